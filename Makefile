@@ -1,0 +1,70 @@
+# `make help` lists what there is. Everything runs in a private .venv, made when it is missing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+.PHONY: setup
+setup: $(READY) ## Make the private .venv with everything, as the lock file says.
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("dugnad needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	@echo "Setting up $(VENV) ..."
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock && \
+	  uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . ; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	fi
+	@touch $(READY)
+
+.PHONY: demo
+demo: $(READY) ## The board at work, offline: three workers, one killed, nothing lost.
+	@$(BIN)/python examples/board_demo.py
+
+.PHONY: test
+test: $(READY) check ## Everything that must hold: format, lint, types, layers, sizes, tests on both databases.
+	@$(BIN)/python -m pytest -n 2
+
+.PHONY: check
+check: $(READY) ## Format, lint, types and layers only.
+	@$(BIN)/ruff format --check --quiet . || { echo "Run: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache >.lint-imports.log 2>&1 || { cat .lint-imports.log; rm -f .lint-imports.log; exit 1; }
+	@rm -f .lint-imports.log
+	@echo "Format, lint, types and layers are in order."
+
+.PHONY: format
+format: $(READY) ## Put the code into the one format.
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+.PHONY: bench
+bench: $(READY) ## Measure the board beside the bare driver, on both databases.
+	@$(BIN)/python bench/board.py
+
+.PHONY: chaos
+chaos: $(READY) ## The long version of killing workers: CHAOS_TASKS and CHAOS_KILLS size it.
+	@$(BIN)/python -m pytest -n 0 tests/board/test_many_processes.py --chaos
+
+.PHONY: lock
+lock: $(READY) ## Pin the newest versions that pyproject.toml allows.
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --upgrade --group dev pyproject.toml -o requirements.lock
+
+.PHONY: clean
+clean: ## Remove what make made.
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
+	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,311 @@
+"""The board: every verb, one transaction each.
+
+This file checks what callers give and hands it on; what each verb does stands in the module of its name. Writing
+verbs are idempotent: each takes or makes a key, or has one by nature, and the same call twice gives the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..types import (
+    HUMAN,
+    Amount,
+    Budget,
+    Claim,
+    Message,
+    MessageKind,
+    Need,
+    NewTask,
+    NewTurn,
+    Note,
+    Outcome,
+    Spending,
+    Task,
+    Teammate,
+)
+from . import budgets, claims, log, members, messages, needs, notes, rules, settle, tasks, turns
+from .gather import Verb
+from .reading import Reading
+
+_PUT = Verb("put", tasks.put)
+_ADD_NEED = Verb("add_need", needs.add_need)
+_CANCEL = Verb("cancel", tasks.cancel)
+_RELEASE = Verb("release", tasks.release)
+_RETRY = Verb("retry", tasks.retry)
+_CLAIM = Verb("claim", claims.claim, many=True, claims=True)
+_SETTLE = Verb("settle", settle.settle, many=True)
+_TAKE_BACK = Verb("take_back", settle.take_back)
+_RECORD = Verb("record", turns.record, many=True)
+_HAND_OVER = Verb("hand_over", turns.hand_over)
+_RESERVE = Verb("reserve", budgets.reserve, many=True)
+_SPEND = Verb("spend", turns.spend)
+_SET_CAPS = Verb("set_budget", budgets.set_caps)
+_TELL = Verb("tell", messages.tell)
+_TAKE = Verb("take", messages.take)
+_SHOW = Verb("show", messages.show)
+_REPLY = Verb("reply", messages.reply)
+_WRITE_NOTE = Verb("write_note", notes.write_note)
+_START_HOST = Verb("start_host", members.start_host)
+_HEARTBEAT = Verb("heartbeat", members.heartbeat)
+_STOP_HOST = Verb("stop_host", members.stop_host)
+_SPAWN = Verb("spawn", members.spawn)
+_SEAT = Verb("seat", members.seat)
+_END_TEAMMATE = Verb("end_teammate", members.end_teammate)
+_PRUNE = Verb("prune", log.prune)
+
+
+class Board(Reading):
+    """The durable truth of one team. Open it with `open_board`; close it with `close`, or `async with`."""
+
+    # Tasks.
+
+    async def put(self, title: str, *, by: str = HUMAN, **fields: Any) -> Task:
+        """Put a task on the board. `fields` are those of NewTask: body, needs, role, key, parent, budget, ..."""
+        return (await self.put_many([NewTask(title=title, **fields)], by=by))[0]
+
+    async def put_many(self, new: Sequence[NewTask], *, by: str = HUMAN) -> list[Task]:
+        """Put several, all or none. A need or parent of -1 is the first entry of the list, -2 the second."""
+        return await self._put(new, by, None)
+
+    async def follow_up(self, claim: Claim, title: str, **fields: Any) -> Task:
+        """Put a task that the held one found: same root, charged to its budget, bounded.
+
+        Without a key of its own, an equal follow-up under the same root is the same task.
+        """
+        return (await self.follow_ups(claim, [NewTask(title=title, **fields)]))[0]
+
+    async def follow_ups(self, claim: Claim, new: Sequence[NewTask]) -> list[Task]:
+        children = [_child(task, claim) for task in new]
+        return await self._put(children, claim.teammate, claim)
+
+    async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
+        entries = rules.batch(new, self.limits)
+        keyed = tuple(_replace_key(task, task.key or self._key()) for task in entries)
+        call = tasks.Put(tasks=keyed, by=self._name("sender", by), claim=claim)
+        return list(await self._do(_PUT, call)) if keyed else []
+
+    async def add_need(self, task: int, need: Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
+        """Make a task that was not claimed yet wait for another. A circle is refused, and named."""
+        edge = need if isinstance(need, Need) else Need(need)
+        if edge.outcome is not None:
+            self._name("outcome", edge.outcome)
+        await self._do(_ADD_NEED, needs.AddNeed(task=task, need=edge, by=by, key=self._key(key)))
+
+    async def cancel(
+        self, task: int, *, by: str = HUMAN, why: str = "", dependents: bool = False, key: str | None = None
+    ) -> list[int]:
+        """End a task as cancelled; its holder is fenced off. Returns the tasks cancelled: with `dependents`, also
+        those behind it. Without, those that needed it done are skipped."""
+        call = tasks.ByHand(task=task, by=by, key=self._key(key), why=self._text("reason", why), dependents=dependents)
+        return list(await self._do(_CANCEL, call))
+
+    async def release(
+        self, task: int, *, by: str = HUMAN, why: str = "", delay_seconds: float = 0.0, key: str | None = None
+    ) -> None:
+        """Take a claimed or waiting task from its holder, who is fenced off, and give it back to everyone."""
+        delay = rules.quantity("A delay", delay_seconds, scale=1000)
+        call = tasks.ByHand(task=task, by=by, key=self._key(key), why=self._text("reason", why), delay_ms=delay)
+        await self._do(_RELEASE, call)
+
+    async def retry(self, task: int, *, by: str = HUMAN, key: str | None = None) -> list[int]:
+        """Open a failed or cancelled task again. Returns it and what was skipped because of it, now open too."""
+        return list(await self._do(_RETRY, tasks.ByHand(task=task, by=by, key=self._key(key))))
+
+    # Claims.
+
+    async def claim(self, teammate: str, host: str, *, task: int | None = None, key: str | None = None) -> Claim | None:
+        """The next task this teammate may take, or the named one; None when there is nothing to take."""
+        ask = claims.Ask(teammate=teammate, host=host, task=task, key=self._key(key), may_repeat=key is not None)
+        while isinstance(answer := await self._do(_CLAIM, ask), claims.LookAgain):
+            pass  # Bounded: each look moves up to 2,000 tasks out of the way for good.
+        return answer  # type: ignore[no-any-return]
+
+    async def claim_many(self, teammates: Iterable[str], host: str) -> list[Claim]:
+        """One task for each of these teammates of a host, as far as there are tasks; all in one transaction."""
+        found = await asyncio.gather(*(self.claim(teammate, host) for teammate in teammates))
+        return [claim for claim in found if claim is not None]
+
+    async def settle(self, claim: Claim, outcome: Outcome, *, handover: str | None = None) -> str:
+        """End the hold: done, failed, retry, waiting or released. Dependents move in the same transaction."""
+        call = settle.Settle(
+            task=claim.task.id,
+            epoch=claim.epoch,
+            root=claim.task.root,
+            teammate=claim.teammate,
+            outcome=settle.check_outcome(outcome, self.limits),
+            handover=None if handover is None else self._text("handover", handover),
+        )
+        return str(await self._do(_SETTLE, call))
+
+    async def take_back(self, count: int = 1_000) -> list[int]:
+        """Give back the tasks of hosts whose lease ran out. Any host may call it, as often as it likes."""
+        return list(await self._do(_TAKE_BACK, settle.TakeBack(count=count)))
+
+    # Attempts and turns.
+
+    async def record(self, claim: Claim, turn: NewTurn) -> int:
+        """Append a turn to the claim's transcript, settle its reservation, mark its messages as shown."""
+        rules.text("turn", turn.body, bytes_max=self.limits.turn_bytes_max)
+        rules.amount(turn.used)
+        call = turns.Record(
+            task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate, turn=turn
+        )
+        return int(await self._do(_RECORD, call))
+
+    async def hand_over(self, claim: Claim, handover: str) -> None:
+        """Leave word for later attempts while the work goes on."""
+        await self._do(_HAND_OVER, turns.HandOver(claim=claim, handover=self._text("handover", handover)))
+
+    # Budgets.
+
+    async def reserve(self, claim: Claim, amount: Amount, *, key: str | None = None) -> str:
+        """Set aside what a call may cost at most. Returns the reservation's key; BudgetSpent if it does not fit."""
+        call = budgets.Reserve(
+            task=claim.task.id,
+            epoch=claim.epoch,
+            root=claim.task.root,
+            teammate=claim.teammate,
+            amount=rules.amount(amount),
+            key=self._key(key),
+            may_repeat=key is not None,
+        )
+        return str(await self._do(_RESERVE, call))
+
+    async def spend(self, claim: Claim, reservation: str, used: Amount) -> None:
+        """Settle a reservation that belongs to no turn with what was really used."""
+        await self._do(_SPEND, turns.Spend(claim=claim, key=reservation, used=rules.amount(used)))
+
+    async def set_budget(self, root: int, budget: Budget, *, by: str = HUMAN, key: str | None = None) -> Spending:
+        """Put these caps in place of the root's; what was held goes on."""
+        return await self._set_caps(root, budget, False, by, key)
+
+    async def raise_budget(
+        self, root: int, by_how_much: Budget, *, by: str = HUMAN, key: str | None = None
+    ) -> Spending:
+        """Add to the caps the root has; what was held goes on."""
+        return await self._set_caps(root, by_how_much, True, by, key)
+
+    async def _set_caps(self, root: int, budget: Budget, add: bool, by: str, key: str | None) -> Spending:
+        call = budgets.SetCaps(root=root, caps=rules.caps(budget), add=add, by=by, key=self._key(key))
+        spending: Spending = await self._do(_SET_CAPS, call)
+        return spending
+
+    # Messages.
+
+    async def tell(
+        self, sender: str, recipient: str, text: str, *, kind: MessageKind = "text", request: str | None = None,
+        task: int | None = None, claim: Claim | None = None, key: str | None = None,
+    ) -> Message:  # fmt: skip
+        """Put a message into an inbox. A question, plan or shutdown is a request; `reply` answers it by its id."""
+        own = self._key(key)
+        if kind in rules.REPLY_TO:
+            request = request or own
+        call = messages.Tell(
+            sender=sender, recipient=recipient, text=self._text("message", text), kind=kind, key=own, request=request,
+            task=task if task is not None or claim is None else claim.task.id, claim=claim,
+        )  # fmt: skip
+        told: list[Message] = await self._do(_TELL, call)
+        return told[0]
+
+    async def broadcast(
+        self, sender: str, text: str, *, claim: Claim | None = None, key: str | None = None
+    ) -> list[Message]:
+        """Tell everybody who was not shut down, the human included, but the sender."""
+        call = messages.Tell(
+            sender=sender,
+            recipient=None,
+            text=self._text("message", text),
+            kind="text",
+            key=self._key(key),
+            claim=claim,
+        )
+        return list(await self._do(_TELL, call))
+
+    async def take(self, recipient: str, key: str, *, count: int = 100) -> list[Message]:
+        """What waits in the inbox, in reading order: shutdown, human, lead, peers. The same key gives the same."""
+        return list(await self._do(_TAKE, messages.Take(recipient=recipient, key=key, count=count)))
+
+    async def show(self, recipient: str, shown: Iterable[int]) -> None:
+        """Mark messages as shown outside a turn; the human's inbox is read this way."""
+        await self._do(_SHOW, messages.Show(recipient=recipient, messages=tuple(shown)))
+
+    async def reply(self, request: str, sender: str, text: str = "", *, accepted: bool | None = None) -> Message:
+        """Answer a question, or accept or refuse a plan or shutdown. A task that waits for it becomes ready."""
+        call = messages.Reply(request=request, sender=sender, text=self._text("reply", text), accepted=accepted)
+        message: Message = await self._do(_REPLY, call)
+        return message
+
+    # Notes.
+
+    async def write_note(
+        self, author: str, title: str, text: str, *, claim: Claim | None = None, key: str | None = None
+    ) -> Note:
+        rules.text("title", title, characters=self.limits.title_chars_max)
+        call = notes.WriteNote(
+            author=author, title=title, text=self._text("note", text), key=self._key(key), claim=claim
+        )
+        note: Note = await self._do(_WRITE_NOTE, call)
+        return note
+
+    # Teammates and hosts.
+
+    async def start_host(self, label: str, *, host: str | None = None) -> str:
+        """Register a process that runs teammates. Its id is new with every start, so it inherits nothing."""
+        own = host or self.sources.new_id()
+        await self._do(_START_HOST, members.StartHost(id=own, label=self._text("label", label)))
+        return own
+
+    async def heartbeat(self, host: str) -> list[tuple[int, int]]:
+        """Renew the lease of all the host's claims. Returns those it still has: (task, epoch)."""
+        return list(await self._do(_HEARTBEAT, members.OfHost(host=host)))
+
+    async def stop_host(self, host: str) -> None:
+        await self._do(_STOP_HOST, members.OfHost(host=host))
+
+    async def spawn(
+        self, name: str, *, roles: Iterable[str] = (), lead: bool = False, prompt: str = "", model: str = "",
+        by: str = HUMAN,
+    ) -> Teammate:  # fmt: skip
+        """Want a teammate; a host seats it. One that was stopped or failed comes back with these settings."""
+        call = members.Spawn(
+            name=self._name("teammate's name", name),
+            roles=tuple(self._name("role", role) for role in roles),
+            lead=lead,
+            prompt=self._text("prompt", prompt),
+            model=self._text("model", model),
+            by=by,
+        )
+        teammate: Teammate = await self._do(_SPAWN, call)
+        return teammate
+
+    async def seat(self, host: str, *, name: str | None = None, count: int = 1) -> list[Teammate]:
+        """Take wanted teammates, and those of dead hosts, to this host; or just the named one."""
+        return list(await self._do(_SEAT, members.Seat(host=host, name=name, count=count)))
+
+    async def stop_teammate(self, name: str, *, by: str = HUMAN, reason: str = "", seat: int | None = None) -> None:
+        call = members.EndTeammate(name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat)
+        await self._do(_END_TEAMMATE, call)
+
+    async def fail_teammate(self, name: str, *, by: str, reason: str, seat: int | None = None) -> None:
+        """Show a teammate whose loop died of a bug as failed."""
+        call = members.EndTeammate(name=name, by=by, reason=self._text("reason", reason), failed=True, seat=seat)
+        await self._do(_END_TEAMMATE, call)
+
+    # The log.
+
+    async def prune(self, age_seconds: float) -> int:
+        """Drop what is older than this: events (kept as a snapshot), transcripts of ended tasks, kept answers."""
+        return int(await self._do(_PRUNE, log.Prune(age_ms=rules.quantity("An age", age_seconds, scale=1000))))
+
+
+def _child(task: NewTask, claim: Claim) -> NewTask:
+    fields = {name: getattr(task, name) for name in NewTask.__dataclass_fields__}
+    parent = task.parent if task.parent is not None and task.parent < 0 else claim.task.id
+    return NewTask(**{**fields, "parent": parent, "key": task.key or rules.content_key(task)})
+
+
+def _replace_key(task: NewTask, key: str) -> NewTask:
+    return NewTask(**{**{name: getattr(task, name) for name in NewTask.__dataclass_fields__}, "key": key})

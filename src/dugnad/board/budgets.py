@@ -1,0 +1,185 @@
+"""The account of a root: reserve before, settle after; what is unknown counts as spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BudgetSpent, DugnadError, UnknownTask
+from ..types import Amount, Spending
+from . import records, rules
+from .fence import fence_all, refused
+from .once import once
+from .store import Row, Tx, as_json, event, ids_json, wake
+
+_COLUMNS = ("tokens", "microdollars", "milliseconds")
+
+
+def plain(amount: Amount) -> dict[str, int]:
+    return {column: getattr(amount, column) for column in _COLUMNS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    task: int
+    epoch: int
+    root: int
+    teammate: str
+    amount: Amount
+    key: str
+    may_repeat: bool  # The key is the caller's, so this may be its second try.
+
+
+async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
+    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    answers: list[str | DugnadError] = [call.key for call in calls]
+    before = await _reserved_before(tx, calls)
+    fresh = []
+    for place, call in enumerate(calls):
+        if call.key in before:
+            continue
+        if stale := refused(call.task, call.epoch, rows):
+            answers[place] = stale
+        else:
+            fresh.append(place)
+            before.add(call.key)
+    budgets = await hold(tx, {calls[place].root for place in fresh}) if fresh else {}
+    made = []
+    for place in fresh:
+        call = calls[place]
+        if reason := rules.too_much(budgets[call.root], call.amount):
+            kind, sentence, may_free_up = reason
+            answers[place] = BudgetSpent(
+                f"{sentence} Raise it with `dugnad budget {call.root}`.", kind=kind, may_free_up=may_free_up
+            )
+            continue
+        _add(budgets[call.root], call.amount, "_reserved", 1)
+        made.append(call)
+    if made:
+        await tx.fetch(
+            "insert_reservations",
+            reservations=as_json(
+                [{"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, **plain(c.amount)} for c in made]
+            ),
+        )
+        await _move(tx, [(call.root, Amount(), call.amount) for call in made])
+        for call in made:
+            event(
+                tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
+                **plain(call.amount),
+            )  # fmt: skip
+    return answers
+
+
+async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> set[str]:
+    if not tx.repeated and not any(call.may_repeat for call in calls):
+        return set()
+    keys = as_json([{"key": call.key} for call in calls])
+    return {row["key"] for row in await tx.fetch("reservations_by_key", keys=keys)}
+
+
+async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """The accounts of these roots, locked in one order."""
+    rows = await tx.fetch("hold_budgets", ids=ids_json(sorted(roots)))
+    return {row["root_id"]: dict(row) for row in rows}
+
+
+def _add(budget: dict[str, Any], amount: Amount, suffix: str, sign: int) -> None:
+    for column in _COLUMNS:
+        budget[f"{column}{suffix}"] += sign * getattr(amount, column)
+
+
+async def _move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> None:
+    """Add to each root's spent and reserved amounts (root, spent, reserved)."""
+    sums: dict[int, dict[str, int]] = {}
+    for root, spent, reserved in moves:
+        into = sums.setdefault(root, {f"{c}{s}": 0 for c in _COLUMNS for s in ("", "_reserved")})
+        for column in _COLUMNS:
+            into[column] += getattr(spent, column)
+            into[f"{column}_reserved"] += getattr(reserved, column)
+    if sums:
+        rows = [{"root": root, **columns} for root, columns in sorted(sums.items())]
+        await tx.fetch("move_amounts", roots=as_json(rows))
+
+
+async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, str]]) -> None:
+    """Turn reservations into what was really spent: (row, spent, state, actor)."""
+    if not closed:
+        return
+    await tx.fetch(
+        "close_reservations",
+        reservations=as_json([{"key": row["key"], "state": state} for row, _, state, _ in closed]),
+    )
+    moves = []
+    for row, spent, state, actor in closed:
+        held = records.amount(row)
+        moves.append((row["root_id"], spent, Amount(**{c: -getattr(held, c) for c in _COLUMNS})))
+        over = {c: max(0, getattr(spent, c) - getattr(held, c)) for c in _COLUMNS}
+        event(
+            tx, "spent" if state == "settled" else "forfeited", actor, task=row["task_id"], root=row["root_id"],
+            key=row["key"], **plain(spent), **({"over": over} if any(over.values()) else {}),
+        )  # fmt: skip
+        wake(tx, f"budget:{row['root_id']}")
+    await _move(tx, moves)
+
+
+async def forfeit(tx: Tx, tasks: Sequence[int], actor: str) -> None:
+    """What these tasks still had reserved is of unknown fate now, so it counts as spent."""
+    if tasks:
+        rows = await tx.fetch("open_reservations_of", ids=ids_json(sorted(tasks)))
+        await close_reservations(tx, [(row, records.amount(row), "forfeited", actor) for row in rows])
+
+
+async def hold_for_budget(tx: Tx, root: int, ask: Amount, actor: str) -> bool:
+    """Hold all work under the root, unless what did not fit fits by now."""
+    budget = (await hold(tx, [root]))[root]
+    reason = rules.too_much(budget, ask)
+    if reason is None:
+        return False
+    if budget["held"] is None:
+        await tx.fetch("hold_root", root=root, held=reason[0])
+        say_held(tx, root, reason[0], actor)
+    return True
+
+
+def say_held(tx: Tx, root: int, kind: str, actor: str) -> None:
+    event(tx, "budget_reached", actor, root=root, task=root, held=kind)
+    wake(tx, f"budget:{root}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCaps:
+    root: int
+    caps: Mapping[str, int | None]
+    add: bool  # Add to the caps there are, instead of putting these in their place.
+    by: str
+    key: str
+
+
+async def set_caps(tx: Tx, call: SetCaps) -> Spending:
+    """Change a root's caps, and let what was held under them go on."""
+
+    async def change() -> None:
+        budgets = await hold(tx, [call.root])
+        if call.root not in budgets:
+            raise UnknownTask(f"There is no root #{call.root} with a budget; `dugnad tasks` lists the tasks.")
+        now = budgets[call.root]
+        caps = dict(call.caps)
+        if call.add:
+            caps = {
+                name: now[name] if more is None or now[name] is None else now[name] + more
+                for name, more in call.caps.items()
+            }
+        await tx.fetch("set_caps", root=call.root, **caps)
+        event(tx, "budget_set", call.by, root=call.root, task=call.root, caps=caps)
+        wake(tx, f"budget:{call.root}")
+        for row in await tx.fetch("unshelve_tasks", root=call.root):
+            if row["state"] == "ready":
+                wake(tx, f"ready:{row['lane']}")
+        for row in await tx.fetch("unpark_tasks", root=call.root):
+            event(tx, "ready", "board", task=row["id"], root=call.root, state="ready")
+            wake(tx, f"ready:{row['lane']}")
+
+    await once(tx, call.key, "set_caps", change)
+    return records.spending((await tx.fetch("read_budget", root=call.root))[0])

@@ -1,0 +1,116 @@
+"""The log: pruning it by age, and the two tellings of the board's state that must agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from . import records, replay
+from .store import Row, Tx, as_json, event
+
+Fetch = Callable[..., Awaitable[Sequence[Row]]]
+_PAGE = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    age_ms: int
+
+
+async def prune(tx: Tx, call: Prune) -> int:
+    """Fold events older than this into the snapshot, and drop them, old transcripts, kept answers and dead hosts.
+
+    Returns how many events went. Replaying the rest from the snapshot gives the same state as before.
+    """
+    cut = (await tx.fetch("last_seq_before", age=call.age_ms))[0]["seq"]
+    start = (await tx.fetch("snapshot_seq"))[0]["snapshot_seq"]
+    await tx.fetch("prune_turns", age=call.age_ms)
+    await tx.fetch("prune_calls", age=call.age_ms)
+    if gone := [row["id"] for row in await tx.fetch("prune_hosts", age=call.age_ms)]:
+        event(tx, "hosts_forgotten", "board", hosts=sorted(gone))
+    if cut is None or not await tx.fetch("set_snapshot_seq", seq=cut, expected=start):
+        return 0
+    state = await replayed(tx.fetch, up_to=cut)
+    await tx.fetch("clear_snapshot")
+    rows = [
+        {"entity": entity, "id": each, "state": as_json(facts)}
+        for entity, entries in state.items()
+        for each, facts in entries.items()
+    ]
+    for begin in range(0, len(rows), _PAGE):
+        await tx.fetch("write_snapshot", rows=as_json(rows[begin : begin + _PAGE]))
+    await tx.fetch("prune_events", seq=cut)
+    return int(cut - start)
+
+
+async def replayed(fetch: Fetch, up_to: int | None = None) -> replay.State:
+    """The state by the log: the snapshot of what was pruned, and every event since."""
+    state = replay.empty()
+    for row in await fetch("read_snapshot"):
+        state[row["entity"]][row["id"]] = json.loads(row["state"])
+    after = 0
+    while rows := await fetch("read_events", after=after, task=None, page=_PAGE):
+        for row in rows:
+            if up_to is not None and row["seq"] > up_to:
+                return state
+            replay.apply(state, records.event(row))
+        after = rows[-1]["seq"]
+    return state
+
+
+async def observed(fetch: Fetch) -> replay.State:
+    """The state by the tables."""
+    state = replay.empty()
+    for row in await fetch("dump_tasks"):
+        state["task"][str(row["id"])] = {
+            **{name: row[name] for name in _TASK},
+            "root": row["root_id"],
+            "parent": row["parent_id"],
+            "host": row["host_id"],
+            "check": row["check_command"],
+            "needs": {},
+        }
+    for row in await fetch("dump_needs"):
+        state["task"][str(row["task_id"])]["needs"][str(row["needs_id"])] = [row["outcome"], row["state"]]
+    for row in await fetch("dump_attempts"):
+        facts = {name: row[name] for name in ("number", "teammate", "continues", "ended_as", "handover")}
+        state["attempt"][f"{row['task_id']}.{row['epoch']}"] = {**facts, "host": row["host_id"]}
+    for row in await fetch("dump_budgets"):
+        state["budget"][str(row["root_id"])] = {name: row[name] for name in _BUDGET}
+    for row in await fetch("dump_reservations"):
+        facts = {name: row[name] for name in ("epoch", "state", *replay.COLUMNS)}
+        state["reservation"][row["key"]] = {**facts, "root": row["root_id"], "task": row["task_id"]}
+    for row in await fetch("dump_messages"):
+        facts = {name: row[name] for name in ("sender", "recipient", "kind", "text", "request", "key")}
+        accepted = None if row["accepted"] is None else bool(row["accepted"])
+        state["message"][str(row["id"])] = {
+            **facts, "accepted": accepted, "task": row["task_id"], "shown": row["shown_at"] is not None,
+        }  # fmt: skip
+    for row in await fetch("dump_notes"):
+        facts = {name: row[name] for name in ("author", "title", "text")}
+        state["note"][str(row["id"])] = {**facts, "task": row["task_id"], "root": row["root_id"]}
+    await _observe_members(fetch, state)
+    return state
+
+
+async def _observe_members(fetch: Fetch, state: replay.State) -> None:
+    for row in await fetch("dump_teammates"):
+        facts = {name: row[name] for name in ("prompt", "model", "state", "seat", "reason")}
+        state["teammate"][row["name"]] = {
+            **facts, "roles": json.loads(row["roles"]), "lead": bool(row["lead"]), "host": row["host_id"],
+        }  # fmt: skip
+    for row in await fetch("dump_hosts"):
+        up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"
+        state["host"][row["id"]] = {"state": up}
+
+
+_TASK = (
+    "depth", "key", "title", "body", "role", "assignee", "priority", "state", "due_at", "put_by", "epoch", "claims",
+    "tries", "children", "repeats", "teammate", "continues", "waiting_for", "request", "outcome", "result", "reason",
+    "open_needs",
+)  # fmt: skip
+_BUDGET = (
+    "tasks_max", "tokens_max", "microdollars_max", "milliseconds_max", "runs", "tasks", "held",
+    *(f"{column}{suffix}" for column in replay.COLUMNS for suffix in ("", "_reserved")),
+)  # fmt: skip

@@ -1,0 +1,159 @@
+"""Teammates, and the hosts that run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import BadInput, HostLost, NotReady, UnknownHost, UnknownTeammate
+from ..types import HUMAN, Teammate
+from . import records
+from .store import Row, Tx, as_json, event, wake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartHost:
+    id: str
+    label: str
+
+
+async def start_host(tx: Tx, call: StartHost) -> None:
+    lease = int(tx.limits.lease_seconds * 1000)
+    if await tx.fetch("insert_host", id=call.id, label=call.label, lease=lease):
+        event(tx, "host_started", call.label, host=call.id, label=call.label)
+        wake(tx, "team")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfHost:
+    host: str
+
+
+async def heartbeat(tx: Tx, call: OfHost) -> list[tuple[int, int]]:
+    """Renew the lease of all the host's claims at once. Returns the claims it still has: (task, epoch)."""
+    lease = int(tx.limits.lease_seconds * 1000)
+    if not await tx.fetch("renew_host", id=call.host, lease=lease):
+        if not (back := await tx.fetch("revive_host", id=call.host, lease=lease)):
+            if await tx.fetch("read_host", id=call.host):
+                raise HostLost(f"Host {call.host} was stopped; start a new one.")
+            raise UnknownHost(f"There is no host {call.host}; register it first.")
+        event(tx, "host_back", back[0]["label"], host=call.host)
+        wake(tx, "team")
+    return [(row["id"], row["epoch"]) for row in await tx.fetch("claims_of_host", host=call.host)]
+
+
+async def stop_host(tx: Tx, call: OfHost) -> None:
+    """An orderly end. What it still holds counts as lost at once; its teammates may move."""
+    if await tx.fetch("stop_host", id=call.host):
+        event(tx, "host_stopped", "board", host=call.host)
+        wake(tx, "team")
+    elif not await tx.fetch("read_host", id=call.host):
+        raise UnknownHost(f"There is no host {call.host}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    name: str
+    roles: tuple[str, ...]
+    lead: bool
+    prompt: str
+    model: str
+    by: str
+
+
+async def spawn(tx: Tx, call: Spawn) -> Teammate:
+    """Want a teammate. One that is wanted or seated already with the same settings is left as it is."""
+    if call.name in (HUMAN, "board"):
+        raise BadInput(f"{call.name!r} is taken; choose another name.")
+    roles = as_json(list(call.roles))
+    arguments = {
+        "name": call.name,
+        "roles": roles,
+        "lead": int(call.lead),
+        "prompt": call.prompt,
+        "model": call.model,
+    }
+    rows = await tx.fetch("hold_teammate", name=call.name)
+    if not rows:
+        changed = bool(await tx.fetch("insert_teammate", **arguments))
+    else:
+        changed = rows[0]["state"] in ("stopped", "failed")
+        same = all(rows[0][name] == value for name, value in arguments.items())
+        if not changed and not same:
+            raise NotReady(
+                f"There is a teammate {call.name} already, set up otherwise; stop it or choose another name."
+            )
+        if changed:
+            await tx.fetch("respawn_teammate", **arguments)
+    if changed:
+        event(
+            tx, "spawned", call.by, name=call.name, roles=list(call.roles), lead=call.lead, prompt=call.prompt,
+            model=call.model,
+        )  # fmt: skip
+        wake(tx, "team")
+    return await _read(tx, call.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    host: str
+    name: str | None  # None: any that is wanted, or whose host died.
+    count: int
+
+
+async def seat(tx: Tx, call: Seat) -> list[Teammate]:
+    """Take teammates that are wanted, or that lost their host, to this host."""
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    alive = [row["id"] for row in await tx.fetch("list_hosts", lease_max=lease_max) if row["alive"]]
+    if call.host not in alive:
+        raise HostLost(f"Host {call.host} has no running lease; register it, or send a heartbeat.")
+    if call.name is not None:
+        row = await _hold(tx, call.name)
+        if row["state"] == "seated" and row["host_id"] == call.host:
+            return [await _read(tx, call.name)]
+    taken = []
+    for row in await tx.fetch("takeable_teammates", name=call.name, count=call.count, lease_max=lease_max):
+        after = (await tx.fetch("seat_teammate", name=row["name"], host=call.host))[0]
+        event(tx, "seated", row["name"], name=row["name"], host=call.host, seat=after["seat"])
+        taken.append(await _read(tx, row["name"]))
+    if taken:
+        wake(tx, "team")
+    elif call.name is not None:
+        raise NotReady(f"{call.name} is not free: it is stopped, or another living host runs it.")
+    return taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTeammate:
+    name: str
+    by: str
+    reason: str
+    failed: bool
+    seat: int | None  # Given: only if it still has this seat, so that an old host cannot stop a moved teammate.
+
+
+async def end_teammate(tx: Tx, call: EndTeammate) -> None:
+    """Shut a teammate down, or show it as failed. Messages do not revive it."""
+    row = await _hold(tx, call.name)
+    state = "failed" if call.failed else "stopped"
+    if row["state"] == state:
+        return
+    if row["state"] == "human":
+        raise BadInput("The human cannot be stopped.")
+    if call.seat is not None and row["seat"] != call.seat:
+        raise HostLost(f"{call.name} was taken over by another host; leave it alone.")
+    await tx.fetch("end_teammate", name=call.name, state=state, reason=call.reason or None)
+    event(tx, state + "_teammate", call.by, name=call.name, reason=call.reason)
+    wake(tx, "team")
+    wake(tx, f"inbox:{call.name}")
+
+
+async def _hold(tx: Tx, name: str) -> Row:
+    rows = await tx.fetch("hold_teammate", name=name)
+    if not rows:
+        raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
+    return rows[0]
+
+
+async def _read(tx: Tx, name: str) -> Teammate:
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    return records.teammate((await tx.fetch("list_teammates", name=name, lease_max=lease_max))[0])

@@ -1,0 +1,43 @@
+"""The team's scratchpad."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..types import Claim, Note
+from . import records
+from .fence import fence
+from .store import Tx, event, wake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteNote:
+    author: str
+    title: str
+    text: str
+    key: str
+    claim: Claim | None
+
+
+async def write_note(tx: Tx, call: WriteNote) -> Note:
+    if call.claim:
+        await fence(tx, call.claim)
+    task = call.claim.task if call.claim else None
+    rows = await tx.fetch(
+        "insert_note",
+        key=call.key,
+        author=call.author,
+        title=call.title,
+        text=call.text,
+        folded=f"{call.title}\n{call.text}".casefold(),
+        task=task and task.id,
+        root=task and task.root,
+    )
+    if not rows:  # Written before, under this key.
+        return records.note((await tx.fetch("note_by_key", key=call.key))[0])
+    note = records.note(rows[0])
+    event(
+        tx, "noted", call.author, task=note.task, root=note.root, note=note.id, title=note.title, text=note.text
+    )  # fmt: skip
+    wake(tx, "notes")
+    return note

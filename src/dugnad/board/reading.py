@@ -1,0 +1,222 @@
+"""The board's reading verbs, and waiting for change. They run beside the writer and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any
+
+from ..clock import Sources
+from ..errors import UnknownTask, UnknownTeammate
+from ..settings import Limits, Patience
+from ..types import HUMAN, Attempt, Event, Host, Message, Need, Note, Spending, Task, TaskState, Teammate, Turn
+from . import log, messages, records, rules
+from .gather import Gatherer, Verb
+from .replay import State
+from .store import Store, Topics, as_json, ids_json
+from .watch import Hub, Watch
+
+
+class Reading:
+    """What can be asked of a board without changing it."""
+
+    def __init__(self, store: Store, *, limits: Limits, patience: Patience, sources: Sources) -> None:
+        self.limits = limits
+        self.sources = sources
+        self._store = store
+        self._gatherer = Gatherer(store)
+        self._hub = Hub(self._look, patience.poll_seconds)
+        store.on_push(self._hub.heard)
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._hub.close()
+        await self._gatherer.close()
+        await self._store.close()
+
+    # Tasks.
+
+    async def find(self, task: int) -> Task:
+        """The task as it stands, or UnknownTask."""
+        rows = await self._store.read("tasks_by_id", ids=ids_json([task]))
+        if not rows:
+            raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+        return records.task(rows[0])
+
+    async def list_tasks(
+        self,
+        *,
+        states: Iterable[TaskState] | None = None,
+        root: int | None = None,
+        role: str | None = None,
+        teammate: str | None = None,
+        after: int = 0,
+        page: int = 100,
+    ) -> list[Task]:
+        """A page of tasks by id; the next page is asked for with `after` set to the last id."""
+        rows = await self._store.read(
+            "list_tasks",
+            states=None if states is None else as_json([{"state": state} for state in states]),
+            root=root,
+            role=role,
+            teammate=teammate,
+            after=after,
+            page=self._page(page),
+        )
+        return [records.task(row) for row in rows]
+
+    async def count_tasks(self) -> dict[str, int]:
+        return {row["state"]: row["n"] for row in await self._store.read("count_tasks")}
+
+    async def needs_of(self, task: int) -> list[tuple[Need, str]]:
+        """What a task waits for, each with open, met or broken."""
+        rows = await self._store.read("needs_of", task=task)
+        return [(Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
+
+    async def attempts(self, task: int) -> list[Attempt]:
+        return [records.attempt(row) for row in await self._store.read("attempts_of", task=task)]
+
+    async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[Turn]:
+        """The turns of one attempt, in order; nothing a summary covers is left out."""
+        rows = await self._store.read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
+        return [records.turn(row) for row in rows]
+
+    async def budget(self, root: int) -> Spending:
+        rows = await self._store.read("read_budget", root=root)
+        if not rows:
+            raise UnknownTask(f"There is no root #{root} with a budget; a follow-up draws on its root's.")
+        return records.spending(rows[0])
+
+    # Messages and notes.
+
+    async def inbox(
+        self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
+    ) -> list[Message]:
+        """Look into an inbox, or with None into all, without taking anything."""
+        rows = await self._store.read(
+            "list_messages", recipient=recipient, unshown=int(queued), after=after, page=self._page(page)
+        )
+        return [records.message(row) for row in rows]
+
+    async def requests(self, recipient: str = HUMAN) -> list[Message]:
+        """What waits for this one's answer."""
+        return [records.message(row) for row in await self._store.read("open_requests", recipient=recipient)]
+
+    async def request(self, request: str) -> tuple[Message, Message | None]:
+        """A request and its reply, if there is one."""
+        rows = await self._store.read("request_messages", request=request)
+        found = [records.message(row) for row in rows]
+        asked = next(message for message in found if message.kind in rules.REPLY_TO)
+        return asked, next((message for message in found if message.kind not in rules.REPLY_TO), None)
+
+    async def read_note(self, note: int) -> Note | None:
+        rows = await self._store.read("read_note", id=note)
+        return records.note(rows[0]) if rows else None
+
+    async def search_notes(
+        self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
+    ) -> list[Note]:
+        """Notes in which every word occurs, whatever its case, newest first; without words, all."""
+        rows = await self._store.read(
+            "search_notes", words=messages.words(words), root=root, before=before, page=self._page(page)
+        )
+        return [records.note(row) for row in rows]
+
+    # Teammates and hosts.
+
+    async def team(self) -> list[Teammate]:
+        rows = await self._store.read("list_teammates", name=None, lease_max=self._lease_max())
+        return [records.teammate(row) for row in rows]
+
+    async def teammate(self, name: str) -> Teammate:
+        rows = await self._store.read("list_teammates", name=name, lease_max=self._lease_max())
+        if not rows:
+            raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
+        return records.teammate(rows[0])
+
+    async def hosts(self) -> list[Host]:
+        return [records.host(row) for row in await self._store.read("list_hosts", lease_max=self._lease_max())]
+
+    # The log.
+
+    async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[Event]:
+        """Events since a sequence number, in order; of one task, or of all."""
+        rows = await self._store.read("read_events", after=after, task=task, page=self._page(page))
+        return [records.event(row) for row in rows]
+
+    async def last_event(self) -> int:
+        return int((await self._store.read("last_seq"))[0]["seq"])
+
+    async def follow(self, after: int = 0, *, task: int | None = None) -> AsyncIterator[Event]:
+        """Every event from a sequence number on, and then each new one as it is committed, without end."""
+        while True:
+            with self.watch(["log"]) as watch:
+                while page := await self.events(after, task=task):
+                    for event in page:
+                        yield event
+                    after = page[-1].seq
+                await watch.wait(60)
+
+    async def replayed_state(self) -> State:
+        """The state the log replays to; equal to `observed_state` while nobody writes."""
+        return await log.replayed(self._store.read)
+
+    async def observed_state(self) -> State:
+        return await log.observed(self._store.read)
+
+    # Waiting.
+
+    def watch(self, topics: Iterable[str]) -> Watch:
+        """Interest in topics while the `with` block lasts, so that nothing between a look and a wait is missed.
+
+        Topics: "ready:ROLE" ("ready:@NAME", "ready:"), "inbox:NAME", "task:ID", "budget:ROOT", "team", "notes", "log".
+        """
+        return Watch(self._hub, topics)
+
+    def watch_for(self, teammate: str, roles: Iterable[str]) -> Watch:
+        """Interest in all that concerns one teammate: work it may take, and its inbox."""
+        lanes = [f"ready:{lane}" for lane in rules.lanes(teammate, roles)]
+        return self.watch([f"inbox:{teammate}", *lanes])
+
+    async def wait_for_change(self, topics: Iterable[str], seconds: float) -> bool:
+        """Until a commit, of any process or machine, touches one of the topics; False when the time is over."""
+        with self.watch(topics) as watch:
+            return await watch.wait(seconds)
+
+    async def _look(self) -> tuple[Topics, float | None]:
+        """What a lost push may have been about, and how soon something comes due."""
+        topics: Topics = {}
+        for name, prefix in (("ready_lanes", "ready:"), ("due_lanes", "ready:")):
+            topics.update({f"{prefix}{row['lane']}": 1 for row in await self._store.read(name)})
+        topics.update({f"inbox:{row['name']}": 1 for row in await self._store.read("unread_inboxes")})
+        due = (await self._store.read("next_due"))[0]["milliseconds"]
+        return topics, None if due is None else due / 1000
+
+    # What the verbs share.
+
+    async def _do(self, verb: Verb, call: object) -> Any:
+        return await self._gatherer.do(verb, call)
+
+    def _key(self, given: str | None = None) -> str:
+        if given is None:
+            return self.sources.new_id()
+        return rules.text("key", given, characters=self.limits.key_chars_max)
+
+    def _name(self, what: str, value: str) -> str:
+        return rules.name(what, value, self.limits)
+
+    def _text(self, what: str, value: str) -> str:
+        return rules.text(what, value, bytes_max=self.limits.body_bytes_max)
+
+    def _page(self, asked: int) -> int:
+        return max(1, min(asked, self.limits.page_max))
+
+    def _lease_max(self) -> int:
+        return int(self.limits.lease_seconds_max * 1000)

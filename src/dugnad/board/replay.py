@@ -1,0 +1,268 @@
+"""The log is the history: folding it, event by event, gives the state the tables hold.
+
+`apply` is the second, independent telling of what each verb does; a test compares it with the tables after every
+kind of change, and pruning relies on it. What is derived (a task's chain, its place on the shelf), the transcripts
+and the times of changes are not part of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..types import Event
+from . import rules
+
+Entity = dict[str, Any]
+State = dict[str, dict[str, Entity]]  # {"task": {"7": {...}}, "budget": ..., ...}
+
+ENTITIES = ("task", "attempt", "budget", "reservation", "message", "note", "teammate", "host")
+COLUMNS = ("tokens", "microdollars", "milliseconds")
+_CAPS = ("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max")
+
+
+def empty() -> State:
+    return {entity: {} for entity in ENTITIES}
+
+
+def replay(events: Iterable[Event], state: State | None = None) -> State:
+    state = empty() if state is None else state
+    for event in events:
+        apply(state, event)
+    return state
+
+
+def apply(state: State, event: Event) -> None:
+    _APPLY[event.kind](state, event, event.data)
+
+
+Data = dict[str, Any]
+
+
+def _put(state: State, event: Event, data: Data) -> None:
+    given = ("parent", "depth", "key", "title", "body", "role", "assignee", "priority", "check", "state", "due_at")
+    task = {
+        **{name: data[name] for name in given},
+        "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
+        "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
+        "outcome": None, "result": None, "reason": None, "needs": {},
+    }  # fmt: skip
+    for needed, outcome, _ in data["needs"]:
+        other = state["task"].get(str(needed))  # None: further down in the same batch.
+        verdict = rules.judge(outcome, other["state"], other["outcome"]) if other else "open"
+        task["needs"][str(needed)] = [outcome, verdict]
+    task["open_needs"] = sum(verdict != "met" for _, verdict in task["needs"].values())
+    state["task"][str(event.task)] = task
+    if data["followup"]:
+        state["task"][str(data["parent"])]["children"] += 1
+    if data["caps"] is not None:
+        zeros = {f"{column}{suffix}": 0 for column in COLUMNS for suffix in ("", "_reserved")}
+        state["budget"][str(event.task)] = {**data["caps"], **zeros, "runs": 0, "tasks": 0, "held": None}
+    state["budget"][str(event.root)]["tasks"] += 1
+
+
+def _ended(state: State, event: Event) -> None:
+    """Judge the edges that ended at this task."""
+    own = state["task"][str(event.task)]
+    for task in state["task"].values():
+        need = task["needs"].get(str(event.task))
+        if need and need[1] == "open":
+            need[1] = rules.judge(need[0], own["state"], own["outcome"])
+            if need[1] == "met" and task["state"] in ("blocked", "waiting"):
+                task["open_needs"] -= 1
+                if task["open_needs"] == 0:
+                    task["waiting_for"] = None
+
+
+def _need_added(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    task["needs"][str(data["needs"])] = [data["outcome"], data["state"]]
+    if data["state"] != "met":
+        task["open_needs"] += 1
+        task["state"] = "blocked"
+
+
+def _claimed(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    task.update(
+        state="claimed", epoch=data["epoch"], claims=task["claims"] + 1, teammate=event.actor, host=data["host"],
+        reason=None, due_at=None,
+    )  # fmt: skip
+    state["attempt"][f"{event.task}.{data['epoch']}"] = {
+        "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data["continues"],
+        "ended_as": None, "handover": None,
+    }  # fmt: skip
+    state["budget"][str(event.root)]["runs"] += 1
+
+
+def _settled(state: State, event: Event, data: Data) -> None:
+    """done, failed, retrying, waiting, released: by the holder, or released by hand."""
+    task = state["task"][str(event.task)]
+    names = {"retrying": "retry"}
+    attempt = state["attempt"].get(f"{event.task}.{data['epoch']}")
+    by_hand = "handover" not in data
+    if attempt is not None and (not by_hand or task["state"] == "claimed"):
+        attempt["ended_as"] = names.get(event.kind, event.kind)
+        attempt["handover"] = data.get("handover") or attempt["handover"]
+    waited = data.get("waiting_for") is not None or event.kind == "waiting"
+    task.update(
+        state=data["state"], epoch=data["epoch"] + 1, due_at=data["due_at"], reason=data["reason"] or None,
+        waiting_for=data.get("waiting_for"), request=data.get("request"),
+        tries=task["tries"] + data.get("tried", 0),
+    )  # fmt: skip
+    if not by_hand:
+        task.update(outcome=data["outcome"], result=data["result"], continues=data["epoch"] if waited else None)
+        still_open = [each for each in data["tasks"] if not _has_ended(state, each)]
+        task["needs"].update({str(each): ["ended", "open"] for each in still_open})
+        task["open_needs"] = len(still_open)
+    if data["state"] in ("done", "failed"):
+        _ended(state, event)
+
+
+def _has_ended(state: State, task: int) -> bool:
+    return rules.judge("ended", state["task"][str(task)]["state"], None) == "met"
+
+
+def _taken_back(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    state["attempt"][f"{event.task}.{data['epoch']}"]["ended_as"] = "lost"
+    task.update(
+        state=data["state"], tries=task["tries"] + 1, continues=data["epoch"], reason=data["reason"],
+        due_at=data["due_at"], epoch=data["epoch"] + (data["state"] == "failed"),
+    )  # fmt: skip
+    if data["state"] == "failed":
+        _ended(state, event)
+
+
+def _cancelled(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    if task["state"] == "claimed":
+        state["attempt"][f"{event.task}.{data['epoch']}"]["ended_as"] = "cancelled"
+    task.update(
+        state="cancelled", epoch=task["epoch"] + 1, reason=data["reason"] or f"cancelled by {event.actor}",
+        waiting_for=None, request=None, due_at=None,
+    )  # fmt: skip
+    _ended(state, event)
+
+
+def _skipped(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    task.update(state="skipped", epoch=task["epoch"] + 1, reason=data["reason"], due_at=None)
+    _ended(state, event)
+
+
+def _ready(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    task.update(state=data["state"], waiting_for=None)
+    if data["state"] == "ready":
+        task["due_at"] = None
+
+
+def _retried(state: State, event: Event, data: Data) -> None:
+    task = state["task"][str(event.task)]
+    task.update(
+        state=data["state"], epoch=data["epoch"], tries=0, claims=0, continues=None, outcome=None, result=None,
+        reason=None, due_at=None, open_needs=sum(verdict == "open" for _, verdict in task["needs"].values()),
+    )  # fmt: skip
+    for other in state["task"].values():
+        need = other["needs"].get(str(event.task))
+        if need and need[1] == "broken" and other["state"] == "skipped":
+            need[1] = "open"
+
+
+def _repeated(state: State, event: Event, data: Data) -> None:
+    state["task"][str(event.task)]["repeats"] = data["repeats"]
+
+
+def _turn(state: State, event: Event, data: Data) -> None:
+    """A turn is a fact of its own, kept in the transcript; it changes nothing else."""
+
+
+def _handover(state: State, event: Event, data: Data) -> None:
+    state["attempt"][f"{event.task}.{data['epoch']}"]["handover"] = data["handover"]
+
+
+def _reserved(state: State, event: Event, data: Data) -> None:
+    amounts = {column: data[column] for column in COLUMNS}
+    state["reservation"][data["key"]] = {
+        "root": event.root, "task": event.task, "epoch": data["epoch"], "state": "open", **amounts,
+    }  # fmt: skip
+    for column in COLUMNS:
+        state["budget"][str(event.root)][f"{column}_reserved"] += data[column]
+
+
+def _spent(state: State, event: Event, data: Data) -> None:
+    reservation, budget = state["reservation"][data["key"]], state["budget"][str(event.root)]
+    reservation["state"] = "settled" if event.kind == "spent" else "forfeited"
+    for column in COLUMNS:
+        budget[f"{column}_reserved"] -= reservation[column]
+        budget[column] += data[column]
+
+
+def _budget_reached(state: State, event: Event, data: Data) -> None:
+    state["budget"][str(event.root)]["held"] = data["held"]
+
+
+def _budget_set(state: State, event: Event, data: Data) -> None:
+    state["budget"][str(event.root)].update(**data["caps"], held=None)
+
+
+def _told(state: State, event: Event, data: Data) -> None:
+    state["message"][str(data["message"])] = {
+        "sender": event.actor, "recipient": data["to"], "kind": data["message_kind"], "text": data["text"],
+        "request": data["request"], "accepted": data["accepted"], "task": event.task, "key": data["key"],
+        "shown": False,
+    }  # fmt: skip
+
+
+def _shown(state: State, event: Event, data: Data) -> None:
+    for message in data["messages"]:
+        state["message"][str(message)]["shown"] = True
+
+
+def _noted(state: State, event: Event, data: Data) -> None:
+    state["note"][str(data["note"])] = {
+        "author": event.actor, "title": data["title"], "text": data["text"], "task": event.task, "root": event.root,
+    }  # fmt: skip
+
+
+def _spawned(state: State, event: Event, data: Data) -> None:
+    seat = state["teammate"].get(data["name"], {}).get("seat", 0)
+    settings = {name: data[name] for name in ("roles", "lead", "prompt", "model")}
+    state["teammate"][data["name"]] = {**settings, "state": "wanted", "host": None, "seat": seat, "reason": None}
+
+
+def _seated(state: State, event: Event, data: Data) -> None:
+    state["teammate"][data["name"]].update(state="seated", host=data["host"], seat=data["seat"], reason=None)
+
+
+def _ended_teammate(state: State, event: Event, data: Data) -> None:
+    teammate = state["teammate"][data["name"]]
+    teammate.update(
+        state=event.kind.removesuffix("_teammate"), host=None, seat=teammate["seat"] + 1, reason=data["reason"] or None
+    )
+
+
+def _host(status: str) -> Callable[[State, Event, Data], None]:
+    def change(state: State, event: Event, data: Data) -> None:
+        state["host"][data["host"]] = {"state": status}
+
+    return change
+
+
+def _host_forgotten(state: State, event: Event, data: Data) -> None:
+    for host in data["hosts"]:
+        del state["host"][host]
+
+
+_APPLY: dict[str, Callable[[State, Event, Data], None]] = {
+    "put": _put, "need_added": _need_added, "claimed": _claimed, "done": _settled, "failed": _settled,
+    "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
+    "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried, "repeated": _repeated,
+    "turn": _turn, "handover": _handover, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
+    "budget_reached": _budget_reached, "budget_set": _budget_set, "told": _told, "shown": _shown, "noted": _noted,
+    "spawned": _spawned, "seated": _seated, "stopped_teammate": _ended_teammate, "failed_teammate": _ended_teammate,
+    "host_started": _host("up"), "host_back": _host("up"), "host_lost": _host("lost"),
+    "host_stopped": _host("stopped"), "hosts_forgotten": _host_forgotten,
+}  # fmt: skip
+EVENT_KINDS = frozenset(_APPLY)

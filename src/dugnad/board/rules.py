@@ -1,0 +1,296 @@
+"""The board's rules, as pure functions: no database, no clock, no chance of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import BadInput, BadText, Cycle
+from ..settings import Limits
+from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_PRIORITY_MAX = 1_000_000
+_QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
+
+
+# Words and numbers.
+
+
+def text(what: str, value: str, *, characters: int | None = None, bytes_max: int | None = None) -> str:
+    """The text itself, or BadText: both databases must be able to store it, and give it back unchanged."""
+    if "\0" in value:
+        raise BadText(f"The {what} holds a NUL character, which a database cannot store; remove it.")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise BadText(f"The {what} holds half of a surrogate pair, which is not text; remove it.") from None
+    if characters is not None and len(value) > characters:
+        raise BadText(f"The {what} has {len(value)} characters, and {characters} is the most; shorten it.")
+    if bytes_max is not None and size > bytes_max:
+        raise BadText(f"The {what} has {size} bytes, and {bytes_max} is the most; keep the rest in a file.")
+    return value
+
+
+def name(what: str, value: str, limits: Limits) -> str:
+    if not _NAME.fullmatch(value) or len(value) > limits.name_chars_max:
+        raise BadText(
+            f"{value!r} cannot be a {what}: use up to {limits.name_chars_max} letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit."
+        )
+    return value
+
+
+def quantity(what: str, value: float, *, scale: int = 1) -> int:
+    """A number of whole units, none below zero."""
+    if not 0 <= value * scale <= _QUANTITY_MAX:  # Also refuses nan.
+        raise BadInput(f"{what} cannot be {value}; give a number from 0 upwards.")
+    return round(value * scale)
+
+
+def caps(budget: Budget | None) -> dict[str, int | None]:
+    given = budget or Budget()
+
+    def cap(what: str, value: float | None, scale: int = 1) -> int | None:
+        return None if value is None else quantity(what, value, scale=scale)
+
+    return {
+        "tasks_max": cap("A budget of tasks", given.tasks),
+        "tokens_max": cap("A budget of tokens", given.tokens),
+        "microdollars_max": cap("A budget of dollars", given.dollars, 1_000_000),
+        "milliseconds_max": cap("A budget of seconds", given.seconds, 1_000),
+    }
+
+
+def new_task(task: NewTask, limits: Limits) -> NewTask:
+    """The task itself, if it is well formed."""
+    if not task.title.strip():
+        raise BadText("A task needs a title; say in a few words what is to be done.")
+    text("title", task.title, characters=limits.title_chars_max)
+    text("body", task.body, bytes_max=limits.body_bytes_max)
+    text("check", task.check or "", bytes_max=limits.body_bytes_max)
+    text("key", task.key or "", characters=limits.key_chars_max)
+    for what, value in (("role", task.role), ("teammate's name", task.assignee)):
+        if value is not None:
+            name(what, value, limits)
+    if abs(task.priority) > _PRIORITY_MAX:
+        raise BadInput(f"A priority lies between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not at {task.priority}.")
+    if len(task.needs) > limits.needs_max:
+        raise BadInput(f"A task has at most {limits.needs_max} needs, not {len(task.needs)}; join some in a task.")
+    if task.budget is not None and task.parent is not None:
+        raise BadInput("Only a root has a budget; a task with a parent draws on its root's.")
+    quantity("A delay", task.delay_seconds, scale=1000)
+    quantity("A not-before time", task.not_before or 0)
+    caps(task.budget)
+    seen = set()
+    for need in needs(task):
+        if need.task in seen:
+            raise BadInput(f"The need for {need.task} is given twice; one edge between two tasks is all there is.")
+        seen.add(need.task)
+        if need.outcome is not None:
+            name("outcome", need.outcome, limits)
+    return task
+
+
+def batch(tasks: Sequence[NewTask], limits: Limits) -> Sequence[NewTask]:
+    """The tasks themselves, if each is well formed and refers only to entries that are there."""
+    if len(tasks) > limits.batch_max:
+        raise BadInput(f"At most {limits.batch_max} tasks go in one call, not {len(tasks)}; split them.")
+    for place, task in enumerate(tasks):
+        new_task(task, limits)
+        if task.parent is not None and not -place <= task.parent != 0:
+            raise BadInput(f"The parent of {task.title!r} must be a task on the board or an earlier entry.")
+        for need in needs(task):
+            if need.task == 0 or need.task < -len(tasks):
+                raise BadInput(f"{task.title!r} needs entry {-need.task}, and there are only {len(tasks)}.")
+    return tasks
+
+
+def needs(task: NewTask) -> list[Need]:
+    return [need if isinstance(need, Need) else Need(need) for need in task.needs]
+
+
+def outcome_word(outcome: str | None, limits: Limits) -> str | None:
+    """An outcome a task may end with: not a word that stands for a way of ending."""
+    if outcome is None:
+        return None
+    if outcome in ENDINGS or outcome == "done":
+        raise BadInput(f"{outcome!r} says how a task ends and cannot be its outcome; choose another word.")
+    return name("outcome", outcome, limits)
+
+
+def content_key(task: NewTask) -> str:
+    """Equal follow-ups have equal keys."""
+    parts = (task.title, task.body, task.role or "", task.assignee or "")
+    return "same:" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+# Lanes: who may claim what.
+
+
+def lane(role: str | None, assignee: str | None) -> str:
+    return f"@{assignee}" if assignee is not None else role or ""
+
+
+def lanes(teammate: str, roles: Iterable[str]) -> tuple[str, ...]:
+    return (f"@{teammate}", *roles, "")
+
+
+# Needs.
+
+
+def judge(wanted: str | None, state: str, outcome: str | None) -> Literal["open", "met", "broken"]:
+    """What a need that asks for `wanted` makes of a task in this state."""
+    if state not in ("done", "failed", "cancelled", "skipped"):
+        return "open"
+    if wanted == "ended":
+        return "met"
+    if wanted in ENDINGS:
+        return "met" if state == wanted else "broken"
+    return "met" if state == "done" and wanted in (None, outcome) else "broken"
+
+
+def broken_reason(needs_id: int, wanted: str | None, state: str, outcome: str | None) -> str:
+    ended = state + (f" as {outcome}" if outcome else "")
+    return f"needs #{needs_id}{f' to end {wanted}' if wanted else ''}, which ended {ended}"
+
+
+def circle(edges: Mapping[int, Iterable[int]]) -> list[int] | None:
+    """A circle in the graph, first node repeated at the end, or None."""
+    done: set[int] = set()
+    for start in edges:
+        way: dict[int, None] = {}  # In order, and quick to look up.
+        stack: list[tuple[int, bool]] = [(start, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                del way[node]
+                done.add(node)
+            elif node in way:
+                path = list(way)
+                return [*path[path.index(node) :], node]
+            elif node not in done:
+                way[node] = None
+                stack.append((node, True))
+                stack.extend((after, False) for after in edges.get(node, ()))
+    return None
+
+
+def refuse_circle(way: Sequence[object]) -> None:
+    raise Cycle(
+        "These tasks would wait for one another for ever: " + " needs ".join(map(str, way)) + ". Leave one need out."
+    )
+
+
+def chains(edges: Mapping[int, Iterable[int]], longest: int) -> dict[int, int]:
+    """For a graph without circles (task -> its needs): the longest chain of dependents behind each node."""
+    length: dict[int, int] = dict.fromkeys(edges, 0)
+    waiting = dict.fromkeys(edges, 0)
+    for needed in edges.values():
+        for node in needed:
+            length.setdefault(node, 0)
+            waiting[node] = waiting.get(node, 0) + 1
+    free = [node for node, count in waiting.items() if count == 0]
+    while free:
+        node = free.pop()
+        for needed_node in edges.get(node, ()):
+            length[needed_node] = min(longest, max(length[needed_node], length[node] + 1))
+            waiting[needed_node] -= 1
+            if waiting[needed_node] == 0:
+                free.append(needed_node)
+    return length
+
+
+# Claiming.
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    id: int
+    lane: str
+    priority: int
+    chain: int
+    root: int
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (-self.priority, -self.chain, self.id)
+
+
+def match(
+    askers: Sequence[tuple[str, ...]], candidates: Iterable[Candidate], runs_left: dict[int, int | None]
+) -> tuple[dict[int, Candidate], list[Candidate]]:
+    """Give each asker, in turn, the best candidate of its lanes; `runs_left` is counted down.
+
+    Returns who got what, and the candidates that were passed over because their root has no run left.
+    """
+    queues: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates, key=lambda each: each.order, reverse=True):
+        queues.setdefault(candidate.lane, []).append(candidate)
+    given: dict[int, Candidate] = {}
+    passed: list[Candidate] = []
+    for asker, own_lanes in enumerate(askers):
+        while fronts := [queues[each] for each in own_lanes if queues.get(each)]:
+            best = min(fronts, key=lambda queue: queue[-1].order).pop()
+            left = runs_left[best.root]
+            if left is None or left > 0:
+                runs_left[best.root] = None if left is None else left - 1
+                given[asker] = best
+                break
+            passed.append(best)
+    return given, passed
+
+
+def backoff_ms(tries: int, limits: Limits, chance: float) -> int:
+    """Doubled with each try, bounded, and spread so that a herd does not come back as one."""
+    seconds = min(limits.backoff_seconds * 2 ** min(tries, 30), limits.backoff_seconds_max)
+    return max(1, int(seconds * 1000 * (0.5 + chance / 2)))
+
+
+# Budgets.
+
+KINDS = (("tokens", "tokens", 1), ("microdollars", "dollars", 1_000_000), ("milliseconds", "seconds", 1_000))
+
+
+def too_much(budget: Mapping[str, Any], ask: Amount) -> tuple[str, str, bool] | None:
+    """Why this cannot be reserved: the kind, a sentence, and whether others' reservations may yet come back."""
+    for column, kind, scale in KINDS:
+        cap, asked = budget[f"{column}_max"], getattr(ask, column)
+        spent, reserved = budget[column], budget[f"{column}_reserved"]
+        if cap is not None and spent + reserved + asked > cap:
+            sentence = (
+                f"Root #{budget['root_id']} may spend {cap / scale:g} {kind}; {spent / scale:g} are spent, "
+                f"{reserved / scale:g} reserved, and {asked / scale:g} more do not fit."
+            )
+            return kind, sentence, spent + asked <= cap
+    return None
+
+
+def runs_left(budget: Mapping[str, Any]) -> int | None:
+    """How many tasks may still be started; None: any number."""
+    if budget["held"] is not None:
+        return 0
+    return None if budget["tasks_max"] is None else max(0, budget["tasks_max"] - budget["runs"])
+
+
+def amount(given: Amount) -> Amount:
+    for what in ("tokens", "microdollars", "milliseconds"):
+        quantity(f"An amount of {what}", getattr(given, what))
+    return given
+
+
+# Messages.
+
+REPLY_TO: dict[str, MessageKind] = {"question": "answer", "plan": "plan_reply", "shutdown": "shutdown_reply"}
+
+
+def rank(kind: str, sender: str, from_lead: bool) -> int:
+    """The order of an inbox: shutdown, human, lead, peers."""
+    if kind == "shutdown":
+        return 0
+    if sender == "human":
+        return 1
+    return 2 if from_lead else 3

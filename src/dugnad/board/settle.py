@@ -1,0 +1,284 @@
+"""Ending a hold on a task: settled by its holder, taken back from a lost host, or by hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BadInput, DugnadError, StaleClaim, UnknownTask
+from ..settings import Limits
+from ..types import Done, Failed, Outcome, Released, Waiting
+from . import rules
+from .budgets import forfeit, hold_for_budget
+from .fence import fence_all, refused
+from .messages import ask_for, notice
+from .needs import after_end, lift_chains, refuse_circle
+from .store import Row, Tx, as_json, event, ids_json, wake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    task: int
+    epoch: int
+    root: int
+    teammate: str
+    outcome: Outcome
+    handover: str | None
+
+    @property
+    def fingerprint(self) -> str:
+        """A repeated settle is the same one only if it says the same."""
+        return hashlib.sha256(repr(self.outcome).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Where a task goes when its holder lets go of it."""
+
+    state: str
+    ended_as: str  # Of the attempt.
+    tried: int = 0
+    outcome: str | None = None
+    result: str | None = None
+    reason: str | None = None
+    continues: int | None = None
+    waiting_for: str | None = None
+    request: str | None = None
+    open_needs: int = 0
+    delay: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "failed")
+
+
+def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
+    """The outcome itself, if it is well formed."""
+    if isinstance(outcome, Done):
+        rules.text("result", outcome.result, bytes_max=limits.body_bytes_max)
+        rules.outcome_word(outcome.outcome, limits)
+    elif isinstance(outcome, Failed):
+        rules.text("reason", outcome.reason, bytes_max=limits.body_bytes_max)
+    elif isinstance(outcome, Released):
+        rules.text("reason", outcome.why, bytes_max=limits.body_bytes_max)
+        rules.quantity("A delay", outcome.delay_seconds, scale=1000)
+    else:
+        rules.text("question", outcome.question, bytes_max=limits.body_bytes_max)
+        if outcome.on == "tasks" and not outcome.tasks:
+            raise BadInput("Waiting for tasks needs the tasks; name at least one.")
+        if outcome.on in ("human", "plan") and not outcome.question.strip():
+            raise BadInput("Waiting for an answer needs the question.")
+    return outcome
+
+
+def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
+    """Where the task goes. Every way back to ready is bounded, the peaceful ones too."""
+    worn_out = row["claims"] >= limits.claims_max
+    if isinstance(outcome, Done):
+        return Move(state="done", ended_as="done", outcome=outcome.outcome, result=outcome.result)
+    if isinstance(outcome, Failed):
+        if outcome.retry and row["tries"] + 1 < limits.attempts_max and not worn_out:
+            delay = rules.backoff_ms(row["tries"], limits, chance)
+            return Move(state="scheduled", ended_as="retry", tried=1, reason=outcome.reason, delay=delay)
+        return Move(state="failed", ended_as="failed", tried=1, reason=outcome.reason)
+    if worn_out:
+        return Move(state="failed", ended_as="failed", reason=f"guard: claimed {row['claims']} times without an end")
+    if isinstance(outcome, Released):
+        delay = rules.quantity("A delay", outcome.delay_seconds, scale=1000)
+        return Move(
+            state="scheduled" if delay else "ready", ended_as="released", reason=outcome.why or None, delay=delay
+        )
+    return Move(
+        state="waiting", ended_as="waiting", waiting_for=outcome.on, continues=row["epoch"],
+        reason=outcome.question or None, open_needs=len(outcome.tasks),
+        request=f"task-{row['id']}-{row['epoch']}" if outcome.on in ("human", "plan") else None,
+    )  # fmt: skip
+
+
+async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
+    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    answers: dict[int, str | DugnadError] = {}
+    moves: dict[int, Move] = {}
+    for place, call in enumerate(calls):
+        stale = refused(call.task, call.epoch, rows) or (
+            StaleClaim() if any(calls[other].task == call.task for other in moves) else None
+        )
+        if stale:
+            answers[place] = stale
+            continue
+        move = decide(rows[call.task], call.outcome, tx.limits, tx.sources.chance())
+        try:
+            moves[place] = await _wait(tx, call, move, rows[call.task]["chain"]) if move.waiting_for else move
+        except DugnadError as refusal:
+            answers[place] = refusal
+    if moves:
+        await _write(tx, {calls[place].task: (calls[place], move) for place, move in moves.items()}, rows)
+    answers.update({place: move.ended_as for place, move in moves.items()})
+    if stale_places := [place for place, answer in answers.items() if isinstance(answer, StaleClaim)]:
+        answers.update(await _said_before(tx, calls, stale_places))
+    return [answers[place] for place in range(len(calls))]
+
+
+async def _said_before(tx: Tx, calls: Sequence[Settle], places: Sequence[int]) -> dict[int, str]:
+    """The answers of those that settled just so already, and did not hear of it."""
+    asked = [{"task": calls[place].task, "epoch": calls[place].epoch} for place in places]
+    rows = await tx.fetch("attempts_settled", claims=as_json(asked))
+    found = {(row["task_id"], row["epoch"]): row for row in rows}
+    told = {}
+    for place in places:
+        row = found.get((calls[place].task, calls[place].epoch))
+        if row and row["settled_as"] == calls[place].fingerprint:
+            told[place] = str(row["ended_as"])
+    return told
+
+
+async def _wait(tx: Tx, call: Settle, move: Move, chain: int) -> Move:
+    """What a wait needs before it can begin: edges to the tasks, a question sent, or a budget that is really spent."""
+    outcome = call.outcome
+    assert isinstance(outcome, Waiting)
+    ready = Move(state="ready", ended_as="waiting", continues=move.continues)
+    if outcome.on == "tasks":
+        await tx.fetch("lock_needs")
+        needed = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(set(outcome.tasks))))}
+        for task in outcome.tasks:
+            if task not in needed:
+                raise UnknownTask(f"There is no task #{task} to wait for; `dugnad tasks` lists them.")
+            await refuse_circle(tx, call.task, task)
+        still_open = [task for task, row in needed.items() if rules.judge("ended", row["state"], None) == "open"]
+        for task in still_open:
+            await tx.fetch("insert_need", task=call.task, needs=task, outcome="ended", state="open")
+        await lift_chains(tx, dict.fromkeys(still_open, chain + 1))
+        return _with(move, open_needs=len(still_open)) if still_open else ready
+    if outcome.on == "budget":
+        return move if await hold_for_budget(tx, call.root, outcome.amount, call.teammate) else ready
+    assert move.request is not None
+    await ask_for(tx, call.task, call.root, call.teammate, outcome, move.request)
+    return move
+
+
+def _with(move: Move, **changes: Any) -> Move:
+    return Move(**{**{name: getattr(move, name) for name in Move.__dataclass_fields__}, **changes})
+
+
+async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
+    settled = [
+        {
+            "id": task, "state": move.state, "tried": move.tried, "outcome": move.outcome, "result": move.result,
+            "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
+            "request": move.request, "open_needs": move.open_needs, "delay": move.delay, "ended": int(move.ended),
+        }
+        for task, (_, move) in sorted(moves.items())
+    ]  # fmt: skip
+    due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=as_json(settled))}
+    await _close(
+        tx,
+        [
+            {
+                "task": call.task, "epoch": call.epoch, "ended_as": move.ended_as, "settled_as": call.fingerprint,
+                "handover": call.handover, "reason": move.reason,
+            }
+            for call, move in moves.values()
+        ],
+    )  # fmt: skip
+    await forfeit(tx, list(moves), "board")
+    for task, (call, move) in moves.items():
+        row = rows[task]
+        event(
+            tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
+            state=move.state, tried=move.tried, outcome=move.outcome, result=move.result, reason=move.reason,
+            handover=call.handover,
+            waiting_for=move.waiting_for, request=move.request, due_at=due[task],
+            tasks=list(call.outcome.tasks) if isinstance(call.outcome, Waiting) and move.open_needs else [],
+        )  # fmt: skip
+        _tell(tx, row, move.state)
+        if move.state == "failed" and (move.reason or "").startswith("guard:"):
+            await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was stopped: {move.reason}.", task)
+    ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
+    # The chain is 0 for a task that nothing was ever put behind.
+    if behind := {task: how for task, how in ended.items() if rows[task]["chain"] > 0}:
+        await after_end(tx, behind)
+
+
+_EVENTS = {"done": "done", "failed": "failed", "retry": "retrying", "waiting": "waiting", "released": "released"}
+
+
+def _tell(tx: Tx, row: Row, state: str) -> None:
+    wake(tx, f"task:{row['id']}")
+    if state == "ready":
+        wake(tx, f"ready:{row['lane']}")
+    elif state == "scheduled":
+        wake(tx, "due")
+
+
+async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:
+    if attempts:
+        await tx.fetch("close_attempts", attempts=as_json(attempts))
+
+
+async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) -> None:
+    """Close the attempts of holders that were fenced off, and count what they had reserved as spent."""
+    await _close(
+        tx,
+        [
+            {
+                "task": row["id"], "epoch": row["epoch"], "ended_as": ended_as, "settled_as": None,
+                "handover": None, "reason": why or None,
+            }
+            for row in rows if row["state"] == "claimed"
+        ],
+    )  # fmt: skip
+    for row in rows:
+        wake(tx, f"task:{row['id']}")
+    await forfeit(tx, [row["id"] for row in rows], "board")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    count: int
+
+
+async def take_back(tx: Tx, call: TakeBack) -> list[int]:
+    """Lose the hosts whose lease ran out, and give their tasks back: with back-off, or failed after too many."""
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    for host in await tx.fetch("lose_hosts", lease_max=lease_max):
+        event(tx, "host_lost", "board", host=host["id"], label=host["label"])
+        wake(tx, "team")
+    rows = {row["id"]: row for row in await tx.fetch("lost_claims", lease_max=lease_max, count=call.count)}
+    if not rows:
+        return []
+    given = []
+    for task, row in rows.items():
+        reason = f"attempt {row['tries'] + 1}: host {row['host_id']} of {row['teammate']} was lost"
+        worn_out = row["tries"] + 1 >= tx.limits.attempts_max or row["claims"] >= tx.limits.claims_max
+        delay = rules.backoff_ms(row["tries"], tx.limits, tx.sources.chance())
+        given.append(
+            {
+                "id": task, "state": "failed" if worn_out else "scheduled", "delay": 0 if worn_out else delay,
+                "reason": f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}" if worn_out else reason,
+            }
+        )  # fmt: skip
+    due = {row["id"]: row["due_at"] for row in await tx.fetch("take_back_tasks", tasks=as_json(given))}
+    await _close(
+        tx,
+        [
+            {
+                "task": row["id"], "epoch": row["epoch"], "ended_as": "lost", "settled_as": None, "handover": None,
+                "reason": f"host {row['host_id']} was lost",
+            }
+            for row in rows.values()
+        ],
+    )  # fmt: skip
+    await forfeit(tx, list(rows), "board")
+    for each in given:
+        row, task = rows[int(str(each["id"]))], int(str(each["id"]))
+        event(
+            tx, "taken_back", "board", task=task, root=row["root_id"], epoch=row["epoch"], state=each["state"],
+            reason=each["reason"], due_at=due[task], host=row["host_id"], teammate=row["teammate"],
+        )  # fmt: skip
+        _tell(tx, row, str(each["state"]))
+        if each["state"] == "failed":
+            await notice(tx, f"guard-{task}-{row['epoch']}", f"#{task} was stopped: {each['reason']}.", task)
+    await after_end(tx, {int(str(each["id"])): ("failed", None) for each in given if each["state"] == "failed"})
+    return sorted(rows)

@@ -1,0 +1,162 @@
+-- Claiming, settling and taking back.
+
+-- name: promote_due (sqlite)
+UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
+  SELECT id FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms() ORDER BY due_at LIMIT 1000
+) RETURNING id, root_id, lane
+
+-- name: promote_due (postgres)
+UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
+  SELECT id FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms() ORDER BY due_at LIMIT 1000
+  FOR UPDATE SKIP LOCKED
+) RETURNING id, root_id, lane
+
+-- name: claimants
+-- Who asks: known, seated at this host, the host alive by the database's clock.
+SELECT teammates.name, teammates.roles, teammates.state, teammates.host_id, hosts.id AS known_host,
+  CASE WHEN hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
+    AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
+FROM json_each(CAST(:claimants AS text)) AS asked
+JOIN teammates ON teammates.name = asked.value ->> 'teammate'
+LEFT JOIN hosts ON hosts.id = asked.value ->> 'host'
+
+-- name: claim_candidates (sqlite)
+-- The first few of each lane, straight from the index of ready work.
+SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id
+FROM json_each(:lanes) AS asked
+JOIN tasks ON tasks.id IN (
+  SELECT id FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+  ORDER BY priority DESC, chain DESC, id LIMIT :count
+)
+
+-- name: claim_candidates (postgres)
+SELECT best.id, best.lane, best.priority, best.chain, best.root_id
+FROM json_each(CAST(:lanes AS text)) AS asked
+CROSS JOIN LATERAL (
+  SELECT id, lane, priority, chain, root_id FROM tasks
+  WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+  ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
+) AS best
+
+-- name: shelve_tasks
+-- Ready, but under a root that is held: out of the index of ready work until the cap is raised.
+UPDATE tasks SET shelved = 1
+WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:tasks AS text))) AND state = 'ready'
+
+-- name: shelve_lanes
+-- The same for the front of whole lanes, where many stand together.
+UPDATE tasks SET shelved = 1 WHERE id IN (
+  SELECT front.id FROM (
+    SELECT tasks.id, tasks.root_id FROM tasks
+    WHERE tasks.state = 'ready' AND tasks.shelved = 0 AND tasks.lane = :lane
+    ORDER BY tasks.priority DESC, tasks.chain DESC, tasks.id LIMIT :count
+  ) AS front
+  JOIN budgets ON budgets.root_id = front.root_id WHERE budgets.held IS NOT NULL
+) AND state = 'ready' AND shelved = 0 RETURNING id
+
+-- name: claim_tasks
+UPDATE tasks SET state = 'claimed', epoch = epoch + 1, claims = claims + 1, shelved = 0, due_at = NULL,
+  teammate = taken.taker, host_id = taken.taker_host, reason = NULL
+FROM (
+  SELECT CAST(value ->> 'id' AS bigint) AS taken_id, value ->> 'teammate' AS taker, value ->> 'host' AS taker_host
+  FROM json_each(CAST(:tasks AS text))
+) AS taken
+WHERE tasks.id = taken.taken_id AND state = 'ready'
+RETURNING *
+
+-- name: open_attempts
+INSERT INTO attempts (task_id, epoch, number, claim_key, teammate, host_id, continues, claimed_at)
+SELECT CAST(value ->> 'task' AS bigint), CAST(value ->> 'epoch' AS bigint),
+  (SELECT count(*) + 1 FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)),
+  value ->> 'key', value ->> 'teammate', value ->> 'host', CAST(value ->> 'continues' AS bigint), now_ms()
+FROM json_each(CAST(:attempts AS text)) WHERE true
+RETURNING task_id, epoch, number
+
+-- name: attempts_by_key
+SELECT task_id, epoch, number, claim_key, teammate, host_id, continues FROM attempts
+WHERE claim_key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
+
+-- name: settle_tasks
+UPDATE tasks SET
+  state = given.state, epoch = epoch + 1, tries = tries + given.tried,
+  outcome = given.outcome, result = given.result, reason = given.reason, continues = given.continues,
+  waiting_for = given.waiting_for, request = given.request, open_needs = given.open_needs,
+  due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
+  ended_at = CASE WHEN given.ended = 1 THEN now_ms() END
+FROM (
+  SELECT CAST(value ->> 'id' AS bigint) AS given_id, value ->> 'state' AS state,
+    CAST(value ->> 'tried' AS bigint) AS tried, value ->> 'outcome' AS outcome, value ->> 'result' AS result,
+    value ->> 'reason' AS reason, CAST(value ->> 'continues' AS bigint) AS continues,
+    value ->> 'waiting_for' AS waiting_for, value ->> 'request' AS request,
+    CAST(value ->> 'open_needs' AS bigint) AS open_needs, CAST(value ->> 'delay' AS bigint) AS delay,
+    CAST(value ->> 'ended' AS bigint) AS ended
+  FROM json_each(CAST(:tasks AS text))
+) AS given
+WHERE tasks.id = given.given_id
+RETURNING id, due_at
+
+-- name: close_attempts
+UPDATE attempts SET ended_at = now_ms(), ended_as = given.ended_as, settled_as = given.settled_as,
+  handover = coalesce(given.handover, attempts.handover), reason = given.reason
+FROM (
+  SELECT CAST(value ->> 'task' AS bigint) AS given_task, CAST(value ->> 'epoch' AS bigint) AS given_epoch,
+    value ->> 'ended_as' AS ended_as, value ->> 'settled_as' AS settled_as, value ->> 'handover' AS handover,
+    value ->> 'reason' AS reason
+  FROM json_each(CAST(:attempts AS text))
+) AS given
+WHERE attempts.task_id = given.given_task AND attempts.epoch = given.given_epoch
+
+-- name: attempts_settled
+SELECT attempts.task_id, attempts.epoch, attempts.settled_as, attempts.ended_as
+FROM json_each(CAST(:claims AS text)) AS asked
+JOIN attempts ON attempts.task_id = CAST(asked.value ->> 'task' AS bigint)
+  AND attempts.epoch = CAST(asked.value ->> 'epoch' AS bigint)
+
+-- name: lost_claims (sqlite)
+-- Claims whose host stopped, was lost, or has no lease that is both still running and believable.
+SELECT tasks.* FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
+WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
+  OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
+ORDER BY tasks.id LIMIT :count
+
+-- name: lost_claims (postgres)
+SELECT tasks.* FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
+WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
+  OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
+ORDER BY tasks.id LIMIT :count FOR UPDATE OF tasks SKIP LOCKED
+
+-- name: take_back_tasks
+-- The epoch stays: until someone else claims it, the late holder may still finish.
+UPDATE tasks SET state = given.state, tries = tries + 1, continues = tasks.epoch, reason = given.reason,
+  due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
+  ended_at = CASE WHEN given.state = 'failed' THEN now_ms() END,
+  epoch = CASE WHEN given.state = 'failed' THEN epoch + 1 ELSE epoch END
+FROM (
+  SELECT CAST(value ->> 'id' AS bigint) AS given_id, value ->> 'state' AS state, value ->> 'reason' AS reason,
+    CAST(value ->> 'delay' AS bigint) AS delay
+  FROM json_each(CAST(:tasks AS text))
+) AS given
+WHERE tasks.id = given.given_id
+RETURNING id, due_at
+
+-- name: claims_of_host
+SELECT id, epoch, teammate FROM tasks WHERE host_id = :host AND state = 'claimed' ORDER BY id
+
+-- name: attempts_of
+SELECT * FROM attempts WHERE task_id = :task ORDER BY epoch
+
+-- name: ready_lanes
+-- The lanes that have work now, one step in the index each.
+WITH RECURSIVE found (lane) AS (
+  SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
+  UNION ALL
+  SELECT (SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane > found.lane)
+  FROM found WHERE found.lane IS NOT NULL
+)
+SELECT lane FROM found WHERE lane IS NOT NULL
+
+-- name: due_lanes
+SELECT DISTINCT lane FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()
+
+-- name: next_due
+SELECT min(due_at) - now_ms() AS milliseconds FROM tasks WHERE state = 'scheduled' AND due_at > now_ms()

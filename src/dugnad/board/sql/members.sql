@@ -1,0 +1,93 @@
+-- Teammates and the hosts that run them.
+
+-- name: insert_host
+INSERT INTO hosts (id, label, lease_until, started_at) VALUES (:id, :label, now_ms() + :lease, now_ms())
+ON CONFLICT (id) DO NOTHING RETURNING id
+
+-- name: renew_host
+-- One row for all the claims of a host.
+UPDATE hosts SET lease_until = now_ms() + :lease WHERE id = :id AND stopped_at IS NULL AND lost_at IS NULL
+RETURNING id
+
+-- name: revive_host
+-- A lost host comes back empty-handed, under the same id.
+UPDATE hosts SET lease_until = now_ms() + :lease, lost_at = NULL WHERE id = :id AND stopped_at IS NULL
+RETURNING id, label
+
+-- name: read_host
+SELECT * FROM hosts WHERE id = :id
+
+-- name: stop_host
+UPDATE hosts SET stopped_at = now_ms() WHERE id = :id AND stopped_at IS NULL RETURNING id
+
+-- name: list_hosts
+SELECT id, label, started_at, CASE WHEN stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms()
+  AND lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
+FROM hosts WHERE stopped_at IS NULL ORDER BY started_at, id
+
+-- name: lose_hosts (sqlite)
+UPDATE hosts SET lost_at = now_ms() WHERE id IN (
+  SELECT id FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
+    AND (lease_until <= now_ms() OR lease_until > now_ms() + :lease_max)
+) RETURNING id, label
+
+-- name: lose_hosts (postgres)
+UPDATE hosts SET lost_at = now_ms() WHERE id IN (
+  SELECT id FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
+    AND (lease_until <= now_ms() OR lease_until > now_ms() + :lease_max)
+  FOR UPDATE SKIP LOCKED
+) RETURNING id, label
+
+-- name: prune_hosts
+DELETE FROM hosts WHERE (stopped_at < now_ms() - :age OR lost_at < now_ms() - :age)
+  AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = hosts.id AND tasks.state = 'claimed')
+  AND NOT EXISTS (SELECT 1 FROM teammates WHERE teammates.host_id = hosts.id AND teammates.state = 'seated')
+RETURNING id
+
+-- name: hold_teammate (sqlite)
+SELECT * FROM teammates WHERE name = :name
+
+-- name: hold_teammate (postgres)
+SELECT * FROM teammates WHERE name = :name FOR UPDATE
+
+-- name: insert_teammate
+INSERT INTO teammates (name, roles, lead, prompt, model, state, spawned_at)
+VALUES (:name, :roles, :lead, :prompt, :model, 'wanted', now_ms())
+ON CONFLICT (name) DO NOTHING RETURNING name
+
+-- name: respawn_teammate
+UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, state = 'wanted', host_id = NULL,
+  reason = NULL, spawned_at = now_ms() WHERE name = :name
+
+-- name: takeable_teammates (sqlite)
+-- Wanted ones, and those whose host died.
+SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
+WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
+  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms()
+  OR hosts.lease_until > now_ms() + :lease_max)))
+ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count
+
+-- name: takeable_teammates (postgres)
+SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
+WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
+  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms()
+  OR hosts.lease_until > now_ms() + :lease_max)))
+ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count FOR UPDATE OF teammates SKIP LOCKED
+
+-- name: seat_teammate
+UPDATE teammates SET state = 'seated', host_id = :host, seat = seat + 1, reason = NULL WHERE name = :name RETURNING *
+
+-- name: end_teammate
+UPDATE teammates SET state = :state, host_id = NULL, seat = seat + 1, reason = :reason WHERE name = :name
+
+-- name: list_teammates
+-- What each is doing, derived here so that it cannot be out of date.
+SELECT teammates.*,
+  CASE WHEN hosts.id IS NOT NULL AND hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
+    AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive,
+  (SELECT count(*) FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
+    AND tasks.state = 'claimed') AS holding,
+  (SELECT count(*) FROM tasks WHERE tasks.teammate = teammates.name AND tasks.state = 'waiting') AS waiting
+FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
+WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.name = :name)
+ORDER BY teammates.spawned_at, teammates.name

@@ -1,0 +1,75 @@
+-- Inboxes.
+
+-- name: insert_message
+INSERT INTO messages (key, sender, recipient, kind, text, request, accepted, task_id, rank, sent_at)
+VALUES (:key, :sender, :recipient, :kind, :text, :request, :accepted, :task, :rank, now_ms())
+ON CONFLICT (key, recipient) DO NOTHING
+RETURNING id, sent_at
+
+-- name: messages_by_key
+SELECT * FROM messages WHERE key = :key ORDER BY recipient
+
+-- name: recipient (sqlite)
+SELECT name, state, lead FROM teammates WHERE name = :name
+
+-- name: recipient (postgres)
+-- Shared until the commit, so that a message and a stop have an order.
+SELECT name, state, lead FROM teammates WHERE name = :name FOR SHARE
+
+-- name: recipients_of_all (sqlite)
+SELECT name, state, lead FROM teammates WHERE state NOT IN ('stopped', 'failed') AND name <> :sender ORDER BY name
+
+-- name: recipients_of_all (postgres)
+SELECT name, state, lead FROM teammates WHERE state NOT IN ('stopped', 'failed') AND name <> :sender
+ORDER BY name FOR SHARE
+
+-- name: taken_messages
+SELECT * FROM messages WHERE recipient = :recipient AND taken_key = :key AND shown_at IS NULL ORDER BY rank, id
+
+-- name: take_messages
+UPDATE messages SET taken_key = :key
+WHERE id IN (SELECT id FROM messages WHERE recipient = :recipient AND shown_at IS NULL ORDER BY rank, id LIMIT :count)
+RETURNING *
+
+-- name: show_messages
+UPDATE messages SET shown_at = now_ms()
+WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
+  AND recipient = :recipient AND shown_at IS NULL
+RETURNING id, recipient
+
+-- name: list_messages
+SELECT * FROM messages
+WHERE id > :after AND (CAST(:recipient AS text) IS NULL OR recipient = :recipient)
+  AND (:unshown = 0 OR shown_at IS NULL)
+ORDER BY id LIMIT :page
+
+-- name: request_messages
+-- A request and, if there is one already, its reply.
+SELECT * FROM messages WHERE request = :request ORDER BY id
+
+-- name: lock_request (sqlite)
+SELECT id FROM messages WHERE request = :request ORDER BY id
+
+-- name: lock_request (postgres)
+-- Two people may answer at once; the first answer counts.
+SELECT id FROM messages WHERE request = :request ORDER BY id FOR UPDATE
+
+-- name: open_requests
+SELECT asked.* FROM messages AS asked
+WHERE asked.recipient = :recipient AND asked.kind IN ('question', 'plan', 'shutdown') AND NOT EXISTS (
+  SELECT 1 FROM messages AS reply WHERE reply.request = asked.request AND reply.kind IN ('answer', 'plan_reply', 'shutdown_reply')
+) ORDER BY asked.id
+
+-- name: answered_task
+UPDATE tasks SET state = 'ready', waiting_for = NULL
+WHERE request = :request AND state = 'waiting' AND waiting_for IN ('human', 'plan')
+RETURNING id, root_id, lane
+
+-- name: unread_inboxes
+WITH RECURSIVE found (name) AS (
+  SELECT min(recipient) FROM messages WHERE shown_at IS NULL
+  UNION ALL
+  SELECT (SELECT min(recipient) FROM messages WHERE shown_at IS NULL AND recipient > found.name)
+  FROM found WHERE found.name IS NOT NULL
+)
+SELECT name FROM found WHERE name IS NOT NULL

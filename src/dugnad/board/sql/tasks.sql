@@ -1,0 +1,183 @@
+-- Putting tasks on the board and moving them by hand. Sets of rows travel as one JSON array.
+
+-- name: new_task_ids (sqlite)
+SELECT coalesce((SELECT max(id) FROM tasks), 0) + 1 + key AS id FROM json_each(:places)
+
+-- name: new_task_ids (postgres)
+SELECT nextval(pg_get_serial_sequence('tasks', 'id')) AS id FROM json_each(CAST(:places AS text))
+
+-- name: insert_tasks
+-- A key that another process has just used returns no row; the caller starts over and finds it.
+WITH new AS (
+  SELECT
+    CAST(value ->> 'id' AS bigint) AS id, CAST(value ->> 'root' AS bigint) AS root_id,
+    CAST(value ->> 'parent' AS bigint) AS parent_id, CAST(value ->> 'depth' AS bigint) AS depth,
+    CAST(value ->> 'scope' AS bigint) AS scope, value ->> 'key' AS key, value ->> 'title' AS title,
+    value ->> 'body' AS body, value ->> 'role' AS role, value ->> 'assignee' AS assignee, value ->> 'lane' AS lane,
+    CAST(value ->> 'priority' AS bigint) AS priority, CAST(value ->> 'chain' AS bigint) AS chain,
+    value ->> 'check' AS check_command, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
+    CAST(value ->> 'shelved' AS bigint) AS shelved,
+    CASE
+      WHEN CAST(value ->> 'not_before' AS bigint) > now_ms() + CAST(value ->> 'delay' AS bigint)
+        THEN CAST(value ->> 'not_before' AS bigint)
+      WHEN CAST(value ->> 'delay' AS bigint) > 0 THEN now_ms() + CAST(value ->> 'delay' AS bigint)
+    END AS due_at
+  FROM json_each(CAST(:tasks AS text))
+)
+INSERT INTO tasks (
+  id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command,
+  state, shelved, open_needs, due_at, put_by, put_at
+)
+SELECT
+  id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command,
+  CASE WHEN open_needs > 0 THEN 'blocked' WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
+  shelved, open_needs, due_at, CAST(:put_by AS text), now_ms()
+FROM new WHERE true
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING id, state, due_at, put_at
+
+-- name: insert_needs
+INSERT INTO needs (task_id, needs_id, outcome, state)
+SELECT CAST(value ->> 'task' AS bigint), CAST(value ->> 'needs' AS bigint), value ->> 'outcome', value ->> 'state'
+FROM json_each(CAST(:needs AS text))
+
+-- name: find_keys
+-- Which of these (scope, key) pairs exist already.
+SELECT tasks.id, tasks.scope, tasks.key, tasks.root_id, tasks.depth, tasks.repeats
+FROM json_each(CAST(:keys AS text)) AS wanted
+JOIN tasks ON tasks.scope = CAST(wanted.value ->> 'scope' AS bigint) AND tasks.key = wanted.value ->> 'key'
+
+-- name: count_repeats
+UPDATE tasks SET repeats = repeats + 1
+WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:tasks AS text)))
+RETURNING id, root_id, repeats
+
+-- name: count_children
+UPDATE tasks SET children = children + :count WHERE id = :id
+
+-- name: tasks_by_id
+SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
+
+-- name: hold_tasks (sqlite)
+-- The rows as they stand, kept from changing until the commit. Also used for tasks that others are put behind:
+-- their end then sees the new need.
+SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
+
+-- name: hold_tasks (postgres)
+SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
+ORDER BY id FOR UPDATE
+
+-- name: raise_chains
+-- The chain behind a task grew: lift it and everything it stands behind, up to the bound.
+WITH RECURSIVE up (id, chain) AS (
+  SELECT CAST(value ->> 'id' AS bigint), CAST(value ->> 'chain' AS bigint) FROM json_each(CAST(:tasks AS text))
+  UNION
+  SELECT needs.needs_id, up.chain + 1 FROM up
+  JOIN tasks ON tasks.id = up.id JOIN needs ON needs.task_id = up.id
+  WHERE tasks.chain < up.chain AND up.chain < :chain_max
+)
+UPDATE tasks SET chain = lifted.chain
+FROM (SELECT id, max(chain) AS chain FROM up GROUP BY id) AS lifted
+WHERE tasks.id = lifted.id AND tasks.chain < lifted.chain
+
+-- name: lock_needs (sqlite)
+SELECT seq FROM head
+
+-- name: lock_needs (postgres)
+-- Two needs added at once could close a circle that neither sees; one waits for the other.
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' needs', 0))
+
+-- name: path_of_needs
+-- How `from_id` comes to wait for `to_id`, each step once, or nothing.
+WITH RECURSIVE way (id, via) AS (
+  SELECT needs_id, task_id FROM needs WHERE task_id = :from_id AND state = 'open'
+  UNION
+  SELECT needs.needs_id, needs.task_id FROM way JOIN needs ON needs.task_id = way.id AND needs.state = 'open'
+)
+SELECT id, via FROM way
+
+-- name: insert_need
+INSERT INTO needs (task_id, needs_id, outcome, state) VALUES (:task, :needs, :outcome, :state)
+ON CONFLICT (task_id, needs_id) DO UPDATE SET state = excluded.state, outcome = excluded.outcome
+
+-- name: need_of
+SELECT outcome, state FROM needs WHERE task_id = :task AND needs_id = :needs
+
+-- name: block_task
+UPDATE tasks SET open_needs = open_needs + 1, state = CASE WHEN state = 'waiting' THEN state ELSE 'blocked' END
+WHERE id = :id
+
+-- name: needs_of
+SELECT needs_id, outcome, state FROM needs WHERE task_id = :task ORDER BY needs_id
+
+-- name: needs_behind
+-- The open edges that end at these tasks, with who waits there.
+SELECT needs.task_id, needs.needs_id, needs.outcome
+FROM json_each(CAST(:ids AS text)) AS ended
+JOIN needs ON needs.needs_id = CAST(ended.value ->> 'id' AS bigint) AND needs.state = 'open'
+ORDER BY needs.task_id, needs.needs_id
+
+-- name: mark_needs
+UPDATE needs SET state = judged.state
+FROM (
+  SELECT CAST(value ->> 'task' AS bigint) AS task_id, CAST(value ->> 'needs' AS bigint) AS needs_id,
+    value ->> 'state' AS state
+  FROM json_each(CAST(:needs AS text))
+) AS judged
+WHERE needs.task_id = judged.task_id AND needs.needs_id = judged.needs_id
+
+-- name: count_down
+-- Atomic, so that two needs ending together in two processes both count.
+UPDATE tasks SET
+  open_needs = open_needs - met.n,
+  state = CASE
+    WHEN open_needs > met.n THEN state WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
+  due_at = CASE WHEN open_needs > met.n OR due_at > now_ms() THEN due_at END,
+  waiting_for = CASE WHEN open_needs > met.n THEN waiting_for END
+FROM (
+  SELECT CAST(value ->> 'id' AS bigint) AS met_id, CAST(value ->> 'n' AS bigint) AS n
+  FROM json_each(CAST(:tasks AS text))
+) AS met
+WHERE tasks.id = met.met_id AND state IN ('blocked', 'waiting')
+RETURNING id, root_id, lane, state, open_needs
+
+-- name: skip_tasks
+UPDATE tasks SET state = 'skipped', epoch = epoch + 1, reason = broken.why, due_at = NULL, ended_at = now_ms()
+FROM (
+  SELECT CAST(value ->> 'id' AS bigint) AS broken_id, value ->> 'reason' AS why
+  FROM json_each(CAST(:tasks AS text))
+) AS broken
+WHERE tasks.id = broken.broken_id AND state = 'blocked'
+RETURNING id, root_id, reason
+
+-- name: cancel_task
+UPDATE tasks SET state = 'cancelled', epoch = epoch + 1, reason = :reason, ended_at = now_ms(),
+  waiting_for = NULL, request = NULL, due_at = NULL
+WHERE id = :id
+
+-- name: reopen_task
+UPDATE tasks SET state = :state, open_needs = :open_needs, epoch = epoch + 1, tries = 0, claims = 0,
+  continues = NULL, outcome = NULL, result = NULL, reason = NULL, due_at = NULL, ended_at = NULL
+WHERE id = :id RETURNING epoch
+
+-- name: broken_behind
+SELECT needs.task_id, tasks.root_id, tasks.lane FROM needs JOIN tasks ON tasks.id = needs.task_id
+WHERE needs.needs_id = :id AND needs.state = 'broken' AND tasks.state = 'skipped' ORDER BY needs.task_id
+
+-- name: release_task
+UPDATE tasks SET state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,
+  due_at = CASE WHEN :delay > 0 THEN now_ms() + :delay END, waiting_for = NULL, request = NULL, reason = :reason
+WHERE id = :id RETURNING state, due_at
+
+-- name: list_tasks
+SELECT * FROM tasks
+WHERE id > :after
+  AND (CAST(:root AS bigint) IS NULL OR root_id = :root)
+  AND (CAST(:states AS text) IS NULL
+    OR state IN (SELECT value ->> 'state' FROM json_each(CAST(:states AS text))))
+  AND (CAST(:role AS text) IS NULL OR role = :role)
+  AND (CAST(:teammate AS text) IS NULL OR teammate = :teammate)
+ORDER BY id LIMIT :page
+
+-- name: count_tasks
+SELECT state, count(*) AS n FROM tasks GROUP BY state

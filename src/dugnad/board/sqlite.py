@@ -1,0 +1,344 @@
+"""A board in a SQLite file: one writing connection per process, readers beside it.
+
+The writer and the reader each have a thread, so the event loop never waits for the disk. With `threads=False`
+(simulation) both run inline on one connection, and the clock is whatever was handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from ..clock import Sources
+from ..errors import (
+    BoardBusy,
+    BoardFull,
+    BoardOnNetworkDisk,
+    BoardReadOnly,
+    BoardTrouble,
+    BoardUnreachable,
+)
+from ..settings import Limits, Patience
+from . import migrations
+from .disk import network_filesystem, read_mounts
+from .nudge import Nudge
+from .queries import load, load_setup
+from .store import Pending, Row, Topics, Work, events_json, topics_json
+
+T = TypeVar("T")
+
+_SQLITE_MIN = (3, 38, 0)  # The first with ->> for JSON.
+_NAP_SECONDS = 0.002
+_CHECKPOINT_PAGES = 4_000
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that never suspends to its end."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise AssertionError("a verb suspended on SQLite, where every step is immediate")
+
+
+class SqliteTx:
+    """One open transaction on the writing connection."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.limits = store.limits
+        self.sources = store.sources
+        self.repeated = False
+        self.pending = Pending([], {})
+        self._connection = store.writer
+        self._queries = store.queries
+
+    async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        query = self._queries[name]
+        return cast(Sequence[Row], self._connection.execute(query.text, query.arguments(arguments)).fetchall())
+
+    @contextlib.asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        events, topics = len(self.pending.events), dict(self.pending.topics)
+        self._connection.execute("SAVEPOINT one_call")
+        try:
+            yield
+        except BaseException:
+            # A full disk may have ended the whole transaction already; then there is nothing to go back to.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO one_call")
+                self._connection.execute("RELEASE one_call")
+            del self.pending.events[events:]
+            self.pending.topics = topics
+            raise
+        self._connection.execute("RELEASE one_call")
+
+
+class SqliteStore:
+    """Made by `open_sqlite`."""
+
+    def __init__(
+        self, path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
+    ) -> None:
+        self.limits = limits
+        self.sources = sources
+        self.queries = load("sqlite")
+        self._patience = patience
+        self._path = path
+        self._listeners: list[Callable[[Topics], None]] = []
+        self.writer = _connect(path, sources, patience)
+        _migrate(self.writer, patience)
+        self._nudge: Nudge | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Inline, or for a board that lives in one connection's memory, readers share the writer.
+        self._reader = self.writer
+        self._write_thread: _Worker | None = None
+        self._read_thread: _Worker | None = None
+        if threads:
+            self._write_thread = _Worker("dugnad board writer")
+            self._read_thread = self._write_thread
+        if threads and path is not None:
+            self._reader = _connect(path, sources, patience)
+            self._reader.execute(load_setup("sqlite")["reading"])
+            self._read_thread = _Worker("dugnad board reader")
+
+    def listen(self) -> None:
+        """Hear of other processes' commits. Needs the running loop, so it is not part of making the store."""
+        if self._path is None or self._write_thread is None:
+            return
+        # Without the folder (a read-only disk) the slow sweep has to do.
+        with contextlib.suppress(OSError):
+            self._nudge = Nudge(self._path.with_name(self._path.name + ".wake"), self.sources.new_id())
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._nudge.socket, self._nudge.drain, self._heard)
+
+    async def write(self, work: Work) -> None:
+        topics = await self._run(self._write_thread, lambda: self._transact(work))
+        self._tell(topics)
+
+    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        query = self.queries[name]
+        values = query.arguments(arguments)
+
+        def fetch() -> Sequence[Row]:
+            with _named_troubles(self._path):
+                return cast(Sequence[Row], self._reader.execute(query.text, values).fetchall())
+
+        return await self._run(self._read_thread, fetch)
+
+    def on_push(self, listener: Callable[[Topics], None]) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        if self._nudge is not None and self._loop is not None:
+            self._loop.remove_reader(self._nudge.socket)
+        for thread in {self._read_thread, self._write_thread} - {None}:
+            assert thread is not None
+            await asyncio.to_thread(thread.stop)
+        if self._nudge is not None:
+            self._nudge.close()
+        for connection in {self._reader, self.writer}:
+            connection.close()
+
+    def _transact(self, work: Work) -> Topics:
+        """Runs in the writer thread."""
+        tx = SqliteTx(self)
+        with _named_troubles(self._path):
+            _begin(self.writer, self._patience.busy_seconds)
+            try:
+                run_now(cast(Coroutine[Any, Any, None], work(tx)))
+                if tx.pending.events:
+                    run_now(tx.fetch("append_events", events=events_json(tx.pending)))
+                self.writer.execute("COMMIT")
+            except BaseException:
+                if self.writer.in_transaction:
+                    self.writer.execute("ROLLBACK")
+                raise
+        if not tx.pending.events:
+            return {}
+        if self._nudge is not None:
+            self._nudge.send(topics_json(tx.pending))
+        return {**tx.pending.topics, "log": 1}
+
+    async def _run(self, thread: _Worker | None, work: Callable[[], T]) -> T:
+        return work() if thread is None else await thread.ask(work)
+
+    def _heard(self, payload: str) -> None:
+        self._tell({"?": 1} if payload == "?" else json.loads(payload))
+
+    def _tell(self, topics: Topics) -> None:
+        if topics:
+            for listener in self._listeners:
+                listener(topics)
+
+
+class _Worker:
+    """A thread that runs one thing after another for the event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(name=name, target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while (step := self._queue.get()) is not None:
+            step()
+
+    def ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def step() -> None:
+            try:
+                value = work()
+            except BaseException as trouble:  # Handed to whoever waits for the answer.
+                loop.call_soon_threadsafe(_fail, answer, trouble)
+            else:
+                loop.call_soon_threadsafe(_give, answer, value)
+
+        self._queue.put(step)
+        return answer
+
+    def stop(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+
+def _give(answer: asyncio.Future[T], value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _fail(answer: asyncio.Future[T], trouble: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(trouble)
+
+
+def _begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Take the write lock. Many short naps instead of SQLite's growing ones: nobody starves among many writers."""
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as trouble:
+            if not _is_busy(trouble):
+                raise
+            if time.monotonic() > deadline:
+                raise BoardBusy(
+                    f"Another process has held the board for {busy_seconds:g} seconds; nothing was changed. "
+                    "See whether it is stopped or stuck, then try again."
+                ) from trouble
+            time.sleep(_NAP_SECONDS)
+
+
+def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3.Connection:
+    if sqlite3.sqlite_version_info < _SQLITE_MIN:
+        raise BoardUnreachable(
+            f"This Python carries SQLite {sqlite3.sqlite_version}, and dugnad needs 3.38 or newer: "
+            "use a newer Python, or a PostgreSQL board."
+        )
+    with _named_troubles(path):
+        if path is not None:
+            _check_place(path)
+        connection = sqlite3.connect(
+            ":memory:" if path is None else path,
+            timeout=patience.busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            setup = load_setup("sqlite")
+            for name in ("journal", "durable", "cache"):
+                connection.execute(setup[name])
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.create_function("now_ms", 0, sources.now_ms)
+            connection.row_factory = sqlite3.Row
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _check_place(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind := network_filesystem(path.parent.resolve(), read_mounts()):
+        raise BoardOnNetworkDisk(
+            f"{path} is on a network file system ({kind}), where SQLite can lose writes: "
+            "use a path on a local disk, or a PostgreSQL board for many machines."
+        )
+
+
+def _migrate(connection: sqlite3.Connection, patience: Patience) -> None:
+    setup = load_setup("sqlite")
+
+    def version() -> int:
+        return int(connection.execute(setup["version"]).fetchone()[0])
+
+    if not migrations.missing(version(), "sqlite"):
+        return
+    _begin(connection, patience.busy_seconds)
+    try:
+        for number, statements in migrations.missing(version(), "sqlite"):
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(setup["set_version"].replace("VERSION", str(number)))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_busy(trouble: sqlite3.Error) -> bool:
+    return (trouble.sqlite_errorcode or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@contextlib.contextmanager
+def _named_troubles(path: Path | None) -> Any:
+    """SQLite's errors about the place, under our names. Its errors about a statement are bugs and pass."""
+    try:
+        yield
+    except OSError as trouble:
+        raise BoardUnreachable(f"Cannot use {path} as a board: {trouble.strerror}.") from trouble
+    except sqlite3.Error as trouble:
+        named = _name(trouble, path)
+        if named is None:
+            raise
+        raise named from trouble
+
+
+def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
+    code = (getattr(trouble, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return BoardFull(f"The disk that holds {path} is full; nothing was changed. Free some space, try again.")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return BoardReadOnly(
+            f"{path} cannot be written; nothing was changed. Check its owner, its permissions and its folder's."
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return BoardUnreachable(f"{path} cannot be opened; check that its folder exists and can be written.")
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return BoardUnreachable(f"{path} is not a board, or is damaged; restore a back-up or choose another path.")
+    if code == sqlite3.SQLITE_IOERR:
+        return BoardUnreachable(f"The disk that holds {path} reports an error ({trouble}); check it, then try again.")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BoardBusy()
+    return None
+
+
+def open_sqlite(
+    path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
+) -> SqliteStore:
+    store = SqliteStore(path, limits=limits, patience=patience, sources=sources, threads=threads)
+    store.listen()
+    return store

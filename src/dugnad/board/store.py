@@ -1,0 +1,93 @@
+"""The seam to a database: transaction, fetch, push. The only words the verbs know of one.
+
+A verb is an async function that gets a `Tx`. On PostgreSQL its awaits go over the wire; on SQLite they never
+suspend, so a writer thread (or, in simulation, the loop itself) drives the same function to its end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..clock import Sources
+from ..settings import Limits
+
+Row = Mapping[str, Any]
+Topics = dict[str, int]  # What changed, and for how many: {"ready:coder": 3, "inbox:alice": 1, "log": 1}.
+Work = Callable[["Tx"], Awaitable[None]]
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def ids_json(ids: Iterable[int]) -> str:
+    return as_json([{"id": each} for each in ids])
+
+
+class TryAgain(Exception):
+    """Another process's commit got in between; the whole transaction is rolled back and run again."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """Events and wake-ups gathered during a transaction; written as its last statement."""
+
+    events: list[tuple[str, int | None, int | None, str, Mapping[str, object]]]
+    topics: Topics
+
+
+class Tx(Protocol):
+    """One open transaction."""
+
+    limits: Limits
+    sources: Sources
+    repeated: bool  # The work was tried before and its fate is unknown: look for answers by key.
+    pending: Pending
+
+    async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        """Run the statement of that name."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """Roll back what happened inside, and only that, if it raises."""
+
+
+class Store(Protocol):
+    """A database that holds one board."""
+
+    async def write(self, work: Work) -> None:
+        """Run `work` in a transaction, append its events, commit, push. Repeats it when its fate is unknown."""
+
+    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        """Run one reading statement, beside the writer."""
+
+    def on_push(self, listener: Callable[[Topics], None]) -> None:
+        """Have `listener` told of every commit, this process's own and others'."""
+
+    async def close(self) -> None: ...
+
+
+def event(tx: Tx, kind: str, actor: str, *, task: int | None = None, root: int | None = None, **data: object) -> None:
+    tx.pending.events.append((kind, task, root, actor, data))
+
+
+def wake(tx: Tx, topic: str, count: int = 1) -> None:
+    tx.pending.topics[topic] = tx.pending.topics.get(topic, 0) + count
+
+
+def events_json(pending: Pending) -> str:
+    return as_json(
+        [
+            {"kind": kind, "task": task, "root": root, "actor": actor, "data": as_json(data)}
+            for kind, task, root, actor, data in pending.events
+        ]
+    )
+
+
+def topics_json(pending: Pending) -> str:
+    """What to tell the others. PostgreSQL carries 8,000 bytes; more than that concerns everyone."""
+    text = json.dumps({**pending.topics, "log": 1}, separators=(",", ":"))
+    return text if len(text) < 7_500 else '{"*":1}'

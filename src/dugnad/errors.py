@@ -1,0 +1,135 @@
+"""Every error dugnad raises on purpose, one tree.
+
+DugnadError
+├── BadInput               what was asked cannot be right; nothing was changed
+│   ├── UnknownTask, UnknownTeammate, UnknownHost, UnknownReservation, UnknownRequest
+│   ├── Cycle              a need would make tasks wait for one another
+│   ├── BadText            NUL, half a surrogate pair, too long, or empty
+│   └── BadBoardURL
+├── Refused                right in form, but not allowed as the board stands; nothing was changed
+│   ├── StaleClaim         a newer epoch exists: the caller lost the task and must stop
+│   ├── NotReady           the task cannot be claimed, changed or retried in the state it is in
+│   ├── StoppedTeammate    a message or a claim for someone who was shut down
+│   ├── HostLost           the host is not registered, or its heartbeat ran out
+│   ├── BudgetSpent        the root's cap does not allow it
+│   └── LimitReached       a loop guard: depth, children, tasks of a root, repeats
+└── BoardTrouble           the database, not the call
+    ├── BoardBusy          another process held the board for too long
+    ├── BoardFull          no space left on the disk
+    ├── BoardReadOnly
+    ├── BoardTooNew        written by a newer dugnad
+    ├── BoardOnNetworkDisk
+    └── BoardUnreachable   gone, not there, or not a board
+
+A message says what happened and what to do next. Where no message is given, the docstring is the message.
+"""
+
+from __future__ import annotations
+
+
+class DugnadError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class BadInput(DugnadError):
+    """The call is not well formed."""
+
+
+class UnknownTask(BadInput):
+    """There is no such task; `dugnad tasks` lists them."""
+
+
+class UnknownTeammate(BadInput):
+    """There is no such teammate; `dugnad team` lists them."""
+
+
+class UnknownHost(BadInput):
+    """There is no such host."""
+
+
+class UnknownReservation(BadInput):
+    """There is no such reservation under this claim."""
+
+
+class UnknownRequest(BadInput):
+    """There is no such request; `dugnad inbox` lists what waits for an answer."""
+
+
+class Cycle(BadInput):
+    """The need would close a circle of tasks that wait for one another."""
+
+
+class BadText(BadInput):
+    """The text cannot be stored."""
+
+
+class BadBoardURL(BadInput):
+    """The board's address is neither sqlite:///path nor postgresql://host/database."""
+
+
+class Refused(DugnadError):
+    """Not allowed as the board stands."""
+
+
+class StaleClaim(Refused):
+    """The claim is no longer valid: the task moved on without this holder, who must stop its work."""
+
+
+class NotReady(Refused):
+    """The task is not in a state that allows this."""
+
+
+class StoppedTeammate(Refused):
+    """The teammate was shut down; spawn it again first."""
+
+
+class HostLost(Refused):
+    """The host's heartbeat ran out; send a heartbeat, drop the work it lost, then go on."""
+
+
+class BudgetSpent(Refused):
+    """The root's budget does not allow it; raise it with `dugnad budget`."""
+
+    def __init__(self, message: str, *, kind: str, may_free_up: bool) -> None:
+        super().__init__(message)
+        self.kind = kind  # tasks, tokens, dollars or seconds.
+        self.may_free_up = may_free_up  # True: others hold reservations that may come back.
+
+
+class LimitReached(Refused):
+    """A loop guard stopped this; a person has to look."""
+
+    def __init__(self, message: str, *, guard: str) -> None:
+        super().__init__(message)
+        self.guard = guard
+
+
+class BoardTrouble(DugnadError):
+    """The board's database is in trouble."""
+
+
+class BoardBusy(BoardTrouble):
+    """Another process held the board for too long; nothing was changed. Try again."""
+
+
+class BoardFull(BoardTrouble):
+    """The disk of the board is full; nothing was changed. Free some space and try again."""
+
+
+class BoardReadOnly(BoardTrouble):
+    """The board cannot be written; nothing was changed. Check the file's owner and permissions."""
+
+
+class BoardTooNew(BoardTrouble):
+    """The board was written by a newer dugnad; upgrade this one."""
+
+
+class BoardOnNetworkDisk(BoardTrouble):
+    """SQLite cannot be trusted on a network file system; use a local path or a PostgreSQL board."""
+
+
+class BoardUnreachable(BoardTrouble):
+    """The board cannot be reached."""

@@ -1,0 +1,44 @@
+"""Every limit, by name, with its unit last. Handed in; never read from the environment here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a board allows. The defaults suit a team left alone overnight."""
+
+    title_chars_max: int = 200
+    body_bytes_max: int = 256 * 1024
+    turn_bytes_max: int = 16 * 1024 * 1024
+    name_chars_max: int = 40
+    key_chars_max: int = 200
+    needs_max: int = 1_000  # Of one task.
+    batch_max: int = 10_000  # Tasks in one put_many.
+
+    depth_max: int = 10  # Follow-ups of follow-ups.
+    children_max: int = 50  # Follow-ups of one task.
+    tasks_per_root_max: int = 1_000
+    repeats_max: int = 10  # Times an equal follow-up is answered with the one that exists.
+    attempts_max: int = 3  # Lost or failed attempts before the task fails.
+    claims_max: int = 30  # Claims of one task in all, also those that waited or were released.
+    chain_max: int = 100  # Chains longer than this count as this long.
+
+    lease_seconds: float = 30.0
+    lease_seconds_max: float = 120.0  # A lease that ends later than this from now is void.
+    backoff_seconds: float = 2.0  # Doubled with each lost or failed attempt, with jitter.
+    backoff_seconds_max: float = 300.0
+
+    page_max: int = 1_000  # Rows of one page of a listing.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the board waits for a database before it gives up with an error."""
+
+    busy_seconds: float = 30.0  # For another process that writes (SQLite).
+    reconnect_seconds: float = 30.0  # For a server that went away (PostgreSQL).
+    statement_seconds: float = 30.0
+    network_seconds: float = 10.0  # For unacknowledged bytes on the wire.
+    poll_seconds: float = 5.0  # The slow sweep behind a lost push.

@@ -1,0 +1,300 @@
+"""The vocabulary: what a board holds, as frozen records.
+
+Times are integer milliseconds since 1970 on the database's clock; money is integer micro-dollars.
+Nothing here does I/O or knows how a record is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+TaskState = Literal[
+    "blocked",  # Waits for its needs.
+    "scheduled",  # Needs are met, but it is not due yet (a delay, or the back-off of a retry).
+    "ready",  # May be claimed now.
+    "claimed",  # Held by one teammate, under one epoch.
+    "waiting",  # Put down by its holder until a human, a plan, other tasks or a budget lets it go on.
+    "done",
+    "failed",
+    "cancelled",
+    "skipped",  # Ended because a need of it can never be met.
+]
+ENDED: frozenset[str] = frozenset({"done", "failed", "cancelled", "skipped"})
+OPEN: frozenset[str] = frozenset({"blocked", "scheduled", "ready", "claimed", "waiting"})
+
+# Words a need may name instead of an outcome: how the needed task ended, whatever it said.
+ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
+
+WaitingFor = Literal["human", "plan", "tasks", "budget"]
+MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply", "question", "answer", "notice"]
+TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "failed", "lost"]
+TurnKind = Literal["request", "reply", "tool", "summary"]
+
+HUMAN = "human"  # The recipient every board has; never stopped, never seated.
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An edge: wait until `task` ends done, or, with `outcome`, until it ends with just that one.
+
+    In `put_many`, a negative `task` refers to the batch itself: -1 is its first entry.
+    """
+
+    task: int
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a root may spend in all. None means no cap of that kind."""
+
+    tasks: int | None = None
+    tokens: int | None = None
+    dollars: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """A quantity of what model and tool calls use up."""
+
+    tokens: int = 0
+    microdollars: int = 0
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """The account of one root: caps, what was spent, what is reserved, and whether work is held."""
+
+    root: int
+    tasks_max: int | None
+    tokens_max: int | None
+    microdollars_max: int | None
+    milliseconds_max: int | None
+    runs: int
+    spent: Amount
+    reserved: Amount
+    tasks: int  # Tasks under this root, itself included.
+    held: str | None  # Why nothing under this root can be claimed now, or None.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to be put on the board. `key` makes a repeated put return the first task."""
+
+    title: str
+    body: str = ""
+    needs: tuple[Need | int, ...] = ()
+    role: str | None = None
+    assignee: str | None = None
+    priority: int = 0
+    check: str | None = None
+    delay_seconds: float = 0.0
+    not_before: int | None = None  # Milliseconds since 1970; the later of this and the delay counts.
+    key: str | None = None
+    parent: int | None = None
+    budget: Budget | None = None  # Of a root only; a child draws on its root's.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One piece of work, as it stands."""
+
+    id: int
+    root: int
+    parent: int | None
+    depth: int
+    key: str
+    title: str
+    body: str
+    role: str | None
+    assignee: str | None
+    priority: int
+    chain: int  # The longest chain of dependents that was put behind it.
+    check: str | None
+    state: TaskState
+    open_needs: int
+    due_at: int | None
+    epoch: int  # Grows with every claim and every way out of one, but a lost host's.
+    claims: int  # Times it was claimed since it was put or retried.
+    tries: int  # Of those, the ones that were lost or failed.
+    teammate: str | None  # Who holds it, or held it last.
+    host: str | None
+    waiting_for: WaitingFor | None
+    request: str | None  # The request whose answer it waits for.
+    outcome: str | None
+    result: str | None
+    reason: str | None  # Why it failed, was skipped, cancelled, released, or waits.
+    put_by: str
+    put_at: int
+    ended_at: int | None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A teammate's hold on a task. Every write of the holder carries it."""
+
+    task: Task
+    epoch: int
+    number: int  # Which attempt at the task this is, from 1.
+    continues: int | None  # The epoch of the interrupted or waiting attempt this one goes on from.
+    teammate: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The work is finished. `outcome` is what dependents may ask for, for example "approved"."""
+
+    result: str = ""
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The work cannot be done. With `retry`, another attempt is made while attempts remain."""
+
+    reason: str
+    retry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Put down until something happens elsewhere; the next claim goes on in the same transcript.
+
+    human, plan: `question` is sent to `ask` and the answer lets the task go on.
+    tasks: goes on when all of `tasks` have ended.
+    budget: goes on when the cap is raised so that `amount`, which did not fit, fits.
+    """
+
+    on: WaitingFor
+    question: str = ""
+    ask: str = HUMAN
+    tasks: tuple[int, ...] = ()
+    amount: Amount = Amount()
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Given back for anyone to take, now or after a delay."""
+
+    why: str
+    delay_seconds: float = 0.0
+
+
+Outcome = Done | Failed | Waiting | Released
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of a task: who, when, how it ended, and what it handed over."""
+
+    task: int
+    epoch: int
+    number: int
+    teammate: str
+    host: str
+    continues: int | None
+    claimed_at: int
+    ended_at: int | None
+    ended_as: str | None  # done, failed, retry, waiting, released, lost, cancelled, or None while it runs.
+    handover: str | None  # Opaque JSON that later attempts are shown.
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTurn:
+    """A step to be recorded. `number` counts from 1 within the attempt and makes it idempotent."""
+
+    number: int
+    kind: TurnKind
+    body: str  # Opaque JSON.
+    used: Amount = field(default_factory=Amount)
+    reservation: str | None = None  # Settled with `used`, in the same transaction.
+    shown: tuple[int, ...] = ()  # Messages this turn shows to the model.
+    covers: tuple[int, int] | None = None  # A summary: the range of turns it stands for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    task: int
+    epoch: int
+    number: int
+    kind: TurnKind
+    body: str
+    used: Amount
+    covers: tuple[int, int] | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A typed, addressed note in an inbox."""
+
+    id: int
+    key: str
+    sender: str
+    recipient: str
+    kind: MessageKind
+    text: str
+    request: str | None  # Of a request, its own id; of a reply, the id of what it replies to.
+    accepted: bool | None  # Of a reply to a shutdown or plan request.
+    task: int | None
+    sent_at: int
+    shown_at: int | None  # None: queued.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """An entry of the team's scratchpad."""
+
+    id: int
+    author: str
+    title: str
+    text: str
+    task: int | None
+    root: int | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teammate:
+    """A named agent, as the board knows it. `status` is derived when it is read, so it is true."""
+
+    name: str
+    roles: tuple[str, ...]
+    lead: bool
+    prompt: str
+    model: str
+    status: TeammateStatus
+    host: str | None
+    seat: int  # Grows whenever a host takes the teammate; an old host's seat is void.
+    reason: str | None
+    spawned_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    id: str
+    label: str
+    alive: bool
+    started_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One change of the board."""
+
+    seq: int
+    at: int
+    kind: str
+    task: int | None
+    root: int | None
+    actor: str
+    data: dict[str, object]

@@ -1,0 +1,88 @@
+"""What the tests share: a real PostgreSQL, a fresh board on each database, a controllable clock.
+
+Every board that a test opens through these fixtures is checked at the end: the log replays to what the tables say.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from dugnad.board import Board, open_board
+from dugnad.settings import Limits, Patience
+from postgres_server import PostgresServer
+
+Opener = Callable[..., Awaitable[Board]]
+_numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chaos", action="store_true", help="the long versions of the process tests")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server that is there for this run. Never skipped: without a server the tests fail."""
+    if given := os.environ.get("DUGNAD_TEST_POSTGRES"):
+        yield given
+        return
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A private folder, in memory where that is possible."""
+    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    made = Path(tempfile.mkdtemp(prefix="dugnad-test-", dir=parent))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def url(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[str]:
+    """The address of a board that does not exist yet, on each database in turn."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{folder}/board.db"
+        return
+    server = request.getfixturevalue("postgres")
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    yield f"{server}?board={name}"
+    connection = await asyncpg.connect(server)
+    await connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+    await connection.close()
+
+
+@pytest.fixture
+async def opener(url: str) -> AsyncIterator[Opener]:
+    """Opens the test's board, as often as asked: each time as another process would, with its own connections."""
+    opened: list[Board] = []
+
+    async def open_one(**settings: Any) -> Board:
+        settings.setdefault("limits", Limits(backoff_seconds=0.01))
+        settings.setdefault("patience", Patience(reconnect_seconds=10, poll_seconds=0.5))
+        opened.append(await open_board(url, **settings))
+        return opened[-1]
+
+    yield open_one
+    if opened:
+        assert await opened[0].replayed_state() == await opened[0].observed_state()
+    for each in opened:
+        await each.close()
+
+
+@pytest.fixture
+async def board(opener: Opener) -> Board:
+    return await opener()

@@ -1,0 +1,113 @@
+"""Sizes and habits that must not drift. When one of these fails, make the code smaller, not the limit larger."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import dugnad
+
+ROOT = Path(__file__).parent.parent
+SOURCE = sorted((ROOT / "src").rglob("*.py"))
+CODE = SOURCE + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "bench").rglob("*.py"))
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 10
+CORE_LINES_MAX = 5_000  # Of Python below the faces, blank lines and comments not counted.
+CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
+
+BANNED_CALLS = {
+    "time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.datetime.now", "uuid.uuid4", "uuid4",
+    "random.random", "random.randint", "random.choice", "secrets.token_hex", "os.urandom",
+}  # fmt: skip
+SQL = re.compile(r"\b(SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|CREATE\s+(TABLE|INDEX))\b", re.S)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def lines_of_code(path: Path) -> int:
+    with path.open("rb") as file:
+        return len(
+            {
+                token.start[0]
+                for token in tokenize.tokenize(file.readline)
+                if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING)
+            }
+        )
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_no_file_and_no_function_is_too_long(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES_MAX, f"{name_of(path)} is over {FILE_LINES_MAX} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{name_of(path)}: {node.name} is {length} lines"
+            count = len(node.args.args) + len(node.args.kwonlyargs)
+            assert count <= PARAMETERS_MAX, f"{name_of(path)}: {node.name} has {count} parameters"
+
+
+def test_the_core_can_be_read_in_an_afternoon() -> None:
+    faces = {"cli", "repl", "web", "mcp", "sim"}
+    core = [path for path in SOURCE if not faces & set(path.parts)]
+    assert sum(map(lines_of_code, core)) <= CORE_LINES_MAX
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCE if path != CLOCK], ids=name_of)
+def test_time_and_chance_are_handed_in(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in BANNED_CALLS, f"{name_of(path)}:{node.lineno} asks the machine"
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=name_of)
+def test_sql_stands_in_sql_files(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert not SQL.search(node.value), f"{name_of(path)}:{node.lineno} holds SQL"
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=name_of)
+def test_importing_does_nothing(path: Path) -> None:
+    """At the top of a module stand definitions, constants and imports; no calls for their effect, no state."""
+    for node in ast.parse(path.read_text()).body:
+        assert not isinstance(node, ast.For | ast.While | ast.With | ast.Try), f"{name_of(path)}:{node.lineno}"
+        if isinstance(node, ast.Expr):
+            assert isinstance(node.value, ast.Constant), f"{name_of(path)}:{node.lineno} runs on import"
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.List):
+            if ast.unparse(node).startswith("__all__"):
+                continue
+            raise AssertionError(f"{name_of(path)}:{node.lineno}: a module-level list is state; use a tuple")
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=name_of)
+def test_every_module_says_what_it_knows(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{name_of(path)} has no docstring"
+
+
+def test_what_is_exported_exists_and_is_meant() -> None:
+    public = {name for name in vars(dugnad) if not name.startswith("_")}
+    modules = {"board", "clock", "errors", "settings", "types"}
+    assert set(dugnad.__all__) - {"__version__"} == public - modules
+    assert list(dugnad.__all__) == sorted(dugnad.__all__)
+
+
+def test_nothing_unfinished_is_left_lying() -> None:
+    for path in SOURCE:
+        assert not re.search(r"\b(TODO|FIXME|XXX)\b|NotImplementedError", path.read_text()), name_of(path)
+
+
+def test_every_statement_is_used_and_exists_for_both_databases() -> None:
+    from dugnad.board.queries import load
+
+    names = load("sqlite").keys() | load("postgres").keys()
+    text = "".join(path.read_text() for path in SOURCE)
+    unused = {name for name in names if f'"{name}"' not in text}
+    assert not unused
