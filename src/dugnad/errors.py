@@ -19,7 +19,8 @@ DugnadError
     ├── BoardReadOnly
     ├── BoardTooNew        written by a newer dugnad
     ├── BoardOnNetworkDisk
-    └── BoardUnreachable   gone, not there, or not a board
+    ├── BoardUnreachable   gone, not there, or not a board
+    └── BoardClosed        by this very process
 
 A message says what happened and what to do next. Where no message is given, the docstring is the message.
 """
@@ -133,3 +134,7 @@ class BoardOnNetworkDisk(BoardTrouble):
 
 class BoardUnreachable(BoardTrouble):
     """The board cannot be reached."""
+
+
+class BoardClosed(BoardTrouble):
+    """The board was closed; open it again."""

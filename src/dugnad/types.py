@@ -117,7 +117,7 @@ class Task:
     state: TaskState
     open_needs: int
     due_at: int | None
-    epoch: int  # Grows with every claim and every way out of one, but a lost host's.
+    epoch: int  # Grows with every claim and every way out of one, except that a lost host's task keeps its own.
     claims: int  # Times it was claimed since it was put or retried.
     tries: int  # Of those, the ones that were lost or failed.
     teammate: str | None  # Who holds it, or held it last.
@@ -170,7 +170,7 @@ class Waiting:
 
     human, plan: `question` is sent to `ask` and the answer lets the task go on.
     tasks: goes on when all of `tasks` have ended.
-    budget: goes on when the cap is raised so that `amount`, which did not fit, fits.
+    budget: goes on when the cap is raised, or others give back what they reserved; `amount` is what did not fit.
     """
 
     on: WaitingFor

@@ -84,12 +84,12 @@ class Board(Reading):
     async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
         entries = rules.batch(new, self.limits)
         keyed = tuple(_replace_key(task, task.key or self._key()) for task in entries)
-        call = tasks.Put(tasks=keyed, by=self._name("sender", by), claim=claim)
+        call = tasks.Put(tasks=keyed, by=self._name("sender", by), key=self._key(), claim=claim)
         return list(await self._do(_PUT, call)) if keyed else []
 
     async def add_need(self, task: int, need: Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
         """Make a task that was not claimed yet wait for another. A circle is refused, and named."""
-        edge = need if isinstance(need, Need) else Need(need)
+        edge = rules.edge(need)
         if edge.outcome is not None:
             self._name("outcome", edge.outcome)
         await self._do(_ADD_NEED, needs.AddNeed(task=task, need=edge, by=by, key=self._key(key)))
@@ -124,7 +124,7 @@ class Board(Reading):
         return answer  # type: ignore[no-any-return]
 
     async def claim_many(self, teammates: Iterable[str], host: str) -> list[Claim]:
-        """One task for each of these teammates of a host, as far as there are tasks; all in one transaction."""
+        """One task for each of these teammates of a host, as far as there are tasks, asked for all at once."""
         found = await asyncio.gather(*(self.claim(teammate, host) for teammate in teammates))
         return [claim for claim in found if claim is not None]
 
@@ -140,18 +140,20 @@ class Board(Reading):
         )
         return str(await self._do(_SETTLE, call))
 
-    async def take_back(self, count: int = 1_000) -> list[int]:
-        """Give back the tasks of hosts whose lease ran out. Any host may call it, as often as it likes."""
-        return list(await self._do(_TAKE_BACK, settle.TakeBack(count=count)))
+    async def take_back(self, count: int = 1_000, *, key: str | None = None) -> list[int]:
+        """Give back the tasks of hosts that stopped or whose lease ran out. Any host may call it, at any time."""
+        return list(await self._do(_TAKE_BACK, settle.TakeBack(count=rules.count(count), key=self._key(key))))
 
     # Attempts and turns.
 
     async def record(self, claim: Claim, turn: NewTurn) -> int:
         """Append a turn to the claim's transcript, settle its reservation, mark its messages as shown."""
-        rules.text("turn", turn.body, bytes_max=self.limits.turn_bytes_max)
-        rules.amount(turn.used)
         call = turns.Record(
-            task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate, turn=turn
+            task=claim.task.id,
+            epoch=claim.epoch,
+            root=claim.task.root,
+            teammate=claim.teammate,
+            turn=rules.new_turn(turn, self.limits),
         )
         return int(await self._do(_RECORD, call))
 
@@ -201,6 +203,7 @@ class Board(Reading):
     ) -> Message:  # fmt: skip
         """Put a message into an inbox. A question, plan or shutdown is a request; `reply` answers it by its id."""
         own = self._key(key)
+        rules.message_kind(kind)
         if kind in rules.REPLY_TO:
             request = request or own
         call = messages.Tell(
@@ -226,7 +229,7 @@ class Board(Reading):
 
     async def take(self, recipient: str, key: str, *, count: int = 100) -> list[Message]:
         """What waits in the inbox, in reading order: shutdown, human, lead, peers. The same key gives the same."""
-        return list(await self._do(_TAKE, messages.Take(recipient=recipient, key=key, count=count)))
+        return list(await self._do(_TAKE, messages.Take(recipient=recipient, key=key, count=rules.count(count))))
 
     async def show(self, recipient: str, shown: Iterable[int]) -> None:
         """Mark messages as shown outside a turn; the human's inbox is read this way."""
@@ -281,9 +284,13 @@ class Board(Reading):
         teammate: Teammate = await self._do(_SPAWN, call)
         return teammate
 
-    async def seat(self, host: str, *, name: str | None = None, count: int = 1) -> list[Teammate]:
+    async def seat(
+        self, host: str, *, name: str | None = None, count: int = 1, key: str | None = None
+    ) -> list[Teammate]:
         """Take wanted teammates, and those of dead hosts, to this host; or just the named one."""
-        return list(await self._do(_SEAT, members.Seat(host=host, name=name, count=count)))
+        return list(
+            await self._do(_SEAT, members.Seat(host=host, name=name, count=rules.count(count), key=self._key(key)))
+        )
 
     async def stop_teammate(self, name: str, *, by: str = HUMAN, reason: str = "", seat: int | None = None) -> None:
         call = members.EndTeammate(name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat)
@@ -296,9 +303,10 @@ class Board(Reading):
 
     # The log.
 
-    async def prune(self, age_seconds: float) -> int:
-        """Drop what is older than this: events (kept as a snapshot), transcripts of ended tasks, kept answers."""
-        return int(await self._do(_PRUNE, log.Prune(age_ms=rules.quantity("An age", age_seconds, scale=1000))))
+    async def prune(self, age_seconds: float, *, key: str | None = None) -> int:
+        """Drop what is older: events (folded into a snapshot), transcripts of ended tasks, kept answers, dead hosts."""
+        age = rules.quantity("An age", age_seconds, scale=1000)
+        return int(await self._do(_PRUNE, log.Prune(age_ms=age, key=self._key(key))))
 
 
 def _child(task: NewTask, claim: Claim) -> NewTask:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import BudgetSpent, DugnadError, UnknownTask
+from ..errors import BadInput, BudgetSpent, DugnadError, UnknownTask
 from ..types import Amount, Spending
 from . import records, rules
 from .fence import fence_all, refused
@@ -38,12 +38,14 @@ async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
     fresh = []
     for place, call in enumerate(calls):
         if call.key in before:
+            if before[call.key] != (call.task, call.epoch, call.amount):
+                answers[place] = BadInput(f"The key {call.key!r} stands for another reservation; choose another.")
             continue
         if stale := refused(call.task, call.epoch, rows):
             answers[place] = stale
         else:
             fresh.append(place)
-            before.add(call.key)
+            before[call.key] = (call.task, call.epoch, call.amount)
     budgets = await hold(tx, {calls[place].root for place in fresh}) if fresh else {}
     made = []
     for place in fresh:
@@ -63,7 +65,7 @@ async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
                 [{"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, **plain(c.amount)} for c in made]
             ),
         )
-        await _move(tx, [(call.root, Amount(), call.amount) for call in made])
+        await move(tx, [(call.root, Amount(), call.amount) for call in made])
         for call in made:
             event(
                 tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
@@ -72,11 +74,12 @@ async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
     return answers
 
 
-async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> set[str]:
+async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[int, int, Amount]]:
     if not tx.repeated and not any(call.may_repeat for call in calls):
-        return set()
+        return {}
     keys = as_json([{"key": call.key} for call in calls])
-    return {row["key"] for row in await tx.fetch("reservations_by_key", keys=keys)}
+    rows = await tx.fetch("reservations_by_key", keys=keys)
+    return {row["key"]: (row["task_id"], row["epoch"], records.amount(row)) for row in rows}
 
 
 async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -90,7 +93,7 @@ def _add(budget: dict[str, Any], amount: Amount, suffix: str, sign: int) -> None
         budget[f"{column}{suffix}"] += sign * getattr(amount, column)
 
 
-async def _move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> None:
+async def move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> Sequence[Row]:
     """Add to each root's spent and reserved amounts (root, spent, reserved)."""
     sums: dict[int, dict[str, int]] = {}
     for root, spent, reserved in moves:
@@ -98,9 +101,8 @@ async def _move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> None:
         for column in _COLUMNS:
             into[column] += getattr(spent, column)
             into[f"{column}_reserved"] += getattr(reserved, column)
-    if sums:
-        rows = [{"root": root, **columns} for root, columns in sorted(sums.items())]
-        await tx.fetch("move_amounts", roots=as_json(rows))
+    rows = [{"root": root, **columns} for root, columns in sorted(sums.items())]
+    return await tx.fetch("move_amounts", roots=as_json(rows)) if rows else []
 
 
 async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, str]]) -> None:
@@ -121,7 +123,17 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
             key=row["key"], **plain(spent), **({"over": over} if any(over.values()) else {}),
         )  # fmt: skip
         wake(tx, f"budget:{row['root_id']}")
-    await _move(tx, moves)
+    for account in await move(tx, moves):
+        if account["parked"] and account["held"] is None:
+            await tx.fetch("none_parked", root=account["root_id"])
+            await _unpark(tx, account["root_id"])
+
+
+async def _unpark(tx: Tx, root: int) -> None:
+    """Let go on what its holders put down for want of budget."""
+    for row in await tx.fetch("unpark_tasks", root=root):
+        event(tx, "ready", "board", task=row["id"], root=root, state="ready")
+        wake(tx, f"ready:{row['lane']}")
 
 
 async def forfeit(tx: Tx, tasks: Sequence[int], actor: str) -> None:
@@ -131,20 +143,27 @@ async def forfeit(tx: Tx, tasks: Sequence[int], actor: str) -> None:
         await close_reservations(tx, [(row, records.amount(row), "forfeited", actor) for row in rows])
 
 
-async def hold_for_budget(tx: Tx, root: int, ask: Amount, actor: str) -> bool:
-    """Hold all work under the root, unless what did not fit fits by now."""
+async def park(tx: Tx, root: int, ask: Amount) -> bool:
+    """Whether a task has to wait because this does not fit. If it never will under this cap, all work under the root is
+    held until a person raises it; if others' reservations may come back, only this task waits, for those."""
     budget = (await hold(tx, [root]))[root]
     reason = rules.too_much(budget, ask)
     if reason is None:
         return False
-    if budget["held"] is None:
-        await tx.fetch("hold_root", root=root, held=reason[0])
-        say_held(tx, root, reason[0], actor)
+    kind, _, may_free_up = reason
+    if may_free_up:
+        await tx.fetch("park_task", root=root)
+    elif budget["held"] is None:
+        await hold_root(tx, budget, kind)
     return True
 
 
-def say_held(tx: Tx, root: int, kind: str, actor: str) -> None:
-    event(tx, "budget_reached", actor, root=root, task=root, held=kind)
+async def hold_root(tx: Tx, budget: dict[str, Any], kind: str) -> None:
+    """Nothing under this root can be claimed any more, and the log says why."""
+    root = budget["root_id"]
+    budget["held"] = kind
+    await tx.fetch("hold_root", root=root, held=kind)
+    event(tx, "budget_reached", "board", root=root, task=root, held=kind)
     wake(tx, f"budget:{root}")
 
 
@@ -177,9 +196,7 @@ async def set_caps(tx: Tx, call: SetCaps) -> Spending:
         for row in await tx.fetch("unshelve_tasks", root=call.root):
             if row["state"] == "ready":
                 wake(tx, f"ready:{row['lane']}")
-        for row in await tx.fetch("unpark_tasks", root=call.root):
-            event(tx, "ready", "board", task=row["id"], root=call.root, state="ready")
-            wake(tx, f"ready:{row['lane']}")
+        await _unpark(tx, call.root)
 
     await once(tx, call.key, "set_caps", change)
     return records.spending((await tx.fetch("read_budget", root=call.root))[0])

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import BudgetSpent, DugnadError, HostLost, NotReady, StoppedTeammate, UnknownTask, UnknownTeammate
 from ..types import Claim
 from . import records, rules
-from .budgets import hold, say_held
+from .budgets import hold, hold_root
 from .needs import made_ready
 from .rules import Candidate
 from .store import Row, Tx, as_json, event, ids_json
@@ -38,7 +38,9 @@ Answer = Claim | LookAgain | DugnadError | None
 
 async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
     answers: dict[int, Answer] = dict(await _claimed_before(tx, asks))
+    first = {ask.key: place for place, ask in reversed(list(enumerate(asks)))}
     lanes = await _lanes(tx, asks, answers)
+    lanes = {place: own for place, own in lanes.items() if first[asks[place].key] == place}
     for row in await tx.fetch("promote_due"):
         made_ready(tx, {**row, "state": "ready"})
     grants: dict[int, Candidate] = {}
@@ -49,7 +51,7 @@ async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
     if unnamed:
         await _next(tx, unnamed, grants, budgets, answers)
     answers.update(await _take(tx, asks, grants, budgets))
-    return [answers.get(place) for place in range(len(asks))]
+    return [answers.get(place, answers.get(first[ask.key])) for place, ask in enumerate(asks)]
 
 
 async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
@@ -121,9 +123,10 @@ async def _named(
         elif row["lane"] not in lanes[place]:
             answers[place] = NotReady(f"#{task} is for {row['lane']}, which {asks[place].teammate} is not.")
         elif rules.runs_left(_counted(budgets, row["root_id"], grants)) == 0:
+            kind = budgets[row["root_id"]]["held"] or "tasks"
             answers[place] = BudgetSpent(
-                f"Root #{row['root_id']} has no task run left; raise it with `dugnad budget {row['root_id']}`.",
-                kind="tasks", may_free_up=False,
+                f"Root #{row['root_id']} has spent its {kind}; raise them with `dugnad budget {row['root_id']}`.",
+                kind=kind, may_free_up=False,
             )  # fmt: skip
         else:
             grants[place] = Candidate(task, row["lane"], row["priority"], row["chain"], row["root_id"])
@@ -171,14 +174,13 @@ async def _next(
 
 async def _shelve(tx: Tx, passed: Sequence[Candidate], budgets: dict[int, dict[str, Any]]) -> None:
     """Take the ready work of roots that have no run left out of the way of everybody else's."""
-    for root in {candidate.root for candidate in passed}:
+    roots = {candidate.root for candidate in passed}
+    for root in sorted(roots):
         if budgets[root]["held"] is None:
-            budgets[root]["held"] = "tasks"
-            await tx.fetch("hold_root", root=root, held="tasks")
-            say_held(tx, root, "tasks", "board")
+            await hold_root(tx, budgets[root], "tasks")
     await tx.fetch("shelve_tasks", tasks=ids_json(candidate.id for candidate in passed))
-    for lane in {candidate.lane for candidate in passed}:
-        await tx.fetch("shelve_lanes", lane=lane, count=_SHELVE_MAX)
+    for lane in sorted({candidate.lane for candidate in passed}):
+        await tx.fetch("shelve_lane", lane=lane, count=_SHELVE_MAX, roots=ids_json(sorted(roots)))
 
 
 async def _take(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.sshfs", "fuse.s3fs", "davfs")
+_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "sshfs", "s3fs", "davfs", "rclone")
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # The kernel writes a space in a path as \040.
 
 
 def network_filesystem(path: Path, mounts: str) -> str | None:
@@ -14,10 +16,10 @@ def network_filesystem(path: Path, mounts: str) -> str | None:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = fields[1].encode().decode("unicode_escape")
+        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[1])
         if len(point) >= len(best) and (path == Path(point) or Path(point) in path.parents):
             best, kind = point, fields[2]
-    return kind if kind.startswith(_NETWORK) else None
+    return kind if kind.removeprefix("fuse.").startswith(_NETWORK) else None
 
 
 def read_mounts() -> str:

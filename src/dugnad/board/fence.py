@@ -32,7 +32,3 @@ def refused(task: int, epoch: int, rows: Mapping[int, Row]) -> StaleClaim | Unkn
     return StaleClaim(
         f"The claim on #{task} (epoch {epoch}) is over: the task is at epoch {row['epoch']}, {now}. Stop working on it."
     )
-
-
-def still_held(row: Row) -> bool:
-    return bool(row["state"] == "claimed")

@@ -67,8 +67,9 @@ class Gatherer:
     def _take(self) -> list[_Asked]:
         """The next batch: either claims or the rest.
 
-        Claims find out which budgets they touch as they go; the rest know before and hold them in one ascending pass.
-        Apart, two processes that share several roots do not come to wait for each other.
+        Claims find out which budgets they touch as they go; set-based verbs know before and hold them in one ascending
+        pass. Apart, two processes that share several roots seldom come to wait for each other; when they do, the
+        database picks one and it runs again.
         """
         claims = self._waiting[0].verb.claims
         batch = [asked for asked in self._waiting if asked.verb.claims == claims][:_BATCH_MAX]
@@ -83,7 +84,8 @@ class Gatherer:
             answers[:] = await _run(tx, batch)
 
         try:
-            await self._store.write(work)
+            # The set-based verbs are the small ones.
+            await self._store.write(work, alone=len(batch) == 1 and batch[0].verb.many and not self._waiting)
         except Exception as trouble:
             if len(batch) == 1 or isinstance(trouble, BoardTrouble):
                 answers = [trouble] * len(batch)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from . import records, replay
-from .store import Row, Tx, as_json, event
+from .once import once
+from .store import Row, TryAgain, Tx, as_json, event
 
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 _PAGE = 5_000
@@ -16,20 +17,25 @@ _PAGE = 5_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prune:
     age_ms: int
+    key: str
 
 
 async def prune(tx: Tx, call: Prune) -> int:
+    return int(await once(tx, call.key, "prune", lambda: _prune(tx, call.age_ms)))
+
+
+async def _prune(tx: Tx, age: int) -> int:
     """Fold events older than this into the snapshot, and drop them, old transcripts, kept answers and dead hosts.
 
     Returns how many events went. Replaying the rest from the snapshot gives the same state as before.
     """
-    cut = (await tx.fetch("last_seq_before", age=call.age_ms))[0]["seq"]
+    cut = (await tx.fetch("last_seq_before", age=age))[0]["seq"]
     start = (await tx.fetch("snapshot_seq"))[0]["snapshot_seq"]
-    await tx.fetch("prune_turns", age=call.age_ms)
-    await tx.fetch("prune_calls", age=call.age_ms)
-    if gone := [row["id"] for row in await tx.fetch("prune_hosts", age=call.age_ms)]:
+    await tx.fetch("prune_turns", age=age)
+    await tx.fetch("prune_calls", age=age)
+    if gone := [row["id"] for row in await tx.fetch("prune_hosts", age=age)]:
         event(tx, "hosts_forgotten", "board", hosts=sorted(gone))
-    if cut is None or not await tx.fetch("set_snapshot_seq", seq=cut, expected=start):
+    if cut is None:
         return 0
     state = await replayed(tx.fetch, up_to=cut)
     await tx.fetch("clear_snapshot")
@@ -41,6 +47,8 @@ async def prune(tx: Tx, call: Prune) -> int:
     for begin in range(0, len(rows), _PAGE):
         await tx.fetch("write_snapshot", rows=as_json(rows[begin : begin + _PAGE]))
     await tx.fetch("prune_events", seq=cut)
+    if not await tx.fetch("set_snapshot_seq", seq=cut, expected=start):
+        raise TryAgain  # Another process has just pruned.
     return int(cut - start)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ..errors import BadInput, HostLost, NotReady, UnknownHost, UnknownTeammate
 from ..types import HUMAN, Teammate
 from . import records
-from .store import Row, Tx, as_json, event, wake
+from .once import once
+from .store import Row, TryAgain, Tx, as_json, event, wake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ async def heartbeat(tx: Tx, call: OfHost) -> list[tuple[int, int]]:
 
 
 async def stop_host(tx: Tx, call: OfHost) -> None:
-    """An orderly end. What it still holds counts as lost at once; its teammates may move."""
+    """An orderly end. The next `take_back` need not wait for the lease; its teammates may move at once."""
     if await tx.fetch("stop_host", id=call.host):
         event(tx, "host_stopped", "board", host=call.host)
         wake(tx, "team")
@@ -74,7 +75,9 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
     }
     rows = await tx.fetch("hold_teammate", name=call.name)
     if not rows:
-        changed = bool(await tx.fetch("insert_teammate", **arguments))
+        if not await tx.fetch("insert_teammate", **arguments):
+            raise TryAgain  # Another process has just used the name.
+        changed = True
     else:
         changed = rows[0]["state"] in ("stopped", "failed")
         same = all(rows[0][name] == value for name, value in arguments.items())
@@ -98,28 +101,32 @@ class Seat:
     host: str
     name: str | None  # None: any that is wanted, or whose host died.
     count: int
+    key: str
 
 
 async def seat(tx: Tx, call: Seat) -> list[Teammate]:
     """Take teammates that are wanted, or that lost their host, to this host."""
-    lease_max = int(tx.limits.lease_seconds_max * 1000)
-    alive = [row["id"] for row in await tx.fetch("list_hosts", lease_max=lease_max) if row["alive"]]
-    if call.host not in alive:
-        raise HostLost(f"Host {call.host} has no running lease; register it, or send a heartbeat.")
-    if call.name is not None:
-        row = await _hold(tx, call.name)
-        if row["state"] == "seated" and row["host_id"] == call.host:
-            return [await _read(tx, call.name)]
-    taken = []
-    for row in await tx.fetch("takeable_teammates", name=call.name, count=call.count, lease_max=lease_max):
-        after = (await tx.fetch("seat_teammate", name=row["name"], host=call.host))[0]
-        event(tx, "seated", row["name"], name=row["name"], host=call.host, seat=after["seat"])
-        taken.append(await _read(tx, row["name"]))
-    if taken:
-        wake(tx, "team")
-    elif call.name is not None:
-        raise NotReady(f"{call.name} is not free: it is stopped, or another living host runs it.")
-    return taken
+
+    async def take() -> list[str]:
+        lease_max = int(tx.limits.lease_seconds_max * 1000)
+        alive = [row["id"] for row in await tx.fetch("list_hosts", lease_max=lease_max) if row["alive"]]
+        if call.host not in alive:
+            raise HostLost(f"Host {call.host} has no running lease; register it, or send a heartbeat.")
+        if call.name is not None:
+            row = await _hold(tx, call.name)
+            if row["state"] == "seated" and row["host_id"] == call.host:
+                return [call.name]
+        await tx.fetch("lock_seats")
+        rows = await tx.fetch("takeable_teammates", name=call.name, count=call.count, lease_max=lease_max)
+        for row in rows:
+            after = (await tx.fetch("seat_teammate", name=row["name"], host=call.host))[0]
+            event(tx, "seated", row["name"], name=row["name"], host=call.host, seat=after["seat"])
+            wake(tx, "team")
+        if not rows and call.name is not None:
+            raise NotReady(f"{call.name} is not free: it is stopped, or another living host runs it.")
+        return [row["name"] for row in rows]
+
+    return [await _read(tx, name) for name in await once(tx, call.key, "seat", take)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

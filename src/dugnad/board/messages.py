@@ -27,11 +27,13 @@ class Tell:
 
 async def tell(tx: Tx, call: Tell) -> list[Message]:
     """Put a message into the inbox of one, or of all. A repeated key gives the messages of the first time."""
-    if call.claim:
-        await fence(tx, call.claim)
     if there := await tx.fetch("messages_by_key", key=call.key):
         return [records.message(row) for row in there]
+    if call.claim:
+        await fence(tx, call.claim)
     sender = await _member(tx, call.sender)
+    if call.kind in rules.REPLY_TO and await tx.fetch("request_messages", request=call.request):
+        raise BadInput(f"The request {call.request!r} is asked already; leave the id out, or choose another.")
     if call.recipient is None:
         recipients: Sequence[Row] = await tx.fetch("recipients_of_all", sender=call.sender)
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..errors import NotReady, UnknownTask
 from ..types import Need
 from . import rules
+from .budgets import forfeit
 from .once import once
 from .store import Row, Tx, as_json, event, ids_json, wake
 
@@ -46,7 +47,7 @@ async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
         return
     counts = as_json([{"id": task, "n": n} for task, n in sorted(met.items())])
     for row in await tx.fetch("count_down", tasks=counts):
-        if row["open_needs"] == 0:
+        if row["open_needs"] == 0 and row["state"] in ("ready", "scheduled"):
             made_ready(tx, row)
 
 
@@ -105,6 +106,7 @@ async def _join(tx: Tx, call: AddNeed, task: Row, needed: Row) -> None:
     if verdict == "met":
         return
     await tx.fetch("block_task", id=call.task)
+    await forfeit(tx, [call.task], "board")  # Of a late holder, who is fenced off by this.
     await lift_chains(tx, {call.need.task: task["chain"] + 1})
     if verdict == "broken":
         reason = rules.broken_reason(call.need.task, call.need.outcome, needed["state"], needed["outcome"])

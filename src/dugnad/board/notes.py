@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..types import Claim, Note
 from . import records
 from .fence import fence
-from .store import Tx, event, wake
+from .store import TryAgain, Tx, event, wake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class WriteNote:
 
 
 async def write_note(tx: Tx, call: WriteNote) -> Note:
+    if there := await tx.fetch("note_by_key", key=call.key):
+        return records.note(there[0])
     if call.claim:
         await fence(tx, call.claim)
     task = call.claim.task if call.claim else None
@@ -33,8 +35,8 @@ async def write_note(tx: Tx, call: WriteNote) -> Note:
         task=task and task.id,
         root=task and task.root,
     )
-    if not rows:  # Written before, under this key.
-        return records.note((await tx.fetch("note_by_key", key=call.key))[0])
+    if not rows:  # Another process has just used the key.
+        raise TryAgain
     note = records.note(rows[0])
     event(
         tx, "noted", call.author, task=note.task, root=note.root, note=note.id, title=note.title, text=note.text

@@ -10,12 +10,14 @@ import contextlib
 import errno
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 _PATH_BYTES_MAX = 100  # A unix socket's address holds little more.
 _DATAGRAM_BYTES_MAX = 8192
 _DRAIN_MAX = 64
+_TICK_SECONDS = 0.05
 
 
 class Nudge:
@@ -27,6 +29,9 @@ class Nudge:
         self._name = name
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._owed: set[str] = set()
+        self._peers: list[str] = []
+        self._changed_at = 0
+        self._list_until = 0.0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.setblocking(False)
         self.socket.bind(self._address(name))
@@ -39,12 +44,12 @@ class Nudge:
             return f"/proc/self/fd/{self._folder_fd}/{name}"
         return path
 
-    def send(self, payload: str) -> None:
-        """Tell every other process. Called by the writer thread after a commit."""
-        data = payload.encode()
-        for name in os.listdir(self._folder_fd):
-            if name == self._name:
-                continue
+    def send(self, payload: Callable[[], str]) -> None:
+        """Tell every other process. Called by whoever committed."""
+        if not (others := self._others()):
+            return
+        data = payload().encode()
+        for name in others:
             try:
                 # Who missed one must look at everything: the database decides what concerns it.
                 self._sender.sendto(b"?" if name in self._owed else data, self._address(name))
@@ -56,6 +61,16 @@ class Nudge:
                     self._owed.discard(name)
                 elif trouble.errno in (errno.EAGAIN, errno.ENOBUFS):
                     self._owed.add(name)
+
+    def _others(self) -> list[str]:
+        """Who else is there. Listing costs more than sending, so it is done when the folder changed, and for a moment
+        after: two changes within one tick of its time stamp look like one."""
+        changed_at, now = os.stat(self._folder_fd).st_mtime_ns, time.monotonic()
+        if changed_at != self._changed_at:
+            self._changed_at, self._list_until = changed_at, now + _TICK_SECONDS
+        if now < self._list_until:
+            self._peers = [name for name in os.listdir(self._folder_fd) if name != self._name]
+        return self._peers
 
     def drain(self, heard: Callable[[str], None]) -> None:
         """Hand on what arrived. A queue that was found full may have lost some: "?" says so."""

@@ -11,11 +11,16 @@ from .store import Tx, as_json
 
 
 async def once(tx: Tx, key: str, verb: str, work: Callable[[], Awaitable[Any]]) -> Any:
-    """Do the work and keep its answer (plain JSON); asked again with the same key, give the kept answer."""
+    """Do the work and keep its answer (plain JSON); asked again with the same key, give the kept answer.
+
+    An empty list says that nothing was changed, so there is nothing to keep.
+    """
+    await tx.fetch("lock_key", key=key)
     if kept := await tx.fetch("call_answer", key=key):
         if kept[0]["verb"] != verb:
             raise BadInput(f"The key {key!r} was used for {kept[0]['verb']}; take a new one for {verb}.")
         return json.loads(kept[0]["answer"])
     answer = await work()
-    await tx.fetch("keep_answer", key=key, verb=verb, answer=as_json(answer))
+    if answer != []:
+        await tx.fetch("keep_answer", key=key, verb=verb, answer=as_json(answer))
     return answer

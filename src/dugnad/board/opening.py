@@ -37,7 +37,7 @@ async def open_board(
         store = await open_postgres(url, limits=limits, patience=patience, sources=sources)
     else:
         raise BadBoardURL(
-            f"{url!r} is not a board's address; use sqlite:///path/to/board.db or postgresql://host/database."
+            f"{url.partition(':')[0]!r} is no kind of board: use sqlite:///path/to/board.db or postgresql://host/database."
         )
     return Board(store, limits=limits, patience=patience, sources=sources)
 
@@ -49,4 +49,6 @@ def sqlite_path(url: str) -> Path | None:
         return None
     if not rest.startswith("/") or rest == "/":
         raise BadBoardURL(f"{url!r} needs three slashes and a path: sqlite:///path/to/board.db.")
+    if "\0" in rest:
+        raise BadBoardURL("The board's path holds a NUL character; remove it.")
     return Path(rest[1:]).absolute()

@@ -18,14 +18,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from ..clock import Sources
-from ..errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardUnreachable
+from ..errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
 from ..settings import Limits, Patience
 from . import migrations
 from .queries import load, load_setup
 from .store import Pending, Row, Topics, TryAgain, Work, events_json, topics_json
 
 _VERSION_MIN = 140_000
-_DEADLOCKS_MAX = 10
+_COLLISIONS_MAX = 10
 _READERS_MAX = 4
 _NAP_SECONDS_MAX = 1.0
 
@@ -56,12 +56,17 @@ def _is_gone(trouble: BaseException) -> bool:
 
 def split_url(url: str) -> tuple[str, str]:
     """The address for the driver, and the schema: `?board=name`, or `dugnad` without one."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Refuses what is no port.
+    except ValueError as trouble:
+        raise BadBoardURL(f"The board's address cannot be read: {trouble}.") from None
     options = parse_qsl(parts.query, keep_blank_values=True)
     board = dict(options).get("board", "dugnad")
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", board):
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", board) or board.startswith("pg_") or board == "information_schema":
         raise BadBoardURL(
-            f"The board name {board!r} must be small letters, digits and _, at most 41, beginning with a letter."
+            f"The board name {board!r} must be small letters, digits and _, at most 41, beginning with a letter, "
+            "and not one of the server's own."
         )
     rest = urlencode([(name, value) for name, value in options if name != "board"])
     return urlunsplit(parts._replace(query=rest)), board
@@ -121,18 +126,29 @@ class PostgresStore:
         try:
             await self._migrate()
             self._readers = await asyncpg.create_pool(
-                self._address, min_size=0, max_size=_READERS_MAX, reset=_no_reset, **self._options({"jit": "off"})
+                self._address,
+                min_size=0,
+                max_size=_READERS_MAX,
+                init=self._be_impatient,
+                reset=_no_reset,
+                **self._options({"jit": "off"}),
             )
             await self._listen()
-        except asyncpg.InvalidPasswordError as trouble:
+        except (asyncpg.InvalidPasswordError, asyncpg.InsufficientPrivilegeError) as trouble:
             raise BoardUnreachable(f"{self._where()} refuses this user: {trouble}.") from trouble
+        except asyncpg.DuplicateTableError as trouble:
+            raise BoardUnreachable(
+                f"{self._where()} holds other tables in the schema {self._board}; choose another board name."
+            ) from trouble
+        except (asyncpg.ClientConfigurationError, ValueError) as trouble:
+            raise BadBoardURL(f"The board's address cannot be used: {trouble}.") from trouble
         except (*_GONE, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as trouble:
             raise BoardUnreachable(
                 f"{self._where()} cannot be used: {trouble or type(trouble).__name__}. "
                 "Check that the server runs and that the address is right."
             ) from trouble
 
-    async def write(self, work: Work) -> None:
+    async def write(self, work: Work, *, alone: bool = False) -> None:
         async with self._writing:
             topics = await self._again(lambda repeated: self._transact(work, repeated))
         self._tell(topics)
@@ -156,7 +172,8 @@ class PostgresStore:
             if connection is not None and not connection.is_closed():
                 with contextlib.suppress(*_GONE):
                     await connection.close(timeout=2)
-        self._readers.terminate()
+        if self._readers is not None:
+            self._readers.terminate()
 
     async def _transact(self, work: Work, repeated: bool) -> Topics:
         if self._writer is None or self._writer.is_closed():
@@ -202,14 +219,18 @@ class PostgresStore:
         while True:
             try:
                 return await work(repeated)
-            except _COLLIDED:
+            except _COLLIDED as trouble:
                 collisions += 1
-                if collisions > _DEADLOCKS_MAX:
-                    raise
+                if collisions > _COLLISIONS_MAX:
+                    raise BoardBusy(
+                        f"Other processes got in the way {collisions} times; nothing was changed."
+                    ) from trouble
                 await asyncio.sleep(0.01 * self.sources.chance())
             except Exception as trouble:
                 if not _is_gone(trouble):
-                    raise self._named(trouble) from trouble
+                    if (named := self._named(trouble)) is None:
+                        raise
+                    raise named from trouble
                 if self._closed or loop.time() + nap > deadline:
                     raise BoardUnreachable(
                         f"{self._where()} went away and did not come back in "
@@ -220,7 +241,7 @@ class PostgresStore:
                 await asyncio.sleep(nap * (0.5 + self.sources.chance()))
                 nap = min(nap * 2, _NAP_SECONDS_MAX)
 
-    def _named(self, trouble: Exception) -> Exception:
+    def _named(self, trouble: Exception) -> BoardTrouble | None:
         """The server's errors about the place, under our names. Its errors about a statement are bugs and pass."""
         if isinstance(trouble, asyncpg.DiskFullError | asyncpg.OutOfMemoryError):
             return BoardFull(f"{self._where()} is out of space ({trouble}); nothing was changed.")
@@ -231,7 +252,7 @@ class PostgresStore:
                 f"{self._where()} did not answer within {self._patience.statement_seconds:g} seconds; "
                 "nothing was changed. Try again."
             )
-        return trouble
+        return None
 
     def _options(self, settings: dict[str, str]) -> dict[str, Any]:
         milliseconds = int(self._patience.statement_seconds * 1000)
@@ -254,14 +275,18 @@ class PostgresStore:
 
     async def _connect(self, settings: dict[str, str]) -> Any:
         connection = await asyncpg.connect(self._address, **self._options(settings))
+        await self._be_impatient(connection)
+        return connection
+
+    async def _be_impatient(self, connection: Any) -> None:
+        """Both ends of the wire notice when the other falls silent."""
         connection.notice_silence(self._patience.network_seconds)
-        # The server's end of the wire; a server that has no such setting says no, and that is all.
+        # A server whose system has no such setting says no, and that is all.
         with contextlib.suppress(asyncpg.PostgresError):
             await connection.execute(
                 f"SET tcp_user_timeout = {int(self._patience.network_seconds * 1000)}; "
                 "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
             )
-        return connection
 
     async def _listen(self) -> None:
         self._listener = await self._connect({})
@@ -286,7 +311,7 @@ class PostgresStore:
                 await self._listen()
                 self._tell({"?": 1})  # Pushes were lost meanwhile.
                 return
-            except (*_GONE, asyncpg.PostgresError):
+            except (*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await asyncio.sleep(nap)
                 nap = min(nap * 2, _NAP_SECONDS_MAX)
 
@@ -360,6 +385,6 @@ async def open_postgres(url: str, *, limits: Limits, patience: Patience, sources
     try:
         await store.open()
     except BaseException:
-        store._closed = True
+        await store.close()
         raise
     return store

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from ..clock import Sources
-from ..errors import UnknownTask, UnknownTeammate
+from ..errors import BoardClosed, UnknownRequest, UnknownTask, UnknownTeammate
 from ..settings import Limits, Patience
 from ..types import HUMAN, Attempt, Event, Host, Message, Need, Note, Spending, Task, TaskState, Teammate, Turn
 from . import log, messages, records, rules
 from .gather import Gatherer, Verb
 from .replay import State
-from .store import Store, Topics, as_json, ids_json
+from .store import Row, Store, Topics, as_json, ids_json
 from .watch import Hub, Watch
 
 
@@ -27,6 +27,8 @@ class Reading:
         self._gatherer = Gatherer(store)
         self._hub = Hub(self._look, patience.poll_seconds)
         store.on_push(self._hub.heard)
+        self._closed = False
+        self._swept_to: int | None = None  # How far the log was at the last sweep.
 
     async def __aenter__(self) -> Any:
         return self
@@ -37,6 +39,10 @@ class Reading:
         await self.close()
 
     async def close(self) -> None:
+        """Let what was asked finish, then let go of the database. Closing twice is once."""
+        if self._closed:
+            return
+        self._closed = True
         await self._hub.close()
         await self._gatherer.close()
         await self._store.close()
@@ -45,7 +51,7 @@ class Reading:
 
     async def find(self, task: int) -> Task:
         """The task as it stands, or UnknownTask."""
-        rows = await self._store.read("tasks_by_id", ids=ids_json([task]))
+        rows = await self._read("tasks_by_id", ids=ids_json([task]))
         if not rows:
             raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
         return records.task(rows[0])
@@ -61,7 +67,7 @@ class Reading:
         page: int = 100,
     ) -> list[Task]:
         """A page of tasks by id; the next page is asked for with `after` set to the last id."""
-        rows = await self._store.read(
+        rows = await self._read(
             "list_tasks",
             states=None if states is None else as_json([{"state": state} for state in states]),
             root=root,
@@ -73,23 +79,23 @@ class Reading:
         return [records.task(row) for row in rows]
 
     async def count_tasks(self) -> dict[str, int]:
-        return {row["state"]: row["n"] for row in await self._store.read("count_tasks")}
+        return {row["state"]: row["n"] for row in await self._read("count_tasks")}
 
     async def needs_of(self, task: int) -> list[tuple[Need, str]]:
         """What a task waits for, each with open, met or broken."""
-        rows = await self._store.read("needs_of", task=task)
+        rows = await self._read("needs_of", task=task)
         return [(Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
 
     async def attempts(self, task: int) -> list[Attempt]:
-        return [records.attempt(row) for row in await self._store.read("attempts_of", task=task)]
+        return [records.attempt(row) for row in await self._read("attempts_of", task=task)]
 
     async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[Turn]:
         """The turns of one attempt, in order; nothing a summary covers is left out."""
-        rows = await self._store.read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
+        rows = await self._read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
         return [records.turn(row) for row in rows]
 
     async def budget(self, root: int) -> Spending:
-        rows = await self._store.read("read_budget", root=root)
+        rows = await self._read("read_budget", root=root)
         if not rows:
             raise UnknownTask(f"There is no root #{root} with a budget; a follow-up draws on its root's.")
         return records.spending(rows[0])
@@ -100,31 +106,34 @@ class Reading:
         self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
     ) -> list[Message]:
         """Look into an inbox, or with None into all, without taking anything."""
-        rows = await self._store.read(
+        rows = await self._read(
             "list_messages", recipient=recipient, unshown=int(queued), after=after, page=self._page(page)
         )
         return [records.message(row) for row in rows]
 
     async def requests(self, recipient: str = HUMAN) -> list[Message]:
         """What waits for this one's answer."""
-        return [records.message(row) for row in await self._store.read("open_requests", recipient=recipient)]
+        return [records.message(row) for row in await self._read("open_requests", recipient=recipient)]
 
     async def request(self, request: str) -> tuple[Message, Message | None]:
         """A request and its reply, if there is one."""
-        rows = await self._store.read("request_messages", request=request)
+        rows = await self._read("request_messages", request=request)
         found = [records.message(row) for row in rows]
-        asked = next(message for message in found if message.kind in rules.REPLY_TO)
-        return asked, next((message for message in found if message.kind not in rules.REPLY_TO), None)
+        for asked in found:
+            if asked.kind in rules.REPLY_TO:
+                return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
+        raise UnknownRequest(f"Nobody asked {request!r}; `dugnad inbox` lists what waits for an answer.")
 
     async def read_note(self, note: int) -> Note | None:
-        rows = await self._store.read("read_note", id=note)
+        rows = await self._read("read_note", id=note)
         return records.note(rows[0]) if rows else None
 
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
     ) -> list[Note]:
         """Notes in which every word occurs, whatever its case, newest first; without words, all."""
-        rows = await self._store.read(
+        rules.text("search", words)
+        rows = await self._read(
             "search_notes", words=messages.words(words), root=root, before=before, page=self._page(page)
         )
         return [records.note(row) for row in rows]
@@ -132,27 +141,27 @@ class Reading:
     # Teammates and hosts.
 
     async def team(self) -> list[Teammate]:
-        rows = await self._store.read("list_teammates", name=None, lease_max=self._lease_max())
+        rows = await self._read("list_teammates", name=None, lease_max=self._lease_max())
         return [records.teammate(row) for row in rows]
 
     async def teammate(self, name: str) -> Teammate:
-        rows = await self._store.read("list_teammates", name=name, lease_max=self._lease_max())
+        rows = await self._read("list_teammates", name=name, lease_max=self._lease_max())
         if not rows:
             raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
         return records.teammate(rows[0])
 
     async def hosts(self) -> list[Host]:
-        return [records.host(row) for row in await self._store.read("list_hosts", lease_max=self._lease_max())]
+        return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
 
     # The log.
 
     async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[Event]:
         """Events since a sequence number, in order; of one task, or of all."""
-        rows = await self._store.read("read_events", after=after, task=task, page=self._page(page))
+        rows = await self._read("read_events", after=after, task=task, page=self._page(page))
         return [records.event(row) for row in rows]
 
     async def last_event(self) -> int:
-        return int((await self._store.read("last_seq"))[0]["seq"])
+        return int((await self._read("last_seq"))[0]["seq"])
 
     async def follow(self, after: int = 0, *, task: int | None = None) -> AsyncIterator[Event]:
         """Every event from a sequence number on, and then each new one as it is committed, without end."""
@@ -166,10 +175,10 @@ class Reading:
 
     async def replayed_state(self) -> State:
         """The state the log replays to; equal to `observed_state` while nobody writes."""
-        return await log.replayed(self._store.read)
+        return await log.replayed(self._read)
 
     async def observed_state(self) -> State:
-        return await log.observed(self._store.read)
+        return await log.observed(self._read)
 
     # Waiting.
 
@@ -193,16 +202,43 @@ class Reading:
     async def _look(self) -> tuple[Topics, float | None]:
         """What a lost push may have been about, and how soon something comes due."""
         topics: Topics = {}
-        for name, prefix in (("ready_lanes", "ready:"), ("due_lanes", "ready:")):
-            topics.update({f"{prefix}{row['lane']}": 1 for row in await self._store.read(name)})
-        topics.update({f"inbox:{row['name']}": 1 for row in await self._store.read("unread_inboxes")})
-        due = (await self._store.read("next_due"))[0]["milliseconds"]
+        for name in ("ready_lanes", "due_lanes"):
+            topics.update({f"ready:{row['lane']}": 1 for row in await self._read(name)})
+        topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
+        topics.update(await self._changed_since_last_sweep())
+        due = (await self._read("next_due"))[0]["milliseconds"]
         return topics, None if due is None else due / 1000
+
+    async def _changed_since_last_sweep(self) -> Topics:
+        last, before = await self.last_event(), self._swept_to
+        self._swept_to = last
+        if before is None or before == last:
+            return {}
+        topics: Topics = {"log": 1}
+        for row in await self._read("changed_since", after=before):
+            if row["task_id"] is not None:
+                topics[f"task:{row['task_id']}"] = topics[f"budget:{row['root_id']}"] = 1
+            elif row["kind"] == "noted":
+                topics["notes"] = 1
+            else:
+                topics["team"] = 1
+        return topics
 
     # What the verbs share.
 
-    async def _do(self, verb: Verb, call: object) -> Any:
+    async def _do(self, verb: Verb, call: Any) -> Any:
+        self._must_be_open()
+        rules.texts({name: getattr(call, name) for name in call.__dataclass_fields__})
         return await self._gatherer.do(verb, call)
+
+    async def _read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        self._must_be_open()
+        rules.texts(arguments)
+        return await self._store.read(name, **arguments)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise BoardClosed
 
     def _key(self, given: str | None = None) -> str:
         if given is None:

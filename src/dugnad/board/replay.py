@@ -41,8 +41,8 @@ Data = dict[str, Any]
 
 def _put(state: State, event: Event, data: Data) -> None:
     given = ("parent", "depth", "key", "title", "body", "role", "assignee", "priority", "check", "state", "due_at")
-    task = {
-        **{name: data[name] for name in given},
+    task: Entity = {
+        **{name: data.get(name) for name in given},
         "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
         "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
         "outcome": None, "result": None, "reason": None, "needs": {},
@@ -53,9 +53,9 @@ def _put(state: State, event: Event, data: Data) -> None:
         task["needs"][str(needed)] = [outcome, verdict]
     task["open_needs"] = sum(verdict != "met" for _, verdict in task["needs"].values())
     state["task"][str(event.task)] = task
-    if data["followup"]:
-        state["task"][str(data["parent"])]["children"] += 1
-    if data["caps"] is not None:
+    if "followup_of" in data:
+        state["task"][str(data["followup_of"])]["children"] += 1
+    if data.get("caps") is not None:
         zeros = {f"{column}{suffix}": 0 for column in COLUMNS for suffix in ("", "_reserved")}
         state["budget"][str(event.task)] = {**data["caps"], **zeros, "runs": 0, "tasks": 0, "held": None}
     state["budget"][str(event.root)]["tasks"] += 1
@@ -68,7 +68,7 @@ def _ended(state: State, event: Event) -> None:
         need = task["needs"].get(str(event.task))
         if need and need[1] == "open":
             need[1] = rules.judge(need[0], own["state"], own["outcome"])
-            if need[1] == "met" and task["state"] in ("blocked", "waiting"):
+            if need[1] == "met":
                 task["open_needs"] -= 1
                 if task["open_needs"] == 0:
                     task["waiting_for"] = None
@@ -76,10 +76,9 @@ def _ended(state: State, event: Event) -> None:
 
 def _need_added(state: State, event: Event, data: Data) -> None:
     task = state["task"][str(event.task)]
-    task["needs"][str(data["needs"])] = [data["outcome"], data["state"]]
+    task["needs"][str(data["needs"])] = [data.get("outcome"), data["state"]]
     if data["state"] != "met":
-        task["open_needs"] += 1
-        task["state"] = "blocked"
+        task.update(open_needs=task["open_needs"] + 1, state="blocked", epoch=task["epoch"] + 1)
 
 
 def _claimed(state: State, event: Event, data: Data) -> None:
@@ -89,7 +88,7 @@ def _claimed(state: State, event: Event, data: Data) -> None:
         reason=None, due_at=None,
     )  # fmt: skip
     state["attempt"][f"{event.task}.{data['epoch']}"] = {
-        "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data["continues"],
+        "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data.get("continues"),
         "ended_as": None, "handover": None,
     }  # fmt: skip
     state["budget"][str(event.root)]["runs"] += 1
@@ -100,18 +99,18 @@ def _settled(state: State, event: Event, data: Data) -> None:
     task = state["task"][str(event.task)]
     names = {"retrying": "retry"}
     attempt = state["attempt"].get(f"{event.task}.{data['epoch']}")
-    by_hand = "handover" not in data
+    by_hand = "tried" not in data
     if attempt is not None and (not by_hand or task["state"] == "claimed"):
         attempt["ended_as"] = names.get(event.kind, event.kind)
         attempt["handover"] = data.get("handover") or attempt["handover"]
     waited = data.get("waiting_for") is not None or event.kind == "waiting"
     task.update(
-        state=data["state"], epoch=data["epoch"] + 1, due_at=data["due_at"], reason=data["reason"] or None,
+        state=data["state"], epoch=data["epoch"] + 1, due_at=data.get("due_at"), reason=data.get("reason") or None,
         waiting_for=data.get("waiting_for"), request=data.get("request"),
         tries=task["tries"] + data.get("tried", 0),
     )  # fmt: skip
     if not by_hand:
-        task.update(outcome=data["outcome"], result=data["result"], continues=data["epoch"] if waited else None)
+        task.update(outcome=data.get("outcome"), result=data.get("result"), continues=data["epoch"] if waited else None)
         still_open = [each for each in data["tasks"] if not _has_ended(state, each)]
         task["needs"].update({str(each): ["ended", "open"] for each in still_open})
         task["open_needs"] = len(still_open)
@@ -127,8 +126,8 @@ def _taken_back(state: State, event: Event, data: Data) -> None:
     task = state["task"][str(event.task)]
     state["attempt"][f"{event.task}.{data['epoch']}"]["ended_as"] = "lost"
     task.update(
-        state=data["state"], tries=task["tries"] + 1, continues=data["epoch"], reason=data["reason"],
-        due_at=data["due_at"], epoch=data["epoch"] + (data["state"] == "failed"),
+        state=data["state"], tries=task["tries"] + 1, continues=data["epoch"], reason=data.get("reason"),
+        due_at=data.get("due_at"), epoch=data["epoch"] + (data["state"] == "failed"),
     )  # fmt: skip
     if data["state"] == "failed":
         _ended(state, event)
@@ -139,7 +138,7 @@ def _cancelled(state: State, event: Event, data: Data) -> None:
     if task["state"] == "claimed":
         state["attempt"][f"{event.task}.{data['epoch']}"]["ended_as"] = "cancelled"
     task.update(
-        state="cancelled", epoch=task["epoch"] + 1, reason=data["reason"] or f"cancelled by {event.actor}",
+        state="cancelled", epoch=task["epoch"] + 1, reason=data.get("reason") or f"cancelled by {event.actor}",
         waiting_for=None, request=None, due_at=None,
     )  # fmt: skip
     _ended(state, event)
@@ -147,7 +146,7 @@ def _cancelled(state: State, event: Event, data: Data) -> None:
 
 def _skipped(state: State, event: Event, data: Data) -> None:
     task = state["task"][str(event.task)]
-    task.update(state="skipped", epoch=task["epoch"] + 1, reason=data["reason"], due_at=None)
+    task.update(state="skipped", epoch=task["epoch"] + 1, reason=data.get("reason"), due_at=None)
     _ended(state, event)
 
 
@@ -166,7 +165,7 @@ def _retried(state: State, event: Event, data: Data) -> None:
     )  # fmt: skip
     for other in state["task"].values():
         need = other["needs"].get(str(event.task))
-        if need and need[1] == "broken" and other["state"] == "skipped":
+        if need and need[1] == "broken":
             need[1] = "open"
 
 
@@ -175,11 +174,14 @@ def _repeated(state: State, event: Event, data: Data) -> None:
 
 
 def _turn(state: State, event: Event, data: Data) -> None:
-    """A turn is a fact of its own, kept in the transcript; it changes nothing else."""
+    """A turn is a fact of its own, kept in the transcript. What it used without a reservation is spent."""
+    if data["unreserved"]:
+        for column in COLUMNS:
+            state["budget"][str(event.root)][column] += data[column]
 
 
 def _handover(state: State, event: Event, data: Data) -> None:
-    state["attempt"][f"{event.task}.{data['epoch']}"]["handover"] = data["handover"]
+    state["attempt"][f"{event.task}.{data['epoch']}"]["handover"] = data.get("handover")
 
 
 def _reserved(state: State, event: Event, data: Data) -> None:
@@ -209,8 +211,8 @@ def _budget_set(state: State, event: Event, data: Data) -> None:
 
 def _told(state: State, event: Event, data: Data) -> None:
     state["message"][str(data["message"])] = {
-        "sender": event.actor, "recipient": data["to"], "kind": data["message_kind"], "text": data["text"],
-        "request": data["request"], "accepted": data["accepted"], "task": event.task, "key": data["key"],
+        "sender": event.actor, "recipient": data["to"], "kind": data["message_kind"], "text": data.get("text"),
+        "request": data.get("request"), "accepted": data.get("accepted"), "task": event.task, "key": data["key"],
         "shown": False,
     }  # fmt: skip
 
@@ -222,7 +224,7 @@ def _shown(state: State, event: Event, data: Data) -> None:
 
 def _noted(state: State, event: Event, data: Data) -> None:
     state["note"][str(data["note"])] = {
-        "author": event.actor, "title": data["title"], "text": data["text"], "task": event.task, "root": event.root,
+        "author": event.actor, "title": data["title"], "text": data.get("text"), "task": event.task, "root": event.root,
     }  # fmt: skip
 
 
@@ -239,7 +241,10 @@ def _seated(state: State, event: Event, data: Data) -> None:
 def _ended_teammate(state: State, event: Event, data: Data) -> None:
     teammate = state["teammate"][data["name"]]
     teammate.update(
-        state=event.kind.removesuffix("_teammate"), host=None, seat=teammate["seat"] + 1, reason=data["reason"] or None
+        state=event.kind.removesuffix("_teammate"),
+        host=None,
+        seat=teammate["seat"] + 1,
+        reason=data.get("reason") or None,
     )
 
 

@@ -6,14 +6,15 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..errors import BadInput, BadText, Cycle
 from ..settings import Limits
-from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask
+from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, TurnKind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PRIORITY_MAX = 1_000_000
+_TURNS_MAX = 1_000_000
 _QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
 
 
@@ -25,7 +26,7 @@ def text(what: str, value: str, *, characters: int | None = None, bytes_max: int
     if "\0" in value:
         raise BadText(f"The {what} holds a NUL character, which a database cannot store; remove it.")
     try:
-        size = len(value.encode())
+        size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
         raise BadText(f"The {what} holds half of a surrogate pair, which is not text; remove it.") from None
     if characters is not None and len(value) > characters:
@@ -49,6 +50,39 @@ def quantity(what: str, value: float, *, scale: int = 1) -> int:
     if not 0 <= value * scale <= _QUANTITY_MAX:  # Also refuses nan.
         raise BadInput(f"{what} cannot be {value}; give a number from 0 upwards.")
     return round(value * scale)
+
+
+def count(value: int) -> int:
+    if value < 1:
+        raise BadInput(f"A count begins at 1, not at {value}.")
+    return value
+
+
+def texts(values: Mapping[str, object]) -> None:
+    """Refuse what a database cannot store, wherever it was given."""
+    for what, value in values.items():
+        if isinstance(value, str):
+            text(what, value)
+
+
+def message_kind(kind: str) -> None:
+    if kind not in get_args(MessageKind):
+        raise BadInput(f"{kind!r} is no kind of message: {', '.join(get_args(MessageKind))} are.")
+    if kind in REPLY_TO.values():
+        raise BadInput(f"A message of kind {kind!r} answers a request; send it with `reply`.")
+
+
+def new_turn(turn: NewTurn, limits: Limits) -> NewTurn:
+    """The turn itself, if it is well formed."""
+    text("turn", turn.body, bytes_max=limits.turn_bytes_max)
+    amount(turn.used)
+    if turn.kind not in get_args(TurnKind):
+        raise BadInput(f"{turn.kind!r} is no kind of turn: {', '.join(get_args(TurnKind))} are.")
+    if not 1 <= turn.number <= _TURNS_MAX:
+        raise BadInput(f"Turns are numbered from 1 to {_TURNS_MAX}, not {turn.number}.")
+    if turn.covers is not None and not 1 <= turn.covers[0] <= turn.covers[1] < turn.number:
+        raise BadInput(f"Turn {turn.number} can stand for a range of earlier turns, not for {turn.covers}.")
+    return turn
 
 
 def caps(budget: Budget | None) -> dict[str, int | None]:
@@ -110,7 +144,13 @@ def batch(tasks: Sequence[NewTask], limits: Limits) -> Sequence[NewTask]:
 
 
 def needs(task: NewTask) -> list[Need]:
-    return [need if isinstance(need, Need) else Need(need) for need in task.needs]
+    return [edge(need) for need in task.needs]
+
+
+def edge(need: Need | int) -> Need:
+    """To need a task is to need it done."""
+    given = need if isinstance(need, Need) else Need(need)
+    return Need(given.task) if given.outcome == "done" else given
 
 
 def outcome_word(outcome: str | None, limits: Limits) -> str | None:

@@ -11,10 +11,11 @@ from ..errors import BadInput, DugnadError, StaleClaim, UnknownTask
 from ..settings import Limits
 from ..types import Done, Failed, Outcome, Released, Waiting
 from . import rules
-from .budgets import forfeit, hold_for_budget
+from .budgets import forfeit, park
 from .fence import fence_all, refused
 from .messages import ask_for, notice
 from .needs import after_end, lift_chains, refuse_circle
+from .once import once
 from .store import Row, Tx, as_json, event, ids_json, wake
 
 
@@ -30,7 +31,7 @@ class Settle:
     @property
     def fingerprint(self) -> str:
         """A repeated settle is the same one only if it says the same."""
-        return hashlib.sha256(repr(self.outcome).encode()).hexdigest()[:32]
+        return hashlib.sha256(repr((self.outcome, self.handover)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Move:
     request: str | None = None
     open_needs: int = 0
     delay: int = 0
+    guard: str | None = None  # Which bound was reached; a person is told.
 
     @property
     def ended(self) -> bool:
@@ -66,6 +68,7 @@ def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
         rules.quantity("A delay", outcome.delay_seconds, scale=1000)
     else:
         rules.text("question", outcome.question, bytes_max=limits.body_bytes_max)
+        rules.amount(outcome.amount)
         if outcome.on == "tasks" and not outcome.tasks:
             raise BadInput("Waiting for tasks needs the tasks; name at least one.")
         if outcome.on in ("human", "plan") and not outcome.question.strip():
@@ -79,12 +82,16 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
     if isinstance(outcome, Done):
         return Move(state="done", ended_as="done", outcome=outcome.outcome, result=outcome.result)
     if isinstance(outcome, Failed):
-        if outcome.retry and row["tries"] + 1 < limits.attempts_max and not worn_out:
-            delay = rules.backoff_ms(row["tries"], limits, chance)
-            return Move(state="scheduled", ended_as="retry", tried=1, reason=outcome.reason, delay=delay)
-        return Move(state="failed", ended_as="failed", tried=1, reason=outcome.reason)
+        tried = int(row["state"] == "claimed")  # An attempt that was lost before has been counted.
+        tries = row["tries"] + tried
+        if outcome.retry and tries < limits.attempts_max and not worn_out:
+            delay = rules.backoff_ms(tries - 1, limits, chance)
+            return Move(state="scheduled", ended_as="retry", tried=tried, reason=outcome.reason, delay=delay)
+        guard = f"{tries} attempts failed, the last with: {outcome.reason}" if outcome.retry else None
+        return Move(state="failed", ended_as="failed", tried=tried, reason=outcome.reason, guard=guard)
     if worn_out:
-        return Move(state="failed", ended_as="failed", reason=f"guard: claimed {row['claims']} times without an end")
+        guard = f"it was claimed {row['claims']} times without an end"
+        return Move(state="failed", ended_as="failed", reason=f"guard: {guard}", guard=guard)
     if isinstance(outcome, Released):
         delay = rules.quantity("A delay", outcome.delay_seconds, scale=1000)
         return Move(
@@ -101,13 +108,13 @@ async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
     rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
     answers: dict[int, str | DugnadError] = {}
     moves: dict[int, Move] = {}
+    seen: set[int] = set()
     for place, call in enumerate(calls):
-        stale = refused(call.task, call.epoch, rows) or (
-            StaleClaim() if any(calls[other].task == call.task for other in moves) else None
-        )
+        stale = refused(call.task, call.epoch, rows) or (StaleClaim() if call.task in seen else None)
         if stale:
             answers[place] = stale
             continue
+        seen.add(call.task)
         move = decide(rows[call.task], call.outcome, tx.limits, tx.sources.chance())
         try:
             moves[place] = await _wait(tx, call, move, rows[call.task]["chain"]) if move.waiting_for else move
@@ -152,7 +159,7 @@ async def _wait(tx: Tx, call: Settle, move: Move, chain: int) -> Move:
         await lift_chains(tx, dict.fromkeys(still_open, chain + 1))
         return _with(move, open_needs=len(still_open)) if still_open else ready
     if outcome.on == "budget":
-        return move if await hold_for_budget(tx, call.root, outcome.amount, call.teammate) else ready
+        return move if await park(tx, call.root, outcome.amount) else ready
     assert move.request is not None
     await ask_for(tx, call.task, call.root, call.teammate, outcome, move.request)
     return move
@@ -183,22 +190,23 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         ],
     )  # fmt: skip
     await forfeit(tx, list(moves), "board")
-    for task, (call, move) in moves.items():
+    # Waits first: one may be for a task that ends in this very batch.
+    for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
         row = rows[task]
         event(
             tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
             state=move.state, tried=move.tried, outcome=move.outcome, result=move.result, reason=move.reason,
             handover=call.handover,
             waiting_for=move.waiting_for, request=move.request, due_at=due[task],
-            tasks=list(call.outcome.tasks) if isinstance(call.outcome, Waiting) and move.open_needs else [],
+            tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
         )  # fmt: skip
         _tell(tx, row, move.state)
-        if move.state == "failed" and (move.reason or "").startswith("guard:"):
-            await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was stopped: {move.reason}.", task)
+        if move.guard:
+            await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was given up: {move.guard}.", task)
     ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
-    # The chain is 0 for a task that nothing was ever put behind.
-    if behind := {task: how for task, how in ended.items() if rows[task]["chain"] > 0}:
-        await after_end(tx, behind)
+    # The chain was 0, when we looked, for a task that nothing had been put behind.
+    awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
+    await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})
 
 
 _EVENTS = {"done": "done", "failed": "failed", "retry": "retrying", "waiting": "waiting", "released": "released"}
@@ -237,15 +245,21 @@ async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) ->
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
     count: int
+    key: str
 
 
 async def take_back(tx: Tx, call: TakeBack) -> list[int]:
     """Lose the hosts whose lease ran out, and give their tasks back: with back-off, or failed after too many."""
+    return list(await once(tx, call.key, "take_back", lambda: _take_back(tx, call.count)))
+
+
+async def _take_back(tx: Tx, count: int) -> list[int]:
     lease_max = int(tx.limits.lease_seconds_max * 1000)
     for host in await tx.fetch("lose_hosts", lease_max=lease_max):
         event(tx, "host_lost", "board", host=host["id"], label=host["label"])
         wake(tx, "team")
-    rows = {row["id"]: row for row in await tx.fetch("lost_claims", lease_max=lease_max, count=call.count)}
+    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", lease_max=lease_max, count=count))
+    rows = {row["id"]: row for row in await tx.fetch("lost_claims", lease_max=lease_max, ids=held)}
     if not rows:
         return []
     given = []
@@ -279,6 +293,6 @@ async def take_back(tx: Tx, call: TakeBack) -> list[int]:
         )  # fmt: skip
         _tell(tx, row, str(each["state"]))
         if each["state"] == "failed":
-            await notice(tx, f"guard-{task}-{row['epoch']}", f"#{task} was stopped: {each['reason']}.", task)
+            await notice(tx, f"guard-{task}-{row['epoch']}", f"#{task} was given up: {each['reason']}.", task)
     await after_end(tx, {int(str(each["id"])): ("failed", None) for each in given if each["state"] == "failed"})
     return sorted(rows)

@@ -1,7 +1,8 @@
-"""A board in a SQLite file: one writing connection per process, readers beside it.
+"""A board in a SQLite file: one writing connection per process, and one for reading beside it.
 
-The writer and the reader each have a thread, so the event loop never waits for the disk. With `threads=False`
-(simulation) both run inline on one connection, and the clock is whatever was handed in.
+The writer and the reader each have a thread, so the event loop does not wait for the disk; only a lone call, on a disk
+that answers within milliseconds, is done on the spot. With `threads=False` (simulation) everything runs inline on one
+connection, and the clock is whatever was handed in.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ T = TypeVar("T")
 _SQLITE_MIN = (3, 38, 0)  # The first with ->> for JSON.
 _NAP_SECONDS = 0.002
 _CHECKPOINT_PAGES = 4_000
+_QUICK_SECONDS = 0.05  # A lone call may hold the event loop up for this long ...
+_CAREFUL_SECONDS = 10.0  # ... and if one took longer, all go to the thread for a while.
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
@@ -62,7 +65,7 @@ class SqliteTx:
 
     async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
         query = self._queries[name]
-        return cast(Sequence[Row], self._connection.execute(query.text, query.arguments(arguments)).fetchall())
+        return _rows(self._connection.execute(query.text, query.arguments(arguments)))
 
     @contextlib.asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -93,8 +96,11 @@ class SqliteStore:
         self._patience = patience
         self._path = path
         self._listeners: list[Callable[[Topics], None]] = []
+        self._threads_until = 0.0
         self.writer = _connect(path, sources, patience)
-        _migrate(self.writer, patience)
+        with _named_troubles(path):
+            _migrate(self.writer, patience)
+        self.writer.execute("PRAGMA busy_timeout = 0")  # The writer takes its own, shorter naps.
         self._nudge: Nudge | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # Inline, or for a board that lives in one connection's memory, readers share the writer.
@@ -119,8 +125,16 @@ class SqliteStore:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._nudge.socket, self._nudge.drain, self._heard)
 
-    async def write(self, work: Work) -> None:
-        topics = await self._run(self._write_thread, lambda: self._transact(work))
+    async def write(self, work: Work, *, alone: bool = False) -> None:
+        # To hand one call to the thread and back costs more than the call, on a disk that answers quickly.
+        if self._write_thread is None or (alone and time.monotonic() > self._threads_until and self._begin_at_once()):
+            begun = self._write_thread is not None
+            before = time.monotonic()
+            topics = self._transact(work, begun)
+            if time.monotonic() - before > _QUICK_SECONDS:
+                self._threads_until = time.monotonic() + _CAREFUL_SECONDS
+        else:
+            topics = await self._write_thread.ask(lambda: self._transact(work))
         self._tell(topics)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
@@ -129,9 +143,9 @@ class SqliteStore:
 
         def fetch() -> Sequence[Row]:
             with _named_troubles(self._path):
-                return cast(Sequence[Row], self._reader.execute(query.text, values).fetchall())
+                return _rows(self._reader.execute(query.text, values))
 
-        return await self._run(self._read_thread, fetch)
+        return fetch() if self._read_thread is None else await self._read_thread.ask(fetch)
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
@@ -147,11 +161,18 @@ class SqliteStore:
         for connection in {self._reader, self.writer}:
             connection.close()
 
-    def _transact(self, work: Work) -> Topics:
-        """Runs in the writer thread."""
+    def _begin_at_once(self) -> bool:
+        try:
+            self.writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:  # Busy, most likely. The thread finds out, and can wait.
+            return False
+        return True
+
+    def _transact(self, work: Work, begun: bool = False) -> Topics:
         tx = SqliteTx(self)
         with _named_troubles(self._path):
-            _begin(self.writer, self._patience.busy_seconds)
+            if not begun:
+                _begin(self.writer, self._patience.busy_seconds)
             try:
                 run_now(cast(Coroutine[Any, Any, None], work(tx)))
                 if tx.pending.events:
@@ -164,11 +185,8 @@ class SqliteStore:
         if not tx.pending.events:
             return {}
         if self._nudge is not None:
-            self._nudge.send(topics_json(tx.pending))
+            self._nudge.send(lambda: topics_json(tx.pending))
         return {**tx.pending.topics, "log": 1}
-
-    async def _run(self, thread: _Worker | None, work: Callable[[], T]) -> T:
-        return work() if thread is None else await thread.ask(work)
 
     def _heard(self, payload: str) -> None:
         self._tell({"?": 1} if payload == "?" else json.loads(payload))
@@ -221,12 +239,26 @@ def _fail(answer: asyncio.Future[T], trouble: BaseException) -> None:
         answer.set_exception(trouble)
 
 
+def _rows(cursor: sqlite3.Cursor) -> Sequence[Row]:
+    """Rows as dicts: sqlite3.Row looks a name up by comparing it with every column's, at every access."""
+    rows = cursor.fetchall()
+    if not rows:
+        return rows
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def _begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Take the write lock. Many short naps instead of SQLite's growing ones: nobody starves among many writers."""
+    _patiently(connection, "BEGIN IMMEDIATE", busy_seconds)
+
+
+def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
+    """Run what needs the write lock. Many short naps instead of SQLite's growing ones, so that nobody starves among
+    many writers; and turning a new file to WAL does not nap at all by itself."""
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(statement)
             return
         except sqlite3.OperationalError as trouble:
             if not _is_busy(trouble):
@@ -257,16 +289,24 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
         )
         try:
             setup = load_setup("sqlite")
+            _refuse_another_programs(connection, path)
             for name in ("journal", "durable", "cache"):
-                connection.execute(setup[name])
+                _patiently(connection, setup[name], patience.busy_seconds)
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.execute("PRAGMA busy_timeout = 0")
             connection.create_function("now_ms", 0, sources.now_ms)
-            connection.row_factory = sqlite3.Row
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def _refuse_another_programs(connection: sqlite3.Connection, path: Path | None) -> None:
+    setup = load_setup("sqlite")
+    connection.execute("BEGIN")  # One look at both: another process may be making the board just now.
+    version, tables = (connection.execute(setup[name]).fetchone()[0] for name in ("version", "tables"))
+    connection.execute("COMMIT")
+    if version == 0 and tables:
+        raise BoardUnreachable(f"{path} is not a board: it holds another program's tables. Choose another path.")
 
 
 def _check_place(path: Path) -> None:
@@ -303,18 +343,20 @@ def _is_busy(trouble: sqlite3.Error) -> bool:
     return (trouble.sqlite_errorcode or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-@contextlib.contextmanager
-def _named_troubles(path: Path | None) -> Any:
+class _named_troubles:
     """SQLite's errors about the place, under our names. Its errors about a statement are bugs and pass."""
-    try:
-        yield
-    except OSError as trouble:
-        raise BoardUnreachable(f"Cannot use {path} as a board: {trouble.strerror}.") from trouble
-    except sqlite3.Error as trouble:
-        named = _name(trouble, path)
-        if named is None:
-            raise
-        raise named from trouble
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, trouble: BaseException | None, trace: object) -> None:
+        if isinstance(trouble, sqlite3.Error):
+            if named := _name(trouble, self._path):
+                raise named from trouble
+        elif isinstance(trouble, OSError):
+            raise BoardUnreachable(f"Cannot use {self._path} as a board: {trouble.strerror}.") from trouble
 
 
 def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:

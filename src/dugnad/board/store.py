@@ -20,8 +20,11 @@ Topics = dict[str, int]  # What changed, and for how many: {"ready:coder": 3, "i
 Work = Callable[["Tx"], Awaitable[None]]
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+
+
 def as_json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _encode(value)
 
 
 def ids_json(ids: Iterable[int]) -> str:
@@ -58,8 +61,11 @@ class Tx(Protocol):
 class Store(Protocol):
     """A database that holds one board."""
 
-    async def write(self, work: Work) -> None:
-        """Run `work` in a transaction, append its events, commit, push. Repeats it when its fate is unknown."""
+    async def write(self, work: Work, *, alone: bool = False) -> None:
+        """Run `work` in a transaction, append its events, commit, push. Repeats it when its fate is unknown.
+
+        `alone`: it is one small call, and no other waits.
+        """
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         """Run one reading statement, beside the writer."""
@@ -71,7 +77,9 @@ class Store(Protocol):
 
 
 def event(tx: Tx, kind: str, actor: str, *, task: int | None = None, root: int | None = None, **data: object) -> None:
-    tx.pending.events.append((kind, task, root, actor, data))
+    # What is not there need not be said; readers take a missing field for None.
+    said = {name: value for name, value in data.items() if value is not None}
+    tx.pending.events.append((kind, task, root, actor, said))
 
 
 def wake(tx: Tx, topic: str, count: int = 1) -> None:
@@ -81,7 +89,7 @@ def wake(tx: Tx, topic: str, count: int = 1) -> None:
 def events_json(pending: Pending) -> str:
     return as_json(
         [
-            {"kind": kind, "task": task, "root": root, "actor": actor, "data": as_json(data)}
+            {"kind": kind, "task": task, "root": root, "actor": actor, "data": data}
             for kind, task, root, actor, data in pending.events
         ]
     )
@@ -89,5 +97,5 @@ def events_json(pending: Pending) -> str:
 
 def topics_json(pending: Pending) -> str:
     """What to tell the others. PostgreSQL carries 8,000 bytes; more than that concerns everyone."""
-    text = json.dumps({**pending.topics, "log": 1}, separators=(",", ":"))
+    text = as_json({**pending.topics, "log": 1})
     return text if len(text) < 7_500 else '{"*":1}'

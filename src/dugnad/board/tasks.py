@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import LimitReached, NotReady, UnknownTask
-from ..types import Claim, Need, NewTask, Task
+from ..types import ENDED, Claim, Need, NewTask, Task
 from . import records, rules
-from .fence import fence, still_held
+from .budgets import hold
+from .fence import fence
 from .needs import after_end, lift_chains
 from .once import once
 from .settle import close_by_hand
@@ -20,6 +21,7 @@ from .store import Row, TryAgain, Tx, as_json, event, ids_json, wake
 class Put:
     tasks: tuple[NewTask, ...]  # Every one with a key by now.
     by: str
+    key: str  # Of the call; each task has its own.
     claim: Claim | None = None  # Set: these are follow-ups of its task.
 
 
@@ -35,22 +37,30 @@ class _Plan:
 
 async def put(tx: Tx, call: Put) -> list[Task]:
     """All of them or none. An entry whose key exists under its root is that task."""
+    if call.claim:
+        # The same words asked for again are counted; the same call heard again is not.
+        ids = await once(tx, call.key, "follow_up", lambda: _put(tx, call))
+    else:
+        ids = await _put(tx, call)
+    rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(ids))}
+    return [records.task(rows[each]) for each in ids]
+
+
+async def _put(tx: Tx, call: Put) -> list[int]:
     holder = await fence(tx, call.claim) if call.claim else None
     parents = await _parents(tx, call)
     existing = await _existing(tx, call, parents)
     plan = _Plan()
     await _place(tx, call, parents, existing, plan)
-    repeated = [row for row in existing.values() if call.claim]
-    if repeated:
-        await _count_repeats(tx, call, repeated)
+    if call.claim and existing:
+        await _count_repeats(tx, call, list(existing.values()))
     if plan.new:
         budgets = await _count_tasks(tx, call, plan, holder)
         await _needs_of_new(tx, call, plan)
         await _insert(tx, call, plan, budgets)
         if plan.broken:
             await after_end(tx, plan.broken)
-    rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(plan.ids))}
-    return [records.task(rows[each]) for each in plan.ids]
+    return plan.ids
 
 
 async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
@@ -62,7 +72,7 @@ async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
 
 
 async def _existing(tx: Tx, call: Put, parents: Mapping[int, Row]) -> dict[tuple[int, str], Row]:
-    """The tasks that have one of these keys already. Under a root of this batch there are none yet."""
+    """The tasks that have one of these keys already, where the root is known: not a task of this batch."""
     asked = [
         {"scope": 0 if task.parent is None else parents[task.parent]["root_id"], "key": task.key}
         for task in call.tasks
@@ -73,7 +83,7 @@ async def _existing(tx: Tx, call: Put, parents: Mapping[int, Row]) -> dict[tuple
 
 
 async def _place(
-    tx: Tx, call: Put, parents: Mapping[int, Row], existing: Mapping[tuple[int, str], Row], plan: _Plan
+    tx: Tx, call: Put, parents: Mapping[int, Row], existing: dict[tuple[int, str], Row], plan: _Plan
 ) -> None:
     """Give every entry its id, its root and its depth."""
     fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=as_json([0] * len(call.tasks)))])
@@ -90,6 +100,10 @@ async def _place(
             root, depth = row["root_id"], row["depth"] + 1
         assert task.key is not None
         place = (root or 0, task.key)
+        if task.parent is not None and task.parent < 0 and root not in known:
+            # Its parent is an entry of the batch, but the root was there before; so may this one be.
+            for row in await tx.fetch("find_keys", keys=as_json([{"scope": root, "key": task.key}])):
+                existing[place] = row
         if place in existing or place in seen:
             plan.ids.append(existing[place]["id"] if place in existing else seen[place])
             continue
@@ -118,10 +132,10 @@ async def _count_repeats(tx: Tx, call: Put, repeated: Sequence[Row]) -> None:
 
 async def _count_tasks(tx: Tx, call: Put, plan: _Plan, holder: Row | None) -> Mapping[int, Row]:
     """Count the new tasks under their roots, within the guards. Returns the roots' accounts."""
-    if call.claim and holder:
+    if holder:
         if holder["children"] + len(plan.new) > tx.limits.children_max:
             raise LimitReached(
-                f"#{holder['id']} has {holder['children']} follow-ups, and {tx.limits.children_max} is the most.",
+                f"#{holder['id']} has put {holder['children']} follow-ups, and {tx.limits.children_max} is the most.",
                 guard="children",
             )
         await tx.fetch("count_children", id=holder["id"], count=len(plan.new))
@@ -132,7 +146,7 @@ async def _count_tasks(tx: Tx, call: Put, plan: _Plan, holder: Row | None) -> Ma
     counts: dict[int, int] = {}
     for row in plan.new:
         counts[row["root"]] = counts.get(row["root"], 0) + 1
-    budgets = {row["root_id"]: row for row in await tx.fetch("hold_budgets", ids=ids_json(sorted(counts)))}
+    budgets = await hold(tx, counts)
     for root, count in counts.items():
         if budgets[root]["tasks"] + count > tx.limits.tasks_per_root_max:
             raise LimitReached(
@@ -216,7 +230,7 @@ async def _insert(tx: Tx, call: Put, plan: _Plan, budgets: Mapping[int, Row]) ->
             tx, "put", call.by, task=row["id"], root=row["root"], parent=row["parent"], depth=row["depth"],
             key=row["key"], title=row["title"], body=row["body"], role=row["role"], assignee=row["assignee"],
             priority=row["priority"], check=row["check"], state=stored["state"], due_at=stored["due_at"],
-            followup=call.claim is not None, put_at=stored["put_at"],
+            followup_of=call.claim and call.claim.task.id, put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
             caps=rules.caps(task.budget) if row["parent"] is None else None,
         )  # fmt: skip
@@ -251,13 +265,13 @@ async def cancel(tx: Tx, call: ByHand) -> list[int]:
             raise UnknownTask(f"There is no task #{call.task}; `dugnad tasks` lists them.")
         if rows[call.task]["state"] == "cancelled":
             return []
-        if records.task(rows[call.task]).ended:
+        if rows[call.task]["state"] in ENDED:
             raise NotReady(f"#{call.task} has ended already, as {rows[call.task]['state']}.")
-        ended = [row for row in rows.values() if not records.task(row).ended]
+        ended = [row for row in rows.values() if row["state"] not in ENDED]
         for row in ended:
             await tx.fetch("cancel_task", id=row["id"], reason=call.why or f"cancelled by {call.by}")
             event(tx, "cancelled", call.by, task=row["id"], root=row["root_id"], reason=call.why, epoch=row["epoch"])
-        await close_by_hand(tx, [row for row in ended if still_held(row)], "cancelled", call.why)
+        await close_by_hand(tx, ended, "cancelled", call.why)
         await after_end(tx, {row["id"]: ("cancelled", None) for row in ended})
         return [row["id"] for row in ended]
 
@@ -290,7 +304,8 @@ async def retry(tx: Tx, call: ByHand) -> list[int]:
     """Open a failed or cancelled task again, and whatever was skipped because of it."""
 
     async def reopen() -> list[int]:
-        row = await _held_row(tx, call.task)
+        await tx.fetch("lock_needs")  # Two retries reach for the same rows in different order.
+        row = await _hold_with_needs(tx, call.task)
         if row["state"] == "skipped":
             raise NotReady(f"#{call.task} was skipped because it {row['reason']}; retry that one.")
         if row["state"] not in ("failed", "cancelled"):
@@ -302,13 +317,15 @@ async def retry(tx: Tx, call: ByHand) -> list[int]:
             row = waiting.pop()
             opened.append(row["id"])
             await _reopen(tx, call.by, row)
-            behind = await tx.fetch("broken_behind", id=row["id"])
-            marks = [{"task": each["task_id"], "needs": row["id"], "state": "open"} for each in behind]
+            behind = [
+                await _hold_with_needs(tx, edge["task_id"]) for edge in await tx.fetch("broken_behind", id=row["id"])
+            ]
+            marks = [{"task": each["id"], "needs": row["id"], "state": "open"} for each in behind]
             await tx.fetch("mark_needs", needs=as_json(marks))
             for each in behind:
-                states = {need["state"] for need in await tx.fetch("needs_of", task=each["task_id"])}
-                if "broken" not in states and each["task_id"] not in opened:
-                    waiting += await tx.fetch("hold_tasks", ids=ids_json([each["task_id"]]))
+                states = {need["state"] for need in await tx.fetch("needs_of", task=each["id"])}
+                if each["state"] == "skipped" and "broken" not in states and each["id"] not in opened:
+                    waiting.append(each)
         return opened
 
     return list(await once(tx, call.key, "retry", reopen))
@@ -322,6 +339,16 @@ async def _reopen(tx: Tx, by: str, row: Row) -> None:
     event(tx, "retried", by, task=row["id"], root=row["root_id"], state=state, epoch=after[0]["epoch"])
     if state == "ready":
         wake(tx, f"ready:{row['lane']}")
+
+
+async def _hold_with_needs(tx: Tx, task: int) -> Row:
+    """The task's row, locked with those of its needs, so that none of them ends while we look at the edges."""
+    edges = await tx.fetch("needs_of", task=task)
+    rows = await tx.fetch("hold_tasks", ids=ids_json(sorted([task, *(edge["needs_id"] for edge in edges)])))
+    for row in rows:
+        if row["id"] == task:
+            return row
+    raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
 
 
 async def _held_row(tx: Tx, task: int) -> Row:

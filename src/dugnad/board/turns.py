@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import BadInput, DugnadError, UnknownReservation
 from ..types import Amount, Claim, NewTurn
-from .budgets import close_reservations, plain
+from .budgets import close_reservations, move, plain
 from .fence import fence, fence_all, refused
 from .messages import Show, show
 from .store import Row, Tx, as_json, event
@@ -30,20 +30,31 @@ async def record(tx: Tx, calls: Sequence[Record]) -> list[int | DugnadError]:
     sound: dict[tuple[int, int, int], Record] = {}
     for place, call in enumerate(calls):
         own = reservations.get(call.turn.reservation or "")
+        first = sound.get(_place(call), call)
         if stale := refused(call.task, call.epoch, rows):
-            answers[place] = stale
+            # What was recorded before it went stale may be heard again, when only the answer was lost.
+            if not tx.repeated or await _clash(tx, call):
+                answers[place] = stale
         elif call.turn.reservation and (own is None or own["task_id"] != call.task):
             answers[place] = UnknownReservation(f"#{call.task} has no reservation {call.turn.reservation!r}.")
+        elif (first.turn.kind, first.turn.body) != (call.turn.kind, call.turn.body):
+            answers[place] = _says_otherwise(call)
         else:
-            sound.setdefault((call.task, call.epoch, call.turn.number), call)
+            sound[_place(call)] = first
     fresh = await _append(tx, list(sound.values())) if sound else set()
-    for key, call in sound.items():
-        if key not in fresh and (clash := await _clash(tx, call)):
-            for place, other in enumerate(calls):
-                if other is call:
-                    answers[place] = clash
+    for place, call in enumerate(calls):
+        if _place(call) in sound.keys() - fresh and not isinstance(answers[place], DugnadError):
+            answers[place] = await _clash(tx, call) or call.turn.number
     await _account(tx, [call for key, call in sound.items() if key in fresh], reservations)
     return answers
+
+
+def _place(call: Record) -> tuple[int, int, int]:
+    return call.task, call.epoch, call.turn.number
+
+
+def _says_otherwise(call: Record) -> BadInput:
+    return BadInput(f"Turn {call.turn.number} of #{call.task} is recorded already and says something else.")
 
 
 async def _reservations(tx: Tx, calls: Sequence[Record]) -> dict[str, Row]:
@@ -72,23 +83,27 @@ async def _clash(tx: Tx, call: Record) -> BadInput | None:
     there = await tx.fetch("read_turn", task=call.task, epoch=call.epoch, number=call.turn.number)
     if there and (there[0]["kind"], there[0]["body"]) == (call.turn.kind, call.turn.body):
         return None
-    return BadInput(f"Turn {call.turn.number} of #{call.task} is recorded already and says something else.")
+    return _says_otherwise(call)
 
 
 async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]) -> None:
     """Events, costs and receipts of the turns that are new."""
-    closed = []
+    closed: dict[str, tuple[Row, Amount, str, str]] = {}
+    unreserved = []
     for call in calls:
         turn = call.turn
-        event(
-            tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
-            turn_kind=turn.kind, **plain(turn.used),
-        )  # fmt: skip
         row = reservations.get(turn.reservation or "")
         if row is not None and row["state"] == "open":
-            closed.append((row, turn.used, "settled", call.teammate))
+            closed.setdefault(row["key"], (row, turn.used, "settled", call.teammate))
+        elif row is None and turn.used != Amount():
+            unreserved.append((call.root, turn.used, Amount()))
+        event(
+            tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
+            turn_kind=turn.kind, unreserved=row is None, **plain(turn.used),
+        )  # fmt: skip
         await show(tx, Show(recipient=call.teammate, messages=turn.shown))
-    await close_reservations(tx, closed)
+    await move(tx, unreserved)
+    await close_reservations(tx, list(closed.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,5 +134,5 @@ async def hand_over(tx: Tx, call: HandOver) -> None:
     """Leave word for later attempts, before the end is known."""
     await fence(tx, call.claim)
     task, epoch = call.claim.task, call.claim.epoch
-    await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=call.handover)
-    event(tx, "handover", call.claim.teammate, task=task.id, root=task.root, epoch=epoch, handover=call.handover)
+    if await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=call.handover):
+        event(tx, "handover", call.claim.teammate, task=task.id, root=task.root, epoch=epoch, handover=call.handover)

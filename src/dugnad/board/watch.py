@@ -2,7 +2,7 @@
 
 A push says what changed ("ready:coder": 3 tasks, "inbox:alice": 1 message) and wakes as many waiters as there is
 work for, not all who could take it. Pushes can be lost, so while anybody waits, a slow sweep asks the database what
-there is; it also wakes for work that comes due.
+there is, and whether the log has grown; it also wakes for work that comes due.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import TracebackType
 from ..errors import BoardTrouble
 from .store import Topics
 
+_SWEPT = ("ready:", "inbox:")
 _SWEPT_PER_TOPIC = 16  # Waiters woken for a lane the sweep finds work in.
 Look = Callable[[], Awaitable[tuple[Topics, float | None]]]
 
@@ -88,10 +89,12 @@ class Hub:
 
     def heard(self, topics: Topics) -> None:
         """A commit, here or elsewhere."""
-        if "?" in topics or "due" in topics:
+        if topics.keys() & {"?", "*", "due"}:
             self._early.set()  # Something was missed, or is due sooner than we thought: look now.
         if "*" in topics:
             topics = dict.fromkeys(self._watches, 1 << 30)
+        elif "?" in topics:  # The sweep finds work and messages; the rest look for themselves.
+            topics = {topic: 1 for topic in self._watches if not topic.startswith(_SWEPT)}
         for topic, count in topics.items():
             self._wake(topic, count)
 

@@ -1,5 +1,6 @@
 -- The board. One text for both databases; statements marked "sqlite only" or "postgres only" are for
--- that one. IDENTITY stands for the column type that numbers rows by itself.
+-- that one. IDENTITY stands for the column type that numbers rows by itself, NUMBER_KEY for a key that is a number we
+-- give, CLUSTERED for rows kept in the order of their key; SQLite has a form of its own for each.
 -- Times are integer milliseconds since 1970, money is integer micro-dollars, JSON is opaque text.
 
 -- postgres only
@@ -65,7 +66,7 @@ CREATE TABLE needs (
   outcome   text,                            -- NULL: any way of being done.
   state     text NOT NULL,                   -- open, met, broken (can never be met).
   PRIMARY KEY (task_id, needs_id)
-);
+) CLUSTERED;
 CREATE INDEX needs_behind ON needs (needs_id);
 
 CREATE TABLE attempts (
@@ -83,7 +84,7 @@ CREATE TABLE attempts (
   handover    text,
   reason      text,
   PRIMARY KEY (task_id, epoch)
-);
+) CLUSTERED;
 CREATE UNIQUE INDEX attempts_key ON attempts (claim_key);
 
 CREATE TABLE turns (
@@ -102,7 +103,7 @@ CREATE TABLE turns (
 );
 
 CREATE TABLE budgets (
-  root_id                bigint PRIMARY KEY,
+  root_id                NUMBER_KEY,
   tasks_max              bigint,             -- NULL: no cap of this kind.
   tokens_max             bigint,
   microdollars_max       bigint,
@@ -115,6 +116,7 @@ CREATE TABLE budgets (
   microdollars_reserved  bigint NOT NULL DEFAULT 0,
   milliseconds_reserved  bigint NOT NULL DEFAULT 0,
   tasks                  bigint NOT NULL DEFAULT 0,
+  parked                 integer NOT NULL DEFAULT 0, -- Tasks that wait for others' reservations to come back.
   held                   text                -- Why nothing under this root can be claimed; NULL: nothing.
 );
 
@@ -174,6 +176,7 @@ CREATE TABLE messages (
 CREATE UNIQUE INDEX messages_key ON messages (key, recipient);
 CREATE INDEX messages_inbox ON messages (recipient, rank, id) WHERE shown_at IS NULL;
 CREATE INDEX messages_request ON messages (request) WHERE request IS NOT NULL;
+CREATE UNIQUE INDEX messages_asked ON messages (request) WHERE kind IN ('question', 'plan', 'shutdown');
 
 CREATE TABLE notes (
   id       IDENTITY,
@@ -197,7 +200,7 @@ CREATE TABLE calls (
 );
 
 CREATE TABLE events (
-  seq      bigint PRIMARY KEY,
+  seq      NUMBER_KEY,
   at       bigint NOT NULL,
   kind     text NOT NULL,
   task_id  bigint,
@@ -207,9 +210,9 @@ CREATE TABLE events (
 );
 CREATE INDEX events_task ON events (task_id, seq) WHERE task_id IS NOT NULL;
 
--- The last number of the log and the locks that have no row of their own. One row.
+-- One row. On PostgreSQL its lock puts the commits that write to the log in order.
 CREATE TABLE head (
-  seq           bigint NOT NULL,
+  seq           bigint NOT NULL,             -- The last number given out; SQLite needs no counter.
   snapshot_seq  bigint NOT NULL              -- Events up to here were folded into `snapshot` and pruned.
 );
 INSERT INTO head (seq, snapshot_seq) VALUES (0, 0);

@@ -3,6 +3,9 @@
 -- name: version
 PRAGMA user_version
 
+-- name: tables
+SELECT count(*) FROM sqlite_master
+
 -- name: journal
 -- The WAL lets readers work beside the one writer.
 PRAGMA journal_mode = WAL

@@ -61,17 +61,24 @@ FROM (
   FROM json_each(CAST(:roots AS text))
 ) AS moved
 WHERE budgets.root_id = moved_root
+RETURNING root_id, parked, held
+
+-- name: park_task
+UPDATE budgets SET parked = parked + 1 WHERE root_id = :root
+
+-- name: none_parked
+UPDATE budgets SET parked = 0 WHERE root_id = :root
 
 -- name: set_caps
 UPDATE budgets SET tasks_max = :tasks_max, tokens_max = :tokens_max, microdollars_max = :microdollars_max,
-  milliseconds_max = :milliseconds_max, held = NULL
+  milliseconds_max = :milliseconds_max, held = NULL, parked = 0
 WHERE root_id = :root
 
 -- name: unshelve_tasks
 UPDATE tasks SET shelved = 0 WHERE root_id = :root AND shelved = 1 RETURNING lane, state
 
 -- name: unpark_tasks
--- Tasks that their holders put down at the cap.
+-- Tasks that their holders put down because the budget did not allow more.
 UPDATE tasks SET state = 'ready', waiting_for = NULL
 WHERE root_id = :root AND state = 'waiting' AND waiting_for = 'budget'
 RETURNING id, lane

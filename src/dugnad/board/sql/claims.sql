@@ -43,16 +43,30 @@ CROSS JOIN LATERAL (
 UPDATE tasks SET shelved = 1
 WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:tasks AS text))) AND state = 'ready'
 
--- name: shelve_lanes
--- The same for the front of whole lanes, where many stand together.
-UPDATE tasks SET shelved = 1 WHERE id IN (
-  SELECT front.id FROM (
-    SELECT tasks.id, tasks.root_id FROM tasks
-    WHERE tasks.state = 'ready' AND tasks.shelved = 0 AND tasks.lane = :lane
-    ORDER BY tasks.priority DESC, tasks.chain DESC, tasks.id LIMIT :count
-  ) AS front
-  JOIN budgets ON budgets.root_id = front.root_id WHERE budgets.held IS NOT NULL
-) AND state = 'ready' AND shelved = 0 RETURNING id
+-- name: shelve_lane (sqlite)
+-- The same for the front of a whole lane, where many stand together. Only of roots whose accounts we hold: of any
+-- other, the cap may be raised at this very moment.
+WITH front AS MATERIALIZED (
+  SELECT id AS front_id, root_id AS front_root FROM tasks
+  WHERE state = 'ready' AND shelved = 0 AND lane = :lane
+  ORDER BY priority DESC, chain DESC, id LIMIT :count
+)
+UPDATE tasks SET shelved = 1 FROM front
+WHERE tasks.id = front_id
+  AND front_root IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+
+-- name: shelve_lane (postgres)
+-- Rows that others hold are passed over: they may be waiting for the very account we hold.
+WITH front AS MATERIALIZED (
+  SELECT id AS front_id, root_id AS front_root FROM tasks
+  WHERE state = 'ready' AND shelved = 0 AND lane = :lane
+  ORDER BY priority DESC, chain DESC, id LIMIT :count
+), free AS MATERIALIZED (
+  SELECT tasks.id AS free_id FROM front JOIN tasks ON tasks.id = front_id
+  WHERE front_root IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+  FOR UPDATE OF tasks SKIP LOCKED
+)
+UPDATE tasks SET shelved = CASE WHEN state = 'ready' THEN 1 ELSE shelved END FROM free WHERE tasks.id = free_id
 
 -- name: claim_tasks
 UPDATE tasks SET state = 'claimed', epoch = epoch + 1, claims = claims + 1, shelved = 0, due_at = NULL,
@@ -112,21 +126,32 @@ FROM json_each(CAST(:claims AS text)) AS asked
 JOIN attempts ON attempts.task_id = CAST(asked.value ->> 'task' AS bigint)
   AND attempts.epoch = CAST(asked.value ->> 'epoch' AS bigint)
 
--- name: lost_claims (sqlite)
--- Claims whose host stopped, was lost, or has no lease that is both still running and believable.
-SELECT tasks.* FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
+-- name: hold_claims (sqlite)
+-- Claims that look lost: their host stopped, was lost, or has no lease that is both still running and believable.
+SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
 WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
   OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
 ORDER BY tasks.id LIMIT :count
 
--- name: lost_claims (postgres)
-SELECT tasks.* FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
+-- name: hold_claims (postgres)
+SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
 WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
   OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
 ORDER BY tasks.id LIMIT :count FOR UPDATE OF tasks SKIP LOCKED
 
+-- name: lost_claims
+-- Those of them that are lost indeed, looked at again now that nobody can change them: between the first look and the
+-- lock, one may have been taken back and claimed anew by a host that lives.
+SELECT tasks.id, tasks.root_id, tasks.lane, tasks.epoch, tasks.claims, tasks.tries, tasks.teammate, tasks.host_id
+FROM json_each(CAST(:ids AS text)) AS held
+JOIN tasks ON tasks.id = CAST(held.value ->> 'id' AS bigint)
+LEFT JOIN hosts ON hosts.id = tasks.host_id
+WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
+  OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
+ORDER BY tasks.id
+
 -- name: take_back_tasks
--- The epoch stays: until someone else claims it, the late holder may still finish.
+-- The epoch stays unless the task is given up: until someone else claims it, the late holder may still finish.
 UPDATE tasks SET state = given.state, tries = tries + 1, continues = tasks.epoch, reason = given.reason,
   due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
   ended_at = CASE WHEN given.state = 'failed' THEN now_ms() END,

@@ -23,6 +23,9 @@ SELECT * FROM events
 WHERE seq > :after AND (CAST(:task AS bigint) IS NULL OR task_id = :task)
 ORDER BY seq LIMIT :page
 
+-- name: changed_since
+SELECT DISTINCT task_id, root_id, CASE WHEN task_id IS NULL THEN kind END AS kind FROM events WHERE seq > :after
+
 -- name: last_seq
 SELECT coalesce((SELECT max(seq) FROM events), (SELECT snapshot_seq FROM head)) AS seq
 
@@ -55,6 +58,13 @@ DELETE FROM turns WHERE task_id IN (
 
 -- name: prune_calls
 DELETE FROM calls WHERE at < now_ms() - :age
+
+-- name: lock_key (sqlite)
+SELECT 1 WHERE :key IS NULL
+
+-- name: lock_key (postgres)
+-- The same call twice at once: the second waits, and finds the answer of the first.
+SELECT pg_advisory_xact_lock(hashtextextended(CAST(:key AS text), 1))
 
 -- name: call_answer
 SELECT verb, answer FROM calls WHERE key = :key

@@ -10,7 +10,7 @@ UPDATE hosts SET lease_until = now_ms() + :lease WHERE id = :id AND stopped_at I
 RETURNING id
 
 -- name: revive_host
--- A lost host comes back empty-handed, under the same id.
+-- A lost host comes back under the same id, with the claims nobody took back yet.
 UPDATE hosts SET lease_until = now_ms() + :lease, lost_at = NULL WHERE id = :id AND stopped_at IS NULL
 RETURNING id, label
 
@@ -59,6 +59,13 @@ ON CONFLICT (name) DO NOTHING RETURNING name
 UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, state = 'wanted', host_id = NULL,
   reason = NULL, spawned_at = now_ms() WHERE name = :name
 
+-- name: lock_seats (sqlite)
+SELECT 1
+
+-- name: lock_seats (postgres)
+-- One host looks for teammates at a time, so that none is passed over because another host looks at it.
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' seats', 0))
+
 -- name: takeable_teammates (sqlite)
 -- Wanted ones, and those whose host died.
 SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
@@ -72,7 +79,7 @@ SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.hos
 WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
   hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms()
   OR hosts.lease_until > now_ms() + :lease_max)))
-ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count FOR UPDATE OF teammates SKIP LOCKED
+ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count FOR UPDATE OF teammates
 
 -- name: seat_teammate
 UPDATE teammates SET state = 'seated', host_id = :host, seat = seat + 1, reason = NULL WHERE name = :name RETURNING *

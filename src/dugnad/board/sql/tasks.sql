@@ -59,12 +59,16 @@ UPDATE tasks SET children = children + :count WHERE id = :id
 SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 
 -- name: hold_tasks (sqlite)
--- The rows as they stand, kept from changing until the commit. Also used for tasks that others are put behind:
--- their end then sees the new need.
-SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
+-- The rows as they stand, kept from changing until the commit; the long texts stay where they are. Also used for
+-- tasks that others are put behind: their end then sees the new need.
+SELECT id, root_id, depth, title, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
+  host_id, continues, outcome, reason
+FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
 
 -- name: hold_tasks (postgres)
-SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
+SELECT id, root_id, depth, title, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
+  host_id, continues, outcome, reason
+FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 ORDER BY id FOR UPDATE
 
 -- name: raise_chains
@@ -88,7 +92,7 @@ SELECT seq FROM head
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' needs', 0))
 
 -- name: path_of_needs
--- How `from_id` comes to wait for `to_id`, each step once, or nothing.
+-- Everything `from_id` waits for, each with the task it is reached by.
 WITH RECURSIVE way (id, via) AS (
   SELECT needs_id, task_id FROM needs WHERE task_id = :from_id AND state = 'open'
   UNION
@@ -104,8 +108,8 @@ ON CONFLICT (task_id, needs_id) DO UPDATE SET state = excluded.state, outcome = 
 SELECT outcome, state FROM needs WHERE task_id = :task AND needs_id = :needs
 
 -- name: block_task
-UPDATE tasks SET open_needs = open_needs + 1, state = CASE WHEN state = 'waiting' THEN state ELSE 'blocked' END
-WHERE id = :id
+-- A new epoch, so that a late holder who was lost before cannot undo the need.
+UPDATE tasks SET open_needs = open_needs + 1, state = 'blocked', epoch = epoch + 1 WHERE id = :id
 
 -- name: needs_of
 SELECT needs_id, outcome, state FROM needs WHERE task_id = :task ORDER BY needs_id
@@ -127,18 +131,19 @@ FROM (
 WHERE needs.task_id = judged.task_id AND needs.needs_id = judged.needs_id
 
 -- name: count_down
--- Atomic, so that two needs ending together in two processes both count.
+-- Atomic, so that two needs ending together in two processes both count. An ended task counts too, but stays ended.
 UPDATE tasks SET
   open_needs = open_needs - met.n,
   state = CASE
-    WHEN open_needs > met.n THEN state WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
+    WHEN open_needs > met.n OR state NOT IN ('blocked', 'waiting') THEN state
+    WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
   due_at = CASE WHEN open_needs > met.n OR due_at > now_ms() THEN due_at END,
   waiting_for = CASE WHEN open_needs > met.n THEN waiting_for END
 FROM (
   SELECT CAST(value ->> 'id' AS bigint) AS met_id, CAST(value ->> 'n' AS bigint) AS n
   FROM json_each(CAST(:tasks AS text))
 ) AS met
-WHERE tasks.id = met.met_id AND state IN ('blocked', 'waiting')
+WHERE tasks.id = met.met_id
 RETURNING id, root_id, lane, state, open_needs
 
 -- name: skip_tasks
@@ -161,8 +166,7 @@ UPDATE tasks SET state = :state, open_needs = :open_needs, epoch = epoch + 1, tr
 WHERE id = :id RETURNING epoch
 
 -- name: broken_behind
-SELECT needs.task_id, tasks.root_id, tasks.lane FROM needs JOIN tasks ON tasks.id = needs.task_id
-WHERE needs.needs_id = :id AND needs.state = 'broken' AND tasks.state = 'skipped' ORDER BY needs.task_id
+SELECT task_id FROM needs WHERE needs_id = :id AND state = 'broken' ORDER BY task_id
 
 -- name: release_task
 UPDATE tasks SET state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,

@@ -18,4 +18,6 @@ SELECT * FROM turns WHERE task_id = :task AND epoch = :epoch AND number > :after
 SELECT kind, body FROM turns WHERE task_id = :task AND epoch = :epoch AND number = :number
 
 -- name: set_handover
-UPDATE attempts SET handover = :handover WHERE task_id = :task AND epoch = :epoch
+UPDATE attempts SET handover = :handover
+WHERE task_id = :task AND epoch = :epoch AND (handover IS NULL OR handover <> :handover)
+RETURNING epoch

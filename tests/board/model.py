@@ -1,0 +1,246 @@
+"""The board's rules once more, as plain objects in memory: what test_state_machine expects of both databases.
+
+Written from the design and the docstrings, without a look at speed. It has no epochs: a task knows the one hold that
+may still write, and nothing else about the past. A verb that is refused changes nothing (`Model.attempt`).
+Tasks and their needs stand in model_tasks, teammates and messages in model_team.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from model_tasks import KINDS, Account, Hold, Job, Reservation, Tasks, caps_of
+
+from dugnad.errors import (
+    BadInput,
+    BudgetSpent,
+    Cycle,
+    DugnadError,
+    NotReady,
+    StaleClaim,
+    UnknownReservation,
+    UnknownTask,
+)
+from dugnad.settings import Limits
+from dugnad.types import ENDED, HUMAN, Amount, Budget, Done, Failed, Outcome, Released, Waiting
+
+
+class Model(Tasks):
+    def __init__(self, limits: Limits, now: int) -> None:
+        super().__init__(limits, now)
+        self.turns: dict[tuple[int, int], str] = {}
+        self.claim_keys: dict[str, int] = {}
+
+    def attempt(self, verb: Callable[[], Any]) -> Any:
+        """The verb's answer, or its refusal, after which everything is as before."""
+        before = pickle.dumps(self.__dict__)
+        try:
+            return verb()
+        except DugnadError as refusal:
+            self.__dict__.update(pickle.loads(before))
+            return refusal
+
+    # Claims.
+
+    def come_due(self) -> None:
+        """What the clock has let go on; every claim looks, also one that is refused."""
+        for job in self.jobs.values():
+            if job.state == "scheduled" and job.due is not None and job.due <= self.now:
+                job.state, job.due = "ready", None
+
+    def claim(self, who: str, host: str, task: int | None, key: str) -> int | None:
+        if key in self.claim_keys:
+            return self.claim_keys[key]
+        lanes = self.lanes_of(who, host)
+        if task is not None:
+            job = self._job(task)
+            if job.state != "ready" or job.lane not in lanes:
+                raise NotReady
+            if self._no_run_left(job):
+                raise BudgetSpent("", kind=self.accounts[job.root].held or "tasks", may_free_up=False)
+            return self._take(job, who, host, key)
+        ready = [job for job in self.jobs.values() if job.state == "ready" and job.lane in lanes]
+        for job in sorted(ready, key=lambda each: (-each.priority, -each.chain, each.id)):
+            if not self._no_run_left(job):
+                return self._take(job, who, host, key)
+            self.accounts[job.root].held = self.accounts[job.root].held or "tasks"
+        return None
+
+    def claimable(self, job: Job, who: str) -> bool:
+        lanes = {f"@{who}", *(self.members[who].roles if who in self.members else ()), ""}
+        return job.state == "ready" and job.lane in lanes and not self._no_run_left(job)
+
+    def _no_run_left(self, job: Job) -> bool:
+        account = self.accounts[job.root]
+        cap = account.caps["tasks"]
+        return account.held is not None or (cap is not None and account.runs >= cap)
+
+    def _take(self, job: Job, who: str, host: str, key: str) -> int:
+        self.holds.append(Hold(job.id, who, host))
+        number = len(self.holds) - 1
+        job.state, job.teammate, job.writer, job.claims = "claimed", who, number, job.claims + 1
+        self.accounts[job.root].runs += 1
+        self.claim_keys[key] = number
+        return number
+
+    # Settling.
+
+    def settle(self, hold: int, outcome: Outcome) -> str:
+        own = self.holds[hold]
+        if not self.live(hold):
+            if own.said == outcome and own.answer is not None:
+                return own.answer
+            raise StaleClaim
+        own.said, own.answer = outcome, self._settle(self.jobs[own.task], own, outcome)
+        return own.answer
+
+    def _settle(self, job: Job, own: Hold, outcome: Outcome) -> str:
+        worn_out = job.claims >= self.limits.claims_max
+        if isinstance(outcome, Done):
+            self._end(job, "done", outcome.outcome)
+            return "done"
+        if isinstance(outcome, Failed):
+            job.tries += not own.lost  # A claim that was lost has been counted.
+            if outcome.retry and job.tries < self.limits.attempts_max and not worn_out:
+                self._forfeit(job.id)
+                self._let_go(job, self._backoff(job.tries - 1))
+                return "retry"
+            self._end(job, "failed")
+            if outcome.retry:
+                self.post("board", HUMAN, "notice", job.id)
+            return "failed"
+        if worn_out:
+            self._end(job, "failed")
+            self.post("board", HUMAN, "notice", job.id)
+            return "failed"
+        if isinstance(outcome, Released):
+            self._let_go(job, round(outcome.delay_seconds * 1000))
+            self._forfeit(job.id)
+            return "released"
+        self._wait(job, own, outcome)
+        self._forfeit(job.id)
+        return "waiting"
+
+    def _backoff(self, tries: int) -> int:
+        """Without jitter: the machine hands in a chance that is always the same."""
+        return int(min(self.limits.backoff_seconds * 2**tries, self.limits.backoff_seconds_max) * 1000)
+
+    def _wait(self, job: Job, own: Hold, outcome: Waiting) -> None:
+        for each in outcome.tasks if outcome.on == "tasks" else ():
+            if self._job(each).id == job.id or self._waits_for(each, job.id):
+                raise Cycle
+        self._let_go(job, 0)
+        if outcome.on == "tasks":
+            still_open = {each for each in outcome.tasks if self.jobs[each].state not in ENDED}
+            for each in still_open:
+                job.needs[each] = ["ended", "open"]
+                self._lift(each, job.chain + 1)
+            if still_open:
+                job.state, job.waiting_for = "waiting", "tasks"
+        elif outcome.on == "budget":
+            reached = self._too_much(self.accounts[job.root], outcome.amount)
+            if reached:
+                job.state, job.waiting_for = "waiting", "budget"
+            if reached and reached[1]:  # Others may yet give back what they reserved.
+                self.accounts[job.root].parked = True
+            elif reached:
+                self.accounts[job.root].held = self.accounts[job.root].held or reached[0]
+        else:
+            self.reachable(outcome.ask)
+            kind = "plan" if outcome.on == "plan" else "question"
+            job.letter = self.post(own.teammate, outcome.ask, kind, job.id, text=outcome.question)
+            job.state, job.waiting_for = "waiting", outcome.on
+
+    def reply(self, letter: int, sender: str, text: str, accepted: bool | None) -> None:
+        answered = self.answer(letter, sender, text, accepted)
+        for job in self.jobs.values():
+            if answered and job.letter == letter and job.state == "waiting":
+                job.state, job.waiting_for = "ready", None
+
+    def heartbeat(self, host: str) -> list[int]:
+        """Also brings back a host that was lost. What it still has."""
+        self.start_host(host)
+        return [
+            job.id
+            for job in self.jobs.values()
+            if job.state == "claimed" and job.writer is not None and self.holds[job.writer].host == host
+        ]
+
+    def take_back(self) -> list[int]:
+        for host in self.hosts.values():
+            host.lost = host.lost or host.until <= self.now
+        taken = []
+        for job in list(self.jobs.values()):
+            if job.state != "claimed" or job.writer is None or self.alive(self.holds[job.writer].host):
+                continue
+            taken.append(job.id)
+            self.holds[job.writer].lost = True
+            self._forfeit(job.id)
+            job.tries += 1
+            if job.tries >= self.limits.attempts_max or job.claims >= self.limits.claims_max:
+                self._end(job, "failed")
+                self.post("board", HUMAN, "notice", job.id)
+            else:  # Its holder may still write, until somebody else has it.
+                job.state, job.due = "scheduled", self.now + self._backoff(job.tries - 1)
+        return taken
+
+    # Budgets and turns.
+
+    def _too_much(self, account: Account, amount: Amount) -> tuple[str, bool] | None:
+        for kind, word in KINDS.items():
+            cap, more = account.caps[kind], account.spent[kind] + getattr(amount, kind)
+            if cap is not None and more + account.reserved[kind] > cap:
+                return word, more <= cap
+        return None
+
+    def reserve(self, hold: int, amount: Amount, key: str) -> str:
+        if there := self.reservations.get(key):
+            if (there.hold, there.amount) != (hold, amount):
+                raise BadInput
+            return key
+        job = self.fenced(hold)
+        account = self.accounts[job.root]
+        if reached := self._too_much(account, amount):
+            raise BudgetSpent("", kind=reached[0], may_free_up=reached[1])
+        self.reservations[key] = Reservation(job.id, amount, hold)
+        for kind in KINDS:
+            account.reserved[kind] += getattr(amount, kind)
+        return key
+
+    def spend(self, hold: int, key: str, used: Amount) -> None:
+        self._close(self._own_reservation(hold, key), used)
+
+    def _own_reservation(self, hold: int, key: str) -> Reservation:
+        job = self.fenced(hold)
+        if key not in self.reservations or self.reservations[key].task != job.id:
+            raise UnknownReservation
+        return self.reservations[key]
+
+    def record(self, hold: int, number: int, body: str, key: str | None, used: Amount, shown: list[int]) -> int:
+        self.fenced(hold)
+        own = None if key is None else self._own_reservation(hold, key)
+        if (there := self.turns.get((hold, number))) is not None:
+            if there != body:
+                raise BadInput
+            return number
+        self.turns[hold, number] = body
+        if own:
+            self._close(own, used)
+        self.show(self.holds[hold].teammate, shown)
+        return number
+
+    def set_budget(self, root: int, budget: Budget, add: bool) -> None:
+        if root not in self.accounts:
+            raise UnknownTask
+        account, caps = self.accounts[root], caps_of(budget)
+        if add:
+            caps = {
+                kind: cap if cap is None or caps[kind] is None else cap + (caps[kind] or 0)
+                for kind, cap in account.caps.items()
+            }
+        account.caps, account.held = caps, None
+        used = {kind: account.spent[kind] + account.reserved[kind] for kind in KINDS} | {"tasks": account.runs}
+        account.lowered = any(cap is not None and used[kind] > cap for kind, cap in caps.items())
+        self._unpark(root)

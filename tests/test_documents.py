@@ -1,0 +1,74 @@
+"""What the documents show is run, and what they name exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_example_prints_what_it_says(folder: Path) -> None:
+    (folder / "example.py").write_text(blocks(README, "python")[0])
+    ran = subprocess.run(
+        [sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stderr == ""
+    assert ran.stdout == blocks(README, "text")[0]
+
+
+def test_the_demo_loses_nothing(folder: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, ROOT / "examples" / "board_demo.py"],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)}, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "kill -9" in ran.stdout
+    assert "7 tasks done, 1 skipped; none lost, none done twice." in ran.stdout
+
+
+def test_the_python_of_the_operating_page_is_python() -> None:
+    for block in blocks((ROOT / "docs" / "operating.md").read_text(), "python"):
+        body = "".join(f"    {line}\n" for line in block.splitlines())
+        compile(f"async def shown():\n{body}\n    pass\n", "operating.md", "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_named_files_exist(page: Path) -> None:
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for name in re.findall(r"`(test_\w+)`", text):
+        assert list(ROOT.glob(f"tests/**/{name}.py")), f"{page.name} names {name}"
+    for name in re.findall(r"`make ([a-z]+)`", text):
+        assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{page.name}: make {name}"
+
+
+def test_every_module_of_the_board_is_in_the_readmes_tree() -> None:
+    tree = README.split("## What is where")[1]
+    for path in (ROOT / "src" / "dugnad" / "board").glob("*.py"):
+        assert path.name in tree or path.name in ("__init__.py",), path.name
+
+
+def test_every_decision_has_its_three_parts_and_is_short() -> None:
+    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+        text = page.read_text()
+        assert len(text.splitlines()) <= 60, page.name
+        for part in ("Context", "Decision", "What we give up"):
+            assert f"## {part}" in text, f"{page.name} has no {part}"
+
+
+def test_the_documents_speak_of_the_project_alone() -> None:
+    for page in PAGES:
+        assert "MEASURED" not in page.read_text(), f"{page.name} has a figure missing"
+        assert not re.search(r"(?<!\w)/(?:root|work|home)/", page.read_text()), f"{page.name} names a machine's path"
