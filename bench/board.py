@@ -4,7 +4,7 @@
 
 ratio_to_raw      claim + settle pairs a second of 1 and of 64 teammates, over what the bare driver does with the same
                   statements at the same durability: on SQLite its one writer, on PostgreSQL its best over 1 to 64
-                  connections for "64", and one connection for "1". Sides take turns, so that noise falls on both.
+                  connections for "64", and one connection for "1".
 claim_us          one claim, median, on a board of that many tasks, most of them ended or blocked.
 wake_ms           from asking for a put in one process to a waiter awake in another: the commit is in it.
 idle_cpu_percent  of one core, with 10,000 teammates waiting in one process.
@@ -20,6 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from postgres_server import PostgresServer
 
 LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9)
 CONNECTIONS = (1, 4, 16, 64)
-ROUNDS = 3
 
 
 async def prepare(url: str, teammates: int, tasks: int) -> tuple[Board, str]:
@@ -65,12 +65,12 @@ async def board_pairs(board: Board, host: str, teammates: int, pairs: int) -> fl
     return max(1, pairs // teammates) * teammates / (time.perf_counter() - begin)
 
 
-async def throughput(url: str, scale: float) -> dict[str, Any]:
-    """The two ratios, and the rates behind them: medians over rounds in which the sides take turns."""
-    one, many = int(300 * scale), int(6_400 * scale)
-    board, host = await prepare(url, 64, int((one * 2 + many * (1 + len(CONNECTIONS) / 8)) * (ROUNDS + 1)))
-    rates: dict[str, list[float]] = {}
-    for number in range(ROUNDS + 1):  # The first round warms up.
+async def throughput(url: str, scale: float, rounds_wanted: int) -> dict[str, Any]:
+    """The two ratios, and the rates behind them. The sides take turns, and a ratio is the median of the rounds'."""
+    one, many = int(100 * scale), int(3_200 * scale)
+    board, host = await prepare(url, 64, int((one * 2 + many * (1 + len(CONNECTIONS) / 8)) * (rounds_wanted + 1)))
+    rounds: list[dict[str, float]] = []
+    for _ in range(rounds_wanted + 1):
         found = {"board 1": await board_pairs(board, host, 1, one)}
         if url.startswith("sqlite"):
             found["raw 1"] = raw.sqlite_pairs(Path(url.removeprefix("sqlite:///")), one)
@@ -79,38 +79,40 @@ async def throughput(url: str, scale: float) -> dict[str, Any]:
                 pairs = one if connections == 1 else max(connections, many // 16)
                 found[f"raw {connections}"] = await raw.postgres_pairs(url, connections, pairs)
         found["board 64"] = await board_pairs(board, host, 64, many)
-        for name, rate in found.items():
-            if number:
-                rates.setdefault(name, []).append(rate)
+        rounds.append(found)
     await board.close()
-    medians = {name: round(statistics.median(values), 1) for name, values in rates.items()}
-    best = max(rate for name, rate in medians.items() if name.startswith("raw"))
+    del rounds[0]  # It warmed up.
+    best = [max(rate for name, rate in found.items() if name.startswith("raw")) for found in rounds]
     return {
         "ratio_to_raw": {
-            "1": round(medians["board 1"] / medians["raw 1"], 3),
-            "64": round(medians["board 64"] / best, 3),
+            "1": median(found["board 1"] / found["raw 1"] for found in rounds),
+            "64": median(found["board 64"] / rate for found, rate in zip(rounds, best, strict=True)),
         },
-        "pairs_per_second": medians,
+        "pairs_per_second": {name: median((found[name] for found in rounds), 1) for name in rounds[0]},
     }
 
 
-async def claim_latency(url: str, sizes: tuple[int, ...], samples: int) -> dict[str, float]:
-    """The median of one claim, in microseconds, as the board grows."""
-    found: dict[str, float] = {}
-    board, host = await prepare(url, 1, 0)
-    there = 0
+def median(values: Iterable[float], digits: int = 3) -> float:
+    return round(statistics.median(values), digits)
+
+
+async def claim_latency(url: Callable[[str], str], sizes: tuple[int, ...], samples: int) -> dict[str, float]:
+    """The median of one claim, in microseconds, on boards of these sizes, asked in turn."""
+    boards = {}
     for size in sizes:
-        await fill.fill(url, there, size)
-        there = size
-        took = []
-        for _ in range(samples + 20):
+        boards[size] = await prepare(url(f"claims{size}"), 1, 0)
+        await fill.fill(url(f"claims{size}"), size)
+    took: dict[int, list[float]] = {size: [] for size in sizes}
+    for number in range(samples + 10):
+        for size, (board, host) in boards.items():
             begin = time.perf_counter()
             claim = await board.claim(raw.TEAMMATE, host)
-            took.append(time.perf_counter() - begin)
+            if number >= 10:
+                took[size].append(time.perf_counter() - begin)
             assert claim is not None
-        found[str(size)] = round(statistics.median(took[20:]) * 1e6, 1)
-    await board.close()
-    return found
+    for board, _ in boards.values():
+        await board.close()
+    return {str(size): median((each * 1e6 for each in values), 1) for size, values in took.items()}
 
 
 async def wake(url: str, samples: int) -> dict[str, float]:
@@ -132,10 +134,7 @@ async def wake(url: str, samples: int) -> dict[str, float]:
     await waiter.wait()
     await board.close()
     took = sorted(took[5:])
-    return {
-        "p50": round(statistics.median(took), 3),
-        "p99": round(took[min(len(took) - 1, int(len(took) * 0.99))], 3),
-    }
+    return {"p50": median(took), "p99": round(took[min(len(took) - 1, int(len(took) * 0.99))], 3)}
 
 
 async def idle(url: str, waiters: int, seconds: float) -> float:
@@ -158,14 +157,13 @@ async def idle(url: str, waiters: int, seconds: float) -> float:
 
 
 async def measure(urls: Any, quick: bool) -> dict[str, Any]:
-    scale = 0.3 if quick else 2.0
     report: dict[str, Any] = {}
     for kind, url in urls.items():
         report[kind] = {
-            **await throughput(url("throughput"), scale),
-            "wake_ms": await wake(url("wake"), 100 if quick else 500),
-            "idle_cpu_percent": await idle(url("idle"), 10_000, 5.5 if quick else 21),
-            "claim_us": await claim_latency(url("claims"), (1_000, 100_000, 1_000_000), 100 if quick else 400),
+            **await throughput(url("throughput"), *((0.25, 3) if quick else (2.0, 7))),
+            "wake_ms": await wake(url("wake"), 60 if quick else 500),
+            "idle_cpu_percent": await idle(url("idle"), 10_000, 5.1 if quick else 21),
+            "claim_us": await claim_latency(url, (1_000, 100_000, 1_000_000), 100 if quick else 400),
         }
     return report
 

@@ -9,7 +9,7 @@ import asyncpg
 
 from dugnad.board.postgres import split_url
 
-READY = 2_000  # Enough for every sample at every size.
+READY = 500  # Enough for every sample at every size.
 
 NUMBERS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last})",
@@ -27,18 +27,17 @@ FROM n
 BUDGETS = "INSERT INTO budgets (root_id, tasks) {numbers} SELECT i, 1 FROM n"
 
 
-def statements(kind: str, first: int, last: int) -> list[str]:
-    numbers = NUMBERS[kind].format(first=first, last=last)
+def statements(kind: str, size: int) -> list[str]:
+    numbers = NUMBERS[kind].format(first=1, last=size)
     # The same number of ready tasks whatever the size, so that only the board around them grows.
-    every = max(1, (last - first + 1) // READY)
+    every = size // READY
     return [TASKS.format(numbers=numbers, every=every), BUDGETS.format(numbers=numbers)]
 
 
-async def fill(url: str, there: int, wanted: int) -> None:
-    first, last = there + 1, wanted
+async def fill(url: str, size: int) -> None:
     if url.startswith("sqlite"):
         connection = sqlite3.connect(Path(url.removeprefix("sqlite:///")), timeout=30)
-        for statement in statements("sqlite", first, last):
+        for statement in statements("sqlite", size):
             connection.execute(statement)
         connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -46,7 +45,7 @@ async def fill(url: str, there: int, wanted: int) -> None:
         return
     address, schema = split_url(url)
     server = await asyncpg.connect(address, server_settings={"search_path": schema, "synchronous_commit": "off"})
-    for statement in statements("postgres", first, last):
+    for statement in statements("postgres", size):
         await server.execute(statement)
     await server.execute("ANALYZE tasks; ANALYZE budgets; CHECKPOINT")
     await server.close()

@@ -7,10 +7,11 @@ import sys
 import time
 
 from dugnad.board import open_board
+from dugnad.settings import Patience
 
 
 async def main(url: str) -> None:
-    board = await open_board(url)
+    board = await open_board(url, patience=Patience(poll_seconds=3_600))  # The push is measured, not the sweep.
     for _ in range(100_000):
         with board.watch(["ready:waker"]) as watch:
             print("waiting", flush=True)

@@ -12,6 +12,7 @@ HOSTS = ("north", "south")
 places = st.integers(0, 7)  # Which of the tasks, holds or letters there are, counted round.
 names = st.sampled_from([*CREW, *CREW, "nobody"])
 people = st.sampled_from([HUMAN, HUMAN, *CREW, "nobody"])
+readers = st.sampled_from(["alice", "alice", "alice", HUMAN, "bob", "nobody"])
 hosts = st.sampled_from(HOSTS)
 beating = st.sampled_from([HOSTS, HOSTS[:1], HOSTS[1:], ()])  # The hosts that are heard of.
 words = st.sampled_from([None, None, None, "good", "failed", "cancelled", "skipped", "ended"])
@@ -23,7 +24,7 @@ drafts = st.fixed_dictionaries(
         "needs": st.lists(st.tuples(st.integers(-2, 9), words), max_size=2),
         "role": st.sampled_from([None, None, None, "coder", "tester"]),
         "assignee": st.sampled_from([None, None, None, None, "alice"]),
-        "priority": st.integers(0, 2),
+        "priority": st.sampled_from([0, 0, 0, 1, 2]),
         "key": st.sampled_from([None, None, "k1", "k2"]),
         "title": st.sampled_from(["t1", "t2", "t3"]),
         "delay_seconds": st.sampled_from([0.0, 0.0, 0.0, 3.0]),
@@ -35,6 +36,7 @@ outcomes = st.one_of(
     st.builds(Done, outcome=st.sampled_from([None, "good"])),
     st.builds(Done, outcome=st.sampled_from([None, "poor"])),
     st.builds(Failed, st.just("no"), retry=st.booleans()),
+    st.just(Failed("not yet", retry=True)),
     st.builds(Released, st.just("busy"), delay_seconds=st.sampled_from([0.0, 0.0, 3.0])),
     st.builds(Waiting, on=st.sampled_from(["human", "plan"]), question=st.just("may I?"), ask=people),
     st.builds(Waiting, on=st.just("tasks"), tasks=st.lists(places, min_size=1, max_size=2).map(tuple)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from draws import CREW, amounts, caps, hosts, names, people, places
+from draws import CREW, amounts, caps, hosts, names, people, places, readers
 from hypothesis import strategies as st
 from sides import Side
 from stage import Comparison, move
@@ -77,7 +77,7 @@ class Errands(Comparison):
 
     # Messages.
 
-    @move(4, sender=people, to=people, kind=st.sampled_from(["text", "question", "plan", "shutdown"]), key=places)
+    @move(4, sender=people, to=readers, kind=st.sampled_from(["text", "question", "plan", "shutdown"]), key=places)
     def tell(self, sender: str, to: str, kind: Any, key: int) -> None:
         self.step(
             lambda: self.model.tell(sender, to, f"text {key}", kind, f"told {key}"),

@@ -155,7 +155,7 @@ class BoardMachine(Errands):
 
     def bring_about(self) -> None:
         """Something that is ready: what is due soon, or something new."""
-        new = NewTask(title="more")
+        new = NewTask(title="more", budget=Budget(tasks=2, tokens=3))
         if any(job.state == "scheduled" for job in self.model.jobs.values()):
             self.pass_time(3, HOSTS, False)
         else:
@@ -213,11 +213,14 @@ class BoardMachine(Errands):
             lambda side: side.board.settle(side.claims[hold], side.outcome(outcome)),
         )
 
-    @move(3, one=ends, other=ends)
-    def settle_two(self, one: Outcome, other: Outcome) -> None:
-        """At the same moment, in one transaction."""
+    @move(3, one=ends, other=ends, joined=st.booleans())
+    def settle_two(self, one: Outcome, other: Outcome, joined: bool) -> None:
+        """At the same moment, in one transaction; perhaps with somebody who waits for both."""
         live = [hold for hold in range(len(self.model.holds)) if self.model.live(hold)]
         first, second = self.one_of(live[:-1], 0), live[-1]
+        if joined:
+            both = NewTask(title="both", needs=tuple(Need(self.model.holds[hold].task) for hold in (first, second)))
+            self.step(lambda: self.model.put([both]), lambda side: side.board.put_many([side.entry(both)]), Side.learn)
         self.step(
             lambda: [self.model.settle(first, one), self.model.settle(second, other)],
             lambda side: gathered(
@@ -318,4 +321,4 @@ def test_both_boards_do_what_the_rules_say(stage: Stage) -> None:
 def test_sqlite_does_what_the_rules_say() -> None:
     """The rules are the same code on both databases, and here a step costs a quarter: so many more of them."""
     with asyncio.Runner() as runner:
-        walk(Stage(runner.get_loop()), 100)
+        walk(Stage(runner.get_loop()), 130)

@@ -15,7 +15,7 @@ from .needs import made_ready
 from .rules import Candidate
 from .store import Row, Tx, as_json, event, ids_json
 
-_ROUNDS_MAX = 3
+_ROUNDS_MAX = 8
 _SHELVE_MAX = 2_000  # Tasks of held roots put out of the way in one go.
 
 

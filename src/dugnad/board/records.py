@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+import orjson
 
 from ..types import Amount, Attempt, Event, Host, Message, Note, Spending, Task, Teammate, Turn
 from .store import Row
@@ -135,7 +136,7 @@ def teammate(row: Row) -> Teammate:
             status = "waiting" if row["waiting"] else "idle"
     return Teammate(
         name=row["name"],
-        roles=tuple(json.loads(row["roles"])),
+        roles=tuple(orjson.loads(row["roles"])),
         lead=bool(row["lead"]),
         prompt=row["prompt"],
         model=row["model"],
@@ -159,5 +160,5 @@ def event(row: Row) -> Event:
         task=row["task_id"],
         root=row["root_id"],
         actor=row["actor"],
-        data=json.loads(row["data"]),
+        data=orjson.loads(row["data"]),
     )

@@ -265,7 +265,8 @@ def match(
 ) -> tuple[dict[int, Candidate], list[Candidate]]:
     """Give each asker, in turn, the best candidate of its lanes; `runs_left` is counted down.
 
-    Returns who got what, and the candidates that were passed over because their root has no run left.
+    Returns who got what, and the candidates that were passed over because their root has no run left. If there are
+    any, whoever got nothing has to look again.
     """
     queues: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda each: each.order, reverse=True):
@@ -274,13 +275,18 @@ def match(
     passed: list[Candidate] = []
     for asker, own_lanes in enumerate(askers):
         while fronts := [queues[each] for each in own_lanes if queues.get(each)]:
-            best = min(fronts, key=lambda queue: queue[-1].order).pop()
+            front = min(fronts, key=lambda queue: queue[-1].order)
+            best = front.pop()
             left = runs_left[best.root]
             if left is None or left > 0:
                 runs_left[best.root] = None if left is None else left - 1
                 given[asker] = best
+            else:
+                passed.append(best)
+            if not front and any(each.lane == best.lane for each in passed):
+                return given, passed  # More may stand in that lane than were fetched; whoever is left looks again.
+            if asker in given:
                 break
-            passed.append(best)
     return given, passed
 
 

@@ -189,7 +189,6 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
             for call, move in moves.values()
         ],
     )  # fmt: skip
-    await forfeit(tx, list(moves), "board")
     # Waits first: one may be for a task that ends in this very batch.
     for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
         row = rows[task]
@@ -203,6 +202,8 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         _tell(tx, row, move.state)
         if move.guard:
             await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was given up: {move.guard}.", task)
+    # After the events of the settles: what comes back may let a task go on that has just begun to wait.
+    await forfeit(tx, list(moves), "board")
     ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
     # The chain was 0, when we looked, for a task that nothing had been put behind.
     awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}

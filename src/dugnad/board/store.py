@@ -6,11 +6,12 @@ suspend, so a writer thread (or, in simulation, the loop itself) drives the same
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import orjson
 
 from ..clock import Sources
 from ..settings import Limits
@@ -20,11 +21,8 @@ Topics = dict[str, int]  # What changed, and for how many: {"ready:coder": 3, "i
 Work = Callable[["Tx"], Awaitable[None]]
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
-
-
 def as_json(value: object) -> str:
-    return _encode(value)
+    return orjson.dumps(value).decode()
 
 
 def ids_json(ids: Iterable[int]) -> str:

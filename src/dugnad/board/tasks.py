@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import LimitReached, NotReady, UnknownTask
+from ..errors import BadInput, LimitReached, NotReady, UnknownTask
 from ..types import ENDED, Claim, Need, NewTask, Task
 from . import records, rules
 from .budgets import hold
@@ -166,6 +166,8 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _Plan) -> None:
         given = rules.needs(entry)
         resolved = [need if need.task > 0 else Need(plan.ids[-need.task - 1], need.outcome) for need in given]
         edges[row["id"]] = [need.task for need in resolved]
+        if len(set(edges[row["id"]])) < len(resolved):
+            raise BadInput(f"{entry.title!r} needs one task twice, once by its number and once by its place.")
         wanted += [(row["id"], need) for need in resolved]
     if way := rules.circle(edges):
         titles = {row["id"]: repr(call.tasks[row["entry"]].title) for row in plan.new}

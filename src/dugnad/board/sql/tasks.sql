@@ -76,9 +76,9 @@ ORDER BY id FOR UPDATE
 WITH RECURSIVE up (id, chain) AS (
   SELECT CAST(value ->> 'id' AS bigint), CAST(value ->> 'chain' AS bigint) FROM json_each(CAST(:tasks AS text))
   UNION
-  SELECT needs.needs_id, up.chain + 1 FROM up
+  SELECT needs.needs_id, CASE WHEN up.chain < CAST(:chain_max AS bigint) THEN up.chain + 1 ELSE up.chain END FROM up
   JOIN tasks ON tasks.id = up.id JOIN needs ON needs.task_id = up.id
-  WHERE tasks.chain < up.chain AND up.chain < :chain_max
+  WHERE tasks.chain < up.chain
 )
 UPDATE tasks SET chain = lifted.chain
 FROM (SELECT id, max(chain) AS chain FROM up GROUP BY id) AS lifted
