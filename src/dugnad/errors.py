@@ -12,6 +12,7 @@ DugnadError
 │   ├── StoppedTeammate    a message or a claim for someone who was shut down
 │   ├── HostLost           the host is not registered, or its heartbeat ran out
 │   ├── BudgetSpent        the root's cap does not allow it
+│   ├── CoolingDown        the provider key pauses, or the team has used up its minute
 │   └── LimitReached       a loop guard: depth, children, tasks of a root, repeats
 └── BoardTrouble           the database, not the call
     ├── BoardBusy          another process held the board for too long
@@ -98,6 +99,15 @@ class BudgetSpent(Refused):
         super().__init__(message)
         self.kind = kind  # tasks, tokens, dollars or seconds.
         self.may_free_up = may_free_up  # True: others hold reservations that may come back.
+
+
+class CoolingDown(Refused):
+    """The provider key cannot take this call now; ask again later."""
+
+    def __init__(self, message: str, *, key: str, seconds: float) -> None:
+        super().__init__(message)
+        self.key = key
+        self.seconds = seconds  # How long to wait before asking again, spread so that waiters do not come as one.
 
 
 class LimitReached(Refused):

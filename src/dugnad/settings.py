@@ -30,6 +30,11 @@ class Limits:
     backoff_seconds: float = 2.0  # Doubled with each lost or failed attempt, with jitter.
     backoff_seconds_max: float = 300.0
 
+    cooldown_seconds: float = 5.0  # Of a provider key, doubled with each strike.
+    cooldown_seconds_max: float = 300.0
+    cooldown_forget_seconds: float = 120.0  # After so long without one, strikes are counted from 1 again.
+    retry_after_seconds_max: float = 3_600.0  # A provider that names a longer pause is not believed.
+
     page_max: int = 1_000  # Rows of one page of a listing.
 
 

@@ -81,6 +81,26 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """A provider key a call goes through, and how fast the whole team may use it."""
+
+    key: str  # A label such as "anthropic:3f9a1c02"; never the secret itself.
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooldown:
+    """A pause of one provider key, for the whole team."""
+
+    key: str
+    until: int
+    seconds: float  # How long it was asked for last.
+    strikes: int  # Cool-downs that came one after another; each makes the next longer.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
     """A task to be put on the board. `key` makes a repeated put return the first task."""
 

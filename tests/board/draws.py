@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from dugnad.types import HUMAN, Amount, Budget, Done, Failed, Released, Waiting
+from dugnad.types import HUMAN, Amount, Budget, Done, Failed, Pace, Released, Waiting
 
 CREW = {"alice": ("coder",), "bob": ("coder", "tester"), "lena": ()}  # Lena leads.
 HOSTS = ("north", "south")
@@ -19,6 +19,10 @@ words = st.sampled_from([None, None, None, "good", "failed", "cancelled", "skipp
 counts = st.sampled_from([None, None, None, 1, 2, 3, 4, 0])
 caps = st.builds(Budget, tasks=counts, tokens=counts, seconds=st.sampled_from([None, None, None, 0.002]))
 amounts = st.builds(Amount, tokens=st.integers(0, 2), milliseconds=st.integers(0, 1))
+SLOW = "provider"
+paces = st.sampled_from(
+    [None, None, None, Pace(key=SLOW), Pace(key=SLOW, requests_per_minute=2), Pace(key=SLOW, tokens_per_minute=2)]
+)
 drafts = st.fixed_dictionaries(
     {
         "needs": st.lists(st.tuples(st.integers(-2, 9), words), max_size=2),

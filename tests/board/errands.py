@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from draws import CREW, amounts, caps, hosts, names, people, places, readers
+from draws import CREW, SLOW, amounts, caps, hosts, names, paces, people, places, readers
 from hypothesis import strategies as st
 from sides import Side
 from stage import Comparison, move
 
-from dugnad.types import Amount, Budget, NewTurn
+from dugnad.types import Amount, Budget, Cooldown, NewTurn, Pace
 
 
 async def quietly(call: Awaitable[Any]) -> None:
@@ -21,28 +21,62 @@ async def quietly(call: Awaitable[Any]) -> None:
 class Errands(Comparison):
     # Budgets and turns.
 
-    @move(4, place=places, wanted=st.lists(amounts, min_size=1, max_size=3))
-    def reserve(self, place: int, wanted: list[Amount]) -> None:
+    @move(4, place=places, wanted=st.lists(st.tuples(amounts, paces), min_size=1, max_size=3))
+    def reserve(self, place: int, wanted: list[tuple[Amount, Pace | None]]) -> None:
         hold = self.hold(place)
-        for amount in wanted:
-            self._reserve(hold, amount, self.new_key())
+        for amount, pace in wanted:
+            self._reserve(hold, amount, self.new_key(), pace)
 
     @move(1, place=places, which=places, amount=amounts)
     def reserve_again(self, place: int, which: int, amount: Amount) -> None:
         """The answer was lost."""
-        self._reserve(self.hold(place), amount, self.reservation(which))
+        key = self.reservation(which)
+        label = self.model.reservations[key].pace
+        self._reserve(self.hold(place), amount, key, Pace(key=label) if label else None)
 
-    def _reserve(self, hold: int, amount: Amount, key: str) -> None:
+    @move(1, place=places, used=st.lists(amounts, min_size=2, max_size=4), pace=paces)
+    def use(self, place: int, used: list[Amount], pace: Pace | None) -> None:
+        """Calls one after another: more is set aside for each than it takes."""
+        hold = self.hold(place)
+        for amount in used:
+            key = self.new_key()
+            self._reserve(hold, Amount(tokens=amount.tokens + 1), key, pace)
+            self._spend(hold, key, amount)
+
+    def _reserve(self, hold: int, amount: Amount, key: str, pace: Pace | None) -> None:
         self.step(
-            lambda: self.model.reserve(hold, amount, key),
-            lambda side: side.board.reserve(side.claims[hold], amount, key=key),
+            lambda: self.model.reserve(hold, amount, key, pace),
+            lambda side: side.board.reserve(side.claims[hold], amount, key=key, pace=pace),
+        )
+
+    @move(2, pauses=st.lists(st.tuples(st.sampled_from([None, None, 0.0, 1.0, 4.0]), st.integers(0, 13)), max_size=3))
+    def cool_down(self, pauses: list[tuple[float | None, int]]) -> None:
+        """Now and then one after another, with some time between."""
+        for seconds, later in pauses:
+            self._cool_down(seconds)
+            self.model.now += later * 1000
+            self.wait(self.stage.set_clock(self.model.now))
+
+    def _cool_down(self, seconds: float | None) -> None:
+        key = self.new_key()
+
+        def agree(_: Side, got: Cooldown, wanted: tuple[int, int, int]) -> bool:
+            return (got.until, got.seconds * 1000, got.strikes) == wanted
+
+        self.step(
+            lambda: self.model.cool_down(SLOW, seconds),
+            lambda side: side.board.cool_down(SLOW, seconds=seconds, reason="429", by="alice", key=key),
+            agree,
+            keyed=True,
         )
 
     @move(2, place=places, which=places, all_of_it=st.booleans())
     def spend(self, place: int, which: int, all_of_it: bool) -> None:
         key = self.reservation(which)
         hold = self.holder_of(key, place)
-        used = self.model.reservations[key].amount if all_of_it else Amount()
+        self._spend(hold, key, self.model.reservations[key].amount if all_of_it else Amount())
+
+    def _spend(self, hold: int, key: str, used: Amount) -> None:
         self.step(
             lambda: self.model.spend(hold, key, used), lambda side: side.board.spend(side.claims[hold], key, used)
         )

@@ -16,6 +16,7 @@ from model_tasks import KINDS, Account, Hold, Job, Reservation, Tasks, caps_of
 from dugnad.errors import (
     BadInput,
     BudgetSpent,
+    CoolingDown,
     Cycle,
     DugnadError,
     NotReady,
@@ -24,7 +25,7 @@ from dugnad.errors import (
     UnknownTask,
 )
 from dugnad.settings import Limits
-from dugnad.types import ENDED, HUMAN, Amount, Budget, Done, Failed, Outcome, Released, Waiting
+from dugnad.types import ENDED, HUMAN, Amount, Budget, Done, Failed, Outcome, Pace, Released, Waiting
 
 
 class Model(Tasks):
@@ -32,6 +33,7 @@ class Model(Tasks):
         super().__init__(limits, now)
         self.turns: dict[tuple[int, int], str] = {}
         self.claim_keys: dict[str, int] = {}
+        self.pauses: dict[str, tuple[int, int, int]] = {}  # Of a provider key: until, how long, strikes.
 
     def attempt(self, verb: Callable[[], Any]) -> Any:
         """The verb's answer, or its refusal, after which everything is as before."""
@@ -195,19 +197,48 @@ class Model(Tasks):
                 return word, more <= cap
         return None
 
-    def reserve(self, hold: int, amount: Amount, key: str) -> str:
+    def reserve(self, hold: int, amount: Amount, key: str, pace: Pace | None) -> str:
+        label = pace.key if pace else None
         if there := self.reservations.get(key):
-            if (there.hold, there.amount) != (hold, amount):
+            if (there.hold, there.amount, there.pace) != (hold, amount, label):
                 raise BadInput
             return key
         job = self.fenced(hold)
         account = self.accounts[job.root]
         if reached := self._too_much(account, amount):
             raise BudgetSpent("", kind=reached[0], may_free_up=reached[1])
-        self.reservations[key] = Reservation(job.id, amount, hold)
+        if pace and (seconds := self._too_fast(pace, amount.tokens)):
+            raise CoolingDown("", key=pace.key, seconds=seconds)
+        self.reservations[key] = Reservation(job.id, amount, hold, label, self.now, amount.tokens)
         for kind in KINDS:
             account.reserved[kind] += getattr(amount, kind)
         return key
+
+    def _too_fast(self, pace: Pace, tokens: int) -> float:
+        """How long to wait, with all the jitter there can be; 0: not at all."""
+        until, length, _ = self.pauses.get(pace.key, (0, 0, 0))
+        if until > self.now:
+            return (until - self.now) / 1000 + max(1.0, length / 2000)
+        own = [each for each in self.reservations.values() if each.pace == pace.key and each.at > self.now - 60_000]
+        requests_max, tokens_max = pace.requests_per_minute or 10**9, pace.tokens_per_minute or 10**9
+        for wait in sorted({0, *(each.at + 60_000 - self.now for each in own)}):
+            left = [each.tokens for each in own if each.at + 60_000 - self.now > wait]
+            if len(left) < requests_max and (sum(left) == 0 or sum(left) + tokens <= tokens_max):
+                return wait / 1000 + 1.0 if wait else 0.0
+        raise AssertionError("a minute later there is room")
+
+    def cool_down(self, key: str, seconds: float | None) -> tuple[int, int, int]:
+        until, length, strikes = self.pauses.get(key, (0, 0, 0))
+        named = round((seconds or 0) * 1000)
+        if until > self.now:
+            if self.now + named > until:
+                self.pauses[key] = (self.now + named, named, strikes)
+            return self.pauses[key]
+        strikes = strikes + 1 if self.now - until <= self.limits.cooldown_forget_seconds * 1000 else 1
+        doubled = min(self.limits.cooldown_seconds * 2 ** (strikes - 1), self.limits.cooldown_seconds_max)
+        length = named or round(doubled * 1000)
+        self.pauses[key] = (self.now + length, length, strikes)
+        return self.pauses[key]
 
     def spend(self, hold: int, key: str, used: Amount) -> None:
         self._close(self._own_reservation(hold, key), used)

@@ -75,6 +75,9 @@ class Reservation:
     task: int
     amount: Amount
     hold: int
+    pace: str | None
+    at: int
+    tokens: int  # As the provider counts them: used, or as long as that is not known, reserved.
     open: bool = True
 
 
@@ -332,6 +335,7 @@ class Tasks(Team):
             account.spent[kind] += getattr(used, kind)
         if reservation.open and account.parked and account.held is None:
             self._unpark(self.jobs[reservation.task].root)
+        reservation.tokens = used.tokens if reservation.open else reservation.tokens
         reservation.open = False
 
     def _unpark(self, root: int) -> None:

@@ -81,6 +81,10 @@ class Side:
             "reservations": {
                 key: (self.own(each["task"]), each["state"] == "open") for key, each in state["reservation"].items()
             },
+            "pauses": {
+                key: tuple(each[name] for name in ("until", "milliseconds", "strikes"))
+                for key, each in state["cooldown"].items()
+            },
             "letters": [
                 (
                     *(each[name] for name in ("sender", "recipient", "kind", "accepted", "shown")),
@@ -135,6 +139,7 @@ def expected(model: Model) -> dict[str, Any]:
         "tasks": tasks,
         "budgets": budgets,
         "reservations": {key: (each.task, each.open) for key, each in model.reservations.items()},
+        "pauses": model.pauses,
         "letters": [
             (
                 *(each.sender, each.recipient, each.kind, each.accepted, each.shown, each.task),

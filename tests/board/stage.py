@@ -24,7 +24,8 @@ F = TypeVar("F", bound=Callable[..., None])
 
 LIMITS = Limits(
     depth_max=2, children_max=2, tasks_per_root_max=4, repeats_max=1, attempts_max=2, claims_max=3, chain_max=3,
-    lease_seconds=30, lease_seconds_max=120, backoff_seconds=2, backoff_seconds_max=300,
+    lease_seconds=30, lease_seconds_max=120, backoff_seconds=2, backoff_seconds_max=300, cooldown_seconds=2,
+    cooldown_seconds_max=5, cooldown_forget_seconds=10,
 )  # fmt: skip
 START = 1_700_000_000_000
 STOPPED_CLOCK = """
@@ -33,8 +34,8 @@ INSERT INTO clock VALUES (0);
 CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT now FROM clock';
 """
 EMPTY = """
-TRUNCATE tasks, needs, attempts, turns, budgets, reservations, hosts, messages, notes, calls, events, snapshot
-  RESTART IDENTITY;
+TRUNCATE tasks, needs, attempts, turns, budgets, reservations, cooldowns, hosts, messages, notes, calls, events,
+  snapshot RESTART IDENTITY;
 DELETE FROM teammates WHERE state <> 'human';
 UPDATE head SET seq = 0, snapshot_seq = 0;
 """
@@ -105,7 +106,10 @@ def said(answer: Any) -> Any:
     """A refusal by its class and what it lets a program decide; anything else as it is."""
     if not isinstance(answer, DugnadError):
         return answer
-    return (type(answer).__name__, *(getattr(answer, name, None) for name in ("kind", "guard", "may_free_up")))
+    return (
+        type(answer).__name__,
+        *(getattr(answer, name, None) for name in ("kind", "guard", "may_free_up", "seconds")),
+    )
 
 
 class Comparison(RuleBasedStateMachine):

@@ -20,12 +20,13 @@ from wire import Wire
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.settings import Limits, Patience
-from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTask, NewTurn, Released, Task, Waiting
+from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTask, NewTurn, Pace, Released, Task, Waiting
 from postgres_server import PostgresServer
 
-TIMES = {"at", "put_at", "ended_at", "due_at", "sent_at", "shown_at", "claimed_at", "started_at", "spawned_at"}
+TIMES = {"at", "put_at", "ended_at", "due_at", "sent_at", "shown_at", "claimed_at", "started_at", "spawned_at", "until"}
 LIMITS = Limits(repeats_max=2, lease_seconds=3_000, lease_seconds_max=6_000)
 PATIENCE = Patience(reconnect_seconds=10, poll_seconds=60)
+PACE = Pace(key="provider", requests_per_minute=1)
 
 
 @dataclass
@@ -105,6 +106,8 @@ VERBS: dict[str, Act] = {
     "record": lambda s: s.board.record(s.claim, turn(s)),
     "hand_over": lambda s: s.board.hand_over(s.claim, '"word"'),
     "reserve": lambda s: s.board.reserve(s.claim, Amount(tokens=20)),
+    "reserve with a pace": lambda s: s.board.reserve(s.claim, Amount(tokens=20), pace=PACE),
+    "cool_down": lambda s: s.board.cool_down("provider", reason="429", by="alice"),
     "spend": lambda s: s.board.spend(s.claim, s.reservation, Amount(tokens=3)),
     "set_budget": lambda s: s.board.set_budget(s.claim.task.root, Budget(tasks=9)),
     "raise_budget": lambda s: s.board.raise_budget(s.claim.task.root, Budget(tasks=9, tokens=1)),

@@ -12,7 +12,7 @@ from conftest import Opener
 from dugnad.board import Board
 from dugnad.board.replay import EVENT_KINDS
 from dugnad.errors import DugnadError
-from dugnad.types import Amount, Budget, Claim, Done, Event, Failed, NewTask, NewTurn, Released, Waiting
+from dugnad.types import Amount, Budget, Claim, Done, Event, Failed, NewTask, NewTurn, Pace, Released, Waiting
 from raw import grow_old, lapse, race, run
 
 HOUR = 3_600
@@ -48,7 +48,7 @@ async def work_of_every_kind(board: Board, team: Crew, url: str) -> None:
     child = await board.follow_up(claim, "child")
     await board.follow_up(claim, "child")  # repeated
     await board.hand_over(claim, "so far")  # handover
-    key = await board.reserve(claim, Amount(tokens=10))
+    key = await board.reserve(claim, Amount(tokens=10), pace=Pace(key="provider"))
     await board.record(claim, NewTurn(number=1, kind="reply", body="{}", used=Amount(tokens=3), reservation=key))
     await board.reserve(claim, Amount(tokens=5))
     await board.settle(claim, Waiting(on="human", question="which?"))  # waiting, forfeited
@@ -78,6 +78,7 @@ async def work_of_every_kind(board: Board, team: Crew, url: str) -> None:
 async def everything(board: Board, team: Crew, url: str) -> None:
     await work_of_every_kind(board, team, url)
     await board.write_note("alice", "title", "text")
+    await board.cool_down("other provider", reason="429", by="alice")
     told = await board.tell("human", "alice", "hello")
     await board.take("alice", "turn")
     await board.show("alice", [told.id])

@@ -15,6 +15,7 @@ from ..types import (
     Amount,
     Budget,
     Claim,
+    Cooldown,
     Message,
     MessageKind,
     Need,
@@ -22,11 +23,12 @@ from ..types import (
     NewTurn,
     Note,
     Outcome,
+    Pace,
     Spending,
     Task,
     Teammate,
 )
-from . import budgets, claims, log, members, messages, needs, notes, rules, settle, tasks, turns
+from . import budgets, claims, cooldowns, log, members, messages, needs, notes, rules, settle, tasks, turns
 from .gather import Verb
 from .reading import Reading
 
@@ -43,6 +45,7 @@ _HAND_OVER = Verb("hand_over", turns.hand_over)
 _RESERVE = Verb("reserve", budgets.reserve, many=True)
 _SPEND = Verb("spend", turns.spend)
 _SET_CAPS = Verb("set_budget", budgets.set_caps)
+_COOL_DOWN = Verb("cool_down", cooldowns.cool_down)
 _TELL = Verb("tell", messages.tell)
 _TAKE = Verb("take", messages.take)
 _SHOW = Verb("show", messages.show)
@@ -163,14 +166,19 @@ class Board(Reading):
 
     # Budgets.
 
-    async def reserve(self, claim: Claim, amount: Amount, *, key: str | None = None) -> str:
-        """Set aside what a call may cost at most. Returns the reservation's key; BudgetSpent if it does not fit."""
+    async def reserve(self, claim: Claim, amount: Amount, *, pace: Pace | None = None, key: str | None = None) -> str:
+        """Set aside what a call may cost at most. Returns the reservation's key; BudgetSpent if it does not fit.
+
+        With the pace of the provider key it goes through, CoolingDown says when to ask again if the key pauses now,
+        or if the team would pass what it may ask of it in a minute.
+        """
         call = budgets.Reserve(
             task=claim.task.id,
             epoch=claim.epoch,
             root=claim.task.root,
             teammate=claim.teammate,
             amount=rules.amount(amount),
+            pace=rules.pace(pace, self.limits),
             key=self._key(key),
             may_repeat=key is not None,
         )
@@ -194,6 +202,26 @@ class Board(Reading):
         call = budgets.SetCaps(root=root, caps=rules.caps(budget), add=add, by=by, key=self._key(key))
         spending: Spending = await self._do(_SET_CAPS, call)
         return spending
+
+    # Cool-downs.
+
+    async def cool_down(
+        self, pace_key: str, *, reason: str, by: str, seconds: float | None = None, key: str | None = None
+    ) -> Cooldown:
+        """Let a provider key that was refused for its rate rest, for the whole team.
+
+        `seconds` is what the provider asked for, if it did; else each strike in a row doubles the pause. A key that
+        rests already gets no further strike: twenty calls that were on their way together are one.
+        """
+        call = cooldowns.CoolDown(
+            pace=rules.provider_key(pace_key, self.limits),
+            milliseconds=None if seconds is None else rules.quantity("A cool-down", seconds, scale=1000),
+            reason=self._text("reason", reason),
+            by=by,
+            key=self._key(key),
+        )
+        cooldown: Cooldown = await self._do(_COOL_DOWN, call)
+        return cooldown
 
     # Messages.
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import BadInput, BudgetSpent, DugnadError, UnknownTask
-from ..types import Amount, Spending
-from . import records, rules
+from ..types import Amount, Pace, Spending
+from . import cooldowns, records, rules
 from .fence import fence_all, refused
 from .once import once
 from .store import Row, Tx, as_json, event, ids_json, wake
@@ -27,59 +27,79 @@ class Reserve:
     root: int
     teammate: str
     amount: Amount
+    pace: Pace | None  # Of the provider key the call goes through.
     key: str
     may_repeat: bool  # The key is the caller's, so this may be its second try.
+
+    @property
+    def label(self) -> str | None:
+        return None if self.pace is None else self.pace.key
 
 
 async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
     rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
     answers: list[str | DugnadError] = [call.key for call in calls]
     before = await _reserved_before(tx, calls)
-    fresh = []
+    fresh: dict[str, int] = {}
+    again = []
     for place, call in enumerate(calls):
         if call.key in before:
-            if before[call.key] != (call.task, call.epoch, call.amount):
+            if before[call.key] != (call.task, call.epoch, call.amount, call.label):
                 answers[place] = BadInput(f"The key {call.key!r} stands for another reservation; choose another.")
+            elif call.key in fresh:
+                again.append(place)
             continue
         if stale := refused(call.task, call.epoch, rows):
             answers[place] = stale
         else:
-            fresh.append(place)
-            before[call.key] = (call.task, call.epoch, call.amount)
-    budgets = await hold(tx, {calls[place].root for place in fresh}) if fresh else {}
+            fresh[call.key] = place
+            before[call.key] = (call.task, call.epoch, call.amount, call.label)
+    budgets = await hold(tx, {calls[place].root for place in fresh.values()}) if fresh else {}
+    paces = await cooldowns.look(tx, [calls[place].pace for place in fresh.values()])
     made = []
-    for place in fresh:
+    for place in fresh.values():
         call = calls[place]
-        if reason := rules.too_much(budgets[call.root], call.amount):
-            kind, sentence, may_free_up = reason
-            answers[place] = BudgetSpent(
-                f"{sentence} Raise it with `dugnad budget {call.root}`.", kind=kind, may_free_up=may_free_up
-            )
+        # The budget first: who has to wait for that need not wait for the provider before.
+        if refusal := _over_budget(budgets[call.root], call) or paces.refused(call.pace, call.amount.tokens):
+            answers[place] = refusal
             continue
         _add(budgets[call.root], call.amount, "_reserved", 1)
         made.append(call)
-    if made:
-        await tx.fetch(
-            "insert_reservations",
-            reservations=as_json(
-                [{"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, **plain(c.amount)} for c in made]
-            ),
-        )
-        await move(tx, [(call.root, Amount(), call.amount) for call in made])
-        for call in made:
-            event(
-                tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
-                **plain(call.amount),
-            )  # fmt: skip
+    await _write(tx, made)
+    for place in again:  # The same call twice at one moment hears the same.
+        answers[place] = answers[fresh[calls[place].key]]
     return answers
 
 
-async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[int, int, Amount]]:
+def _over_budget(budget: dict[str, Any], call: Reserve) -> BudgetSpent | None:
+    if (reason := rules.too_much(budget, call.amount)) is None:
+        return None
+    kind, sentence, may_free_up = reason
+    return BudgetSpent(f"{sentence} Raise it with `dugnad budget {call.root}`.", kind=kind, may_free_up=may_free_up)
+
+
+async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
+    if not made:
+        return
+    rows = [
+        {"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, "pace": c.label, **plain(c.amount)}
+        for c in made
+    ]
+    await tx.fetch("insert_reservations", reservations=as_json(rows))
+    await move(tx, [(call.root, Amount(), call.amount) for call in made])
+    for call in made:
+        event(
+            tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
+            pace=call.label, **plain(call.amount),
+        )  # fmt: skip
+
+
+async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[int, int, Amount, str | None]]:
     if not tx.repeated and not any(call.may_repeat for call in calls):
         return {}
     keys = as_json([{"key": call.key} for call in calls])
     rows = await tx.fetch("reservations_by_key", keys=keys)
-    return {row["key"]: (row["task_id"], row["epoch"], records.amount(row)) for row in rows}
+    return {row["key"]: (row["task_id"], row["epoch"], records.amount(row), row["pace"]) for row in rows}
 
 
 async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -111,7 +131,9 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
         return
     await tx.fetch(
         "close_reservations",
-        reservations=as_json([{"key": row["key"], "state": state} for row, _, state, _ in closed]),
+        reservations=as_json(
+            [{"key": row["key"], "state": state, "tokens": spent.tokens} for row, spent, state, _ in closed]
+        ),
     )
     moves = []
     for row, spent, state, actor in closed:

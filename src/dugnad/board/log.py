@@ -87,8 +87,12 @@ async def observed(fetch: Fetch) -> replay.State:
     for row in await fetch("dump_budgets"):
         state["budget"][str(row["root_id"])] = {name: row[name] for name in _BUDGET}
     for row in await fetch("dump_reservations"):
-        facts = {name: row[name] for name in ("epoch", "state", *replay.COLUMNS)}
+        # Only a call through a provider key needs these two; boards that are older than them have neither.
+        paced = ("pace", "tokens_used") if row["pace"] is not None else ()
+        facts = {name: row[name] for name in ("epoch", "state", *replay.COLUMNS, *paced)}
         state["reservation"][row["key"]] = {**facts, "root": row["root_id"], "task": row["task_id"]}
+    for row in await fetch("dump_cooldowns"):
+        state["cooldown"][row["key"]] = {name: row[name] for name in ("until", "milliseconds", "strikes", "reason")}
     for row in await fetch("dump_messages"):
         facts = {name: row[name] for name in ("sender", "recipient", "kind", "text", "request", "key")}
         accepted = None if row["accepted"] is None else bool(row["accepted"])

@@ -9,12 +9,28 @@ from typing import Any
 from ..clock import Sources
 from ..errors import BoardClosed, UnknownRequest, UnknownTask, UnknownTeammate
 from ..settings import Limits, Patience
-from ..types import HUMAN, Attempt, Event, Host, Message, Need, Note, Spending, Task, TaskState, Teammate, Turn
+from ..types import (
+    HUMAN,
+    Attempt,
+    Cooldown,
+    Event,
+    Host,
+    Message,
+    Need,
+    Note,
+    Spending,
+    Task,
+    TaskState,
+    Teammate,
+    Turn,
+)
 from . import log, messages, records, rules
 from .gather import Gatherer, Verb
 from .replay import State
 from .store import Row, Store, Topics, as_json, ids_json
 from .watch import Hub, Watch
+
+_TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
 
 
 class Reading:
@@ -99,6 +115,10 @@ class Reading:
         if not rows:
             raise UnknownTask(f"There is no root #{root} with a budget; a follow-up draws on its root's.")
         return records.spending(rows[0])
+
+    async def cooldowns(self) -> list[Cooldown]:
+        """The provider keys that pause now."""
+        return [records.cooldown(row) for row in await self._read("running_cooldowns")]
 
     # Messages and notes.
 
@@ -185,7 +205,8 @@ class Reading:
     def watch(self, topics: Iterable[str]) -> Watch:
         """Interest in topics while the `with` block lasts, so that nothing between a look and a wait is missed.
 
-        Topics: "ready:ROLE" ("ready:@NAME", "ready:"), "inbox:NAME", "task:ID", "budget:ROOT", "team", "notes", "log".
+        Topics: "ready:ROLE" ("ready:@NAME", "ready:"), "inbox:NAME", "task:ID", "budget:ROOT", "cooldown", "team",
+        "notes", "log".
         """
         return Watch(self._hub, topics)
 
@@ -218,10 +239,8 @@ class Reading:
         for row in await self._read("changed_since", after=before):
             if row["task_id"] is not None:
                 topics[f"task:{row['task_id']}"] = topics[f"budget:{row['root_id']}"] = 1
-            elif row["kind"] == "noted":
-                topics["notes"] = 1
             else:
-                topics["team"] = 1
+                topics[_TOPIC_OF.get(row["kind"], "team")] = 1
         return topics
 
     # What the verbs share.

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from ..types import Amount, Attempt, Event, Host, Message, Note, Spending, Task, Teammate, Turn
+from ..types import Amount, Attempt, Cooldown, Event, Host, Message, Note, Spending, Task, Teammate, Turn
 from .store import Row
 
 
@@ -93,6 +93,16 @@ def spending(row: Row) -> Spending:
         reserved=amount(row, "_reserved"),
         tasks=row["tasks"],
         held=row["held"],
+    )
+
+
+def cooldown(row: Row) -> Cooldown:
+    return Cooldown(
+        key=row["key"],
+        until=row["until"],
+        seconds=row["milliseconds"] / 1000,
+        strikes=row["strikes"],
+        reason=row["reason"],
     )
 
 

@@ -16,7 +16,7 @@ from . import rules
 Entity = dict[str, Any]
 State = dict[str, dict[str, Entity]]  # {"task": {"7": {...}}, "budget": ..., ...}
 
-ENTITIES = ("task", "attempt", "budget", "reservation", "message", "note", "teammate", "host")
+ENTITIES = ("task", "attempt", "budget", "reservation", "cooldown", "message", "note", "teammate", "host")
 COLUMNS = ("tokens", "microdollars", "milliseconds")
 _CAPS = ("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max")
 
@@ -188,6 +188,7 @@ def _reserved(state: State, event: Event, data: Data) -> None:
     amounts = {column: data[column] for column in COLUMNS}
     state["reservation"][data["key"]] = {
         "root": event.root, "task": event.task, "epoch": data["epoch"], "state": "open", **amounts,
+        **({"pace": data["pace"], "tokens_used": None} if "pace" in data else {}),
     }  # fmt: skip
     for column in COLUMNS:
         state["budget"][str(event.root)][f"{column}_reserved"] += data[column]
@@ -196,6 +197,8 @@ def _reserved(state: State, event: Event, data: Data) -> None:
 def _spent(state: State, event: Event, data: Data) -> None:
     reservation, budget = state["reservation"][data["key"]], state["budget"][str(event.root)]
     reservation["state"] = "settled" if event.kind == "spent" else "forfeited"
+    if "pace" in reservation:
+        reservation["tokens_used"] = data["tokens"]
     for column in COLUMNS:
         budget[f"{column}_reserved"] -= reservation[column]
         budget[column] += data[column]
@@ -207,6 +210,10 @@ def _budget_reached(state: State, event: Event, data: Data) -> None:
 
 def _budget_set(state: State, event: Event, data: Data) -> None:
     state["budget"][str(event.root)].update(**data["caps"], held=None)
+
+
+def _cooled(state: State, event: Event, data: Data) -> None:
+    state["cooldown"][data["pace"]] = {name: data[name] for name in ("until", "milliseconds", "strikes", "reason")}
 
 
 def _told(state: State, event: Event, data: Data) -> None:
@@ -265,7 +272,8 @@ _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
     "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried, "repeated": _repeated,
     "turn": _turn, "handover": _handover, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
-    "budget_reached": _budget_reached, "budget_set": _budget_set, "told": _told, "shown": _shown, "noted": _noted,
+    "budget_reached": _budget_reached, "budget_set": _budget_set, "cooled": _cooled, "told": _told, "shown": _shown,
+    "noted": _noted,
     "spawned": _spawned, "seated": _seated, "stopped_teammate": _ended_teammate, "failed_teammate": _ended_teammate,
     "host_started": _host("up"), "host_back": _host("up"), "host_lost": _host("lost"),
     "host_stopped": _host("stopped"), "hosts_forgotten": _host_forgotten,

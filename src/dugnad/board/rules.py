@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from ..errors import BadInput, BadText, Cycle
 from ..settings import Limits
-from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, TurnKind
+from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TurnKind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PRIORITY_MAX = 1_000_000
@@ -325,6 +325,21 @@ def runs_left(budget: Mapping[str, Any]) -> int | None:
 def amount(given: Amount) -> Amount:
     for what in ("tokens", "microdollars", "milliseconds"):
         quantity(f"An amount of {what}", getattr(given, what))
+    return given
+
+
+def provider_key(value: str, limits: Limits) -> str:
+    if not value:
+        raise BadText("A provider key needs a label, so that all who use it are counted together.")
+    return text("provider key's label", value, characters=limits.key_chars_max)
+
+
+def pace(given: Pace | None, limits: Limits) -> Pace | None:
+    if given is not None:
+        provider_key(given.key, limits)
+        for most in (given.requests_per_minute, given.tokens_per_minute):
+            if most is not None:
+                count(most)
     return given
 
 

@@ -84,18 +84,21 @@ WHERE root_id = :root AND state = 'waiting' AND waiting_for = 'budget'
 RETURNING id, lane
 
 -- name: insert_reservations
-INSERT INTO reservations (key, root_id, task_id, epoch, tokens, microdollars, milliseconds, state)
+INSERT INTO reservations (key, root_id, task_id, epoch, tokens, microdollars, milliseconds, state, pace, reserved_at)
 SELECT value ->> 'key', CAST(value ->> 'root' AS bigint), CAST(value ->> 'task' AS bigint),
   CAST(value ->> 'epoch' AS bigint), CAST(value ->> 'tokens' AS bigint), CAST(value ->> 'microdollars' AS bigint),
-  CAST(value ->> 'milliseconds' AS bigint), 'open'
+  CAST(value ->> 'milliseconds' AS bigint), 'open', value ->> 'pace', now_ms()
 FROM json_each(CAST(:reservations AS text))
 
 -- name: reservations_by_key
 SELECT * FROM reservations WHERE key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 
 -- name: close_reservations
-UPDATE reservations SET state = given.state
-FROM (SELECT value ->> 'key' AS given_key, value ->> 'state' AS state FROM json_each(CAST(:reservations AS text))) AS given
+UPDATE reservations SET state = given.state, tokens_used = given.tokens
+FROM (
+  SELECT value ->> 'key' AS given_key, value ->> 'state' AS state, CAST(value ->> 'tokens' AS bigint) AS tokens
+  FROM json_each(CAST(:reservations AS text))
+) AS given
 WHERE reservations.key = given.given_key
 
 -- name: open_reservations_of

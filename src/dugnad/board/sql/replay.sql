@@ -15,6 +15,9 @@ SELECT * FROM budgets ORDER BY root_id
 -- name: dump_reservations
 SELECT * FROM reservations ORDER BY key
 
+-- name: dump_cooldowns
+SELECT * FROM cooldowns ORDER BY key
+
 -- name: dump_messages
 SELECT * FROM messages ORDER BY id
 

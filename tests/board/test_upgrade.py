@@ -1,0 +1,87 @@
+"""A board that an older dugnad made is brought up to date when it is opened, and goes on with what it holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crew import crew
+
+from conftest import Opener
+from dugnad.board import migrations, open_board
+from dugnad.board.migrations import latest
+from dugnad.errors import CoolingDown
+from dugnad.types import Amount, Claim, Pace
+from raw import connect, count, grow_old, run
+
+TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", "events", "snapshot")
+NEW = ("pace", "reserved_at", "tokens_used")  # Columns that came after the first schema.
+
+
+async def worked_on(url: str) -> Claim:
+    """A board with a claim that has one reservation settled, in a log that was pruned since, and one still open."""
+    async with await open_board(url) as board:
+        await board.put("task")
+        claim = await (await crew(board)).must_claim()
+        await board.spend(claim, await board.reserve(claim, Amount(tokens=9), key="settled"), Amount(tokens=4))
+        await grow_old(url, 3_600)
+        assert await board.prune(1_800)
+        await board.reserve(claim, Amount(tokens=7), key="open")
+        return claim
+
+
+async def make_first_schema(url: str) -> None:
+    if url.startswith("sqlite"):
+        file = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+        for statement in migrations.missing(0, "sqlite")[0][1]:
+            file.execute(statement)
+        file.execute("PRAGMA user_version = 1")
+        file.close()
+        return
+    connection = await connect(url)
+    name = url.partition("?board=")[2]
+    await connection.execute(f"CREATE SCHEMA {name}; CREATE TABLE migrations (version integer, applied_at timestamptz)")
+    for statement in migrations.missing(0, "postgres")[0][1]:
+        await connection.execute(statement)
+    await connection.execute("INSERT INTO migrations VALUES (1)")
+    await connection.close()
+
+
+async def copy_rows(source: str, url: str) -> None:
+    for table in TABLES:
+        for row in await run(source, f"SELECT * FROM {table}"):  # noqa: S608
+            known = {name: value for name, value in row.items() if name not in NEW and value is not None}
+            places = ", ".join(f"${place}" for place in range(1, len(known) + 1))
+            insert = f"INSERT INTO {table} ({', '.join(known)}) VALUES ({places})"  # noqa: S608
+            if row.get("name") != "human":  # He is there from the start.
+                await run(url, insert, *known.values())
+    pruned = (await run(source, "SELECT snapshot_seq FROM head"))[0]["snapshot_seq"]
+    await run(url, "UPDATE head SET seq = (SELECT max(seq) FROM events), snapshot_seq = $1", pruned)
+
+
+async def version(url: str) -> Any:
+    if url.startswith("sqlite"):
+        return (await run(url, "PRAGMA user_version"))[0]["user_version"]
+    return await count(url, "SELECT max(version) AS n FROM migrations")
+
+
+async def test_a_board_of_the_first_schema_is_upgraded_and_goes_on(url: str, opener: Opener, folder: Path) -> None:
+    source = f"sqlite:///{folder}/source.db"
+    claim = await worked_on(source)
+    await make_first_schema(url)
+    await copy_rows(source, url)
+    assert await version(url) == 1
+    board = await opener()
+    assert await version(url) == latest()
+    async with await open_board(source) as other:
+        assert await board.observed_state() == await board.replayed_state() == await other.observed_state()
+    assert await board.reserve(claim, Amount(tokens=9), key="settled") == "settled"
+    await board.spend(claim, "open", Amount(tokens=7))
+    pace = Pace(key="anthropic:3f9a1c02", requests_per_minute=1)
+    await board.reserve(claim, Amount(tokens=1), pace=pace)
+    with pytest.raises(CoolingDown):
+        await board.reserve(claim, Amount(tokens=1), pace=pace)
+    await board.cool_down(pace.key, reason="429", by="alice")
+    assert [each.key for each in await board.cooldowns()] == [pace.key]
