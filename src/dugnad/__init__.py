@@ -1,19 +1,44 @@
 """dugnad: a team of LLM agents that finds its own work."""
 
-from .board import Board, open_board
-from .types import Budget, Done, Failed, Need, NewTask, Released, Task, Waiting
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .agent import Agent, drain
+    from .board import Board, open_board
+    from .models import ScriptedModel, open_model
+    from .tools import Context, tool
+    from .types import Budget, Done, Failed, Need, NewTask, Released, Task, Waiting
 
 __all__ = [
+    "Agent",
     "Board",
     "Budget",
+    "Context",
     "Done",
     "Failed",
     "Need",
     "NewTask",
     "Released",
+    "ScriptedModel",
     "Task",
     "Waiting",
     "__version__",
+    "drain",
     "open_board",
+    "open_model",
+    "tool",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+
+def __getattr__(name: str) -> object:
+    """Import a name where it is first used: `dugnad --help` needs none of them."""
+    from importlib import import_module
+
+    homes = {"Agent": "agent", "drain": "agent", "Board": "board", "open_board": "board", "ScriptedModel": "models",
+             "open_model": "models", "Context": "tools", "tool": "tools"}  # fmt: skip
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{homes.get(name, 'types')}", __name__), name)

@@ -14,14 +14,22 @@ DugnadError
 │   ├── BudgetSpent        the root's cap does not allow it
 │   ├── CoolingDown        the provider key pauses, or the team has used up its minute
 │   └── LimitReached       a loop guard: depth, children, tasks of a root, repeats
-└── BoardTrouble           the database, not the call
-    ├── BoardBusy          another process held the board for too long
-    ├── BoardFull          no space left on the disk
-    ├── BoardReadOnly
-    ├── BoardTooNew        written by a newer dugnad
-    ├── BoardOnNetworkDisk
-    ├── BoardUnreachable   gone, not there, or not a board
-    └── BoardClosed        by this very process
+├── BoardTrouble           the database, not the call
+│   ├── BoardBusy          another process held the board for too long
+│   ├── BoardFull          no space left on the disk
+│   ├── BoardReadOnly
+│   ├── BoardTooNew        written by a newer dugnad
+│   ├── BoardOnNetworkDisk
+│   ├── BoardUnreachable   gone, not there, or not a board
+│   └── BoardClosed        by this very process
+├── ModelTrouble           there is no reply
+│   ├── RateLimited        the provider asks for patience; nothing was billed
+│   ├── ModelUnavailable   the provider is in trouble, or cannot be reached; nothing was billed
+│   ├── AnswerLost         the request went out and no answer came: it may have been billed
+│   ├── ContextOverflow    the request is longer than the model's window
+│   ├── RequestRejected    the provider will not take this very request
+│   └── ModelMisconfigured the key, the model's name, the quota or the price: a person has to act
+└── ToolError              a tool cannot do what was asked; the model is told, and goes on
 
 A message says what happened and what to do next. Where no message is given, the docstring is the message.
 """
@@ -148,3 +156,39 @@ class BoardUnreachable(BoardTrouble):
 
 class BoardClosed(BoardTrouble):
     """The board was closed; open it again."""
+
+
+class ModelTrouble(DugnadError):
+    """The model gave no reply."""
+
+
+class RateLimited(ModelTrouble):
+    """The provider asks for patience."""
+
+    def __init__(self, message: str, *, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.seconds = seconds  # What Retry-After said, if it said anything.
+
+
+class ModelUnavailable(ModelTrouble):
+    """The provider is in trouble; it is asked again later."""
+
+
+class AnswerLost(ModelTrouble):
+    """The request went out and no answer came, so it counts as spent."""
+
+
+class ContextOverflow(ModelTrouble):
+    """The conversation is longer than the model's window."""
+
+
+class RequestRejected(ModelTrouble):
+    """The provider will not take this request."""
+
+
+class ModelMisconfigured(ModelTrouble):
+    """The provider rejects the key or the model's name; set them right and start again."""
+
+
+class ToolError(DugnadError):
+    """The tool cannot do this."""

@@ -47,3 +47,32 @@ class Patience:
     statement_seconds: float = 30.0
     network_seconds: float = 10.0  # For unacknowledged bytes on the wire.
     poll_seconds: float = 5.0  # The slow sweep behind a lost push.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """What one teammate may do in one attempt at a task."""
+
+    turns_max: int = 50  # Replies of the model in one attempt; then a person is asked.
+    output_tokens_max: int = 8_192  # Of one reply.
+    model_seconds_max: float = 600.0  # Of one call of a model.
+    tool_seconds_max: float = 120.0  # Of one call of a tool.
+    tool_chars_max: int = 16_000  # Of a result the model is shown; the whole is kept.
+    tool_bytes_max: int = 4 * 1024 * 1024  # Of a result that is kept.
+    odd_replies_max: int = 4  # Empty, cut off or malformed replies in a row before the attempt fails.
+
+    retries_max: int = 4  # Of a call the provider failed, before its key cools down.
+    retry_seconds: float = 1.0  # Doubled with each retry, with jitter.
+    patience_max: int = 30  # Times one call waits for a rate limit or a budget before the task is given back.
+    give_back_seconds: float = 300.0  # How long a task that was given back so rests.
+
+    window_tokens_default: int = 32_000  # Of a model nobody knows the window of.
+    micro_share: float = 0.5  # Of the window: from here old tool results are shortened.
+    compact_share: float = 0.75  # From here the older part becomes a summary.
+    keep_share: float = 0.2  # What of the window stays word for word after that.
+    summary_tokens_max: int = 2_048
+
+    todo_turns: int = 10  # Turns after which an untouched list is brought back to mind.
+    consult_turns_max: int = 8
+    notes_max: int = 20  # In the packet.
+    packet_chars_max: int = 60_000

@@ -1,0 +1,258 @@
+"""Measures what a turn costs beside a bare HTTP loop that sends the same bytes, in one run.
+
+    python bench/turn.py [--json] [--quick]
+
+cpu_ms_over_bare          CPU of one durable turn (messages looked for, budget reserved, model asked over HTTP with a
+                          streamed reply, reply and cost recorded, one tool run, its result recorded; SQLite on disk)
+                          less that of the bare loop, with no history (h0) and with a hundred messages of it (h100).
+cpu_ms_per_call_at_1000   CPU of one such turn with 1,000 teammates in one process, all asking a model that takes 2 s.
+kb_per_waiting_teammate   what each of those adds to the memory of the process while it waits.
+help_cpu_ms               CPU of `dugnad --help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+
+from dugnad import Agent, Board, open_board, open_model, tool
+from dugnad.models import Model
+from dugnad.models.talk import Reply, ToolCall, Usage
+from dugnad.models.wire import Wire
+from dugnad.settings import AgentLimits, Limits
+from dugnad.types import Claim, NewTask, NewTurn
+
+HERE = Path(__file__).parent
+SERVER = HERE.parent / "tests" / "models" / "provider_server.py"
+LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9, attempts_max=1_000, claims_max=1_000)
+MODELS = {"anthropic": "anthropic:claude-sonnet-4-5", "openai": "openai-chat:gpt-4o"}
+PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
+HISTORY = (0, 100)
+
+
+@contextmanager
+def provider(delay: float) -> Iterator[str]:
+    """The model, in a process of its own: every reply calls the tool `look`."""
+    command = [sys.executable, str(SERVER), "--delay", str(delay), "--text", "I look.", "--calls", 'look={"at":"it"}']
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def open_one(kind: str, url: str) -> Model:
+    return open_model(MODELS[kind], api_key="bench", base_url=url if kind == "anthropic" else f"{url}/v1")
+
+
+marks: list[float] = []  # The CPU used until each call of the tool.
+
+
+@tool(safe=True)
+async def look(at: str) -> str:
+    """Look at something."""
+    marks.append(time.process_time())
+    return f"It is there: {at}. " * 10
+
+
+def agent_for(board: Board, teammate: Any, model: Model, turns: int) -> Agent:
+    return Agent(board=board, teammate=teammate, model=model, tools=[look], limits=AgentLimits(turns_max=turns))
+
+
+async def one_claim(board: Board, host: str, name: str, title: str, history: int) -> Claim:
+    """A claimed task whose transcript has so many messages already."""
+    await board.put(title)
+    claim = await board.claim(name, host)
+    assert claim is not None
+    number = 0
+    for pair in range(history // 2):
+        reply = Reply(
+            text="I look. " * 10,
+            calls=(ToolCall(f"call_{pair}", "look", '{"at":"it"}'),),
+            usage=Usage(input_tokens=100),
+        )
+        said: dict[str, Any] = {"packet": "Your task"} if not pair else {}
+        said |= {"said": f"[turn {pair}]", "reply": body_of(reply)}
+        for kind, body in (("reply", said), ("tool", {"place": 0, "text": "It is there. " * 20})):
+            number += 1
+            turn = NewTurn(number=number, kind=kind, body=json.dumps(body))  # type: ignore[arg-type]
+            await board.record(claim, turn)
+    return claim
+
+
+def body_of(reply: Reply) -> dict[str, Any]:
+    from dugnad.agent.conversation import reply_body
+
+    return reply_body(reply)
+
+
+async def turn_ms(kind: str, url: str, history: int, turns: int, bodies: dict[tuple[str, int], bytes]) -> float:
+    """CPU of a turn: from one call of the tool to the next."""
+    folder = Path(tempfile.mkdtemp(prefix="dugnad-bench-"))
+    try:
+        async with await open_board(f"sqlite:///{folder}/board.db", limits=LIMITS) as board:
+            host = await board.start_host("bench")
+            await board.spawn("alice")
+            (alice,) = await board.seat(host)
+            model = open_one(kind, url)
+            costs = []
+            each = 6 if history == 0 else turns  # No history stays none only for a few turns.
+            for number in range(1 + turns // each):
+                marks.clear()
+                claim = await one_claim(board, host, "alice", f"look {number}", history)
+                limit = each + history // 2 + 1
+                with capturing(bodies, (kind, history)):
+                    await agent_for(board, alice, model, limit).work(claim)
+                steps = [after - before for before, after in pairwise(marks)]
+                costs += steps[1:each]  # The first turn encodes what later ones reuse.
+            await model.close()  # type: ignore[attr-defined]
+            return statistics.median(costs) * 1000
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def capturing(bodies: dict[tuple[str, int], bytes], key: tuple[str, int]) -> Iterator[None]:
+    """Keep the bytes of the first request with that history, for the bare loop."""
+    if key in bodies:
+        yield
+        return
+    original = Wire.post
+
+    async def post(self: Wire, url: str, headers: Any, body: bytes, fold: Any) -> Any:
+        bodies.setdefault(key, body)
+        return await original(self, url, headers, body, fold)
+
+    Wire.post = post  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Wire.post = original  # type: ignore[method-assign]
+
+
+async def bare_ms(kind: str, url: str, body: bytes, turns: int) -> float:
+    """The same bytes, posted and the answer read, by aiohttp alone."""
+    costs = []
+    async with aiohttp.ClientSession() as session:
+        for _ in range(turns):
+            began = time.process_time()
+            headers = {"content-type": "application/json"}
+            async with session.post(f"{url}{PATHS[kind]}", data=body, headers=headers) as answer:
+                await answer.read()
+            costs.append(time.process_time() - began)
+    return statistics.median(costs) * 1000
+
+
+async def protocols(turns: int, rounds: int) -> dict[str, Any]:
+    """Ours and the bare loop take turns; the difference is the median over the rounds."""
+    found: dict[str, Any] = {}
+    with provider(0.0) as url:
+        for kind in MODELS:
+            bodies: dict[tuple[str, int], bytes] = {}
+            over: dict[str, list[float]] = {f"h{history}": [] for history in HISTORY}
+            ours: dict[str, list[float]] = {f"h{history}": [] for history in HISTORY}
+            for _ in range(rounds):
+                for history in HISTORY:
+                    cost = await turn_ms(kind, url, history, turns, bodies)
+                    floor = await bare_ms(kind, url, bodies[(kind, history)], turns)
+                    over[f"h{history}"].append(cost - floor)
+                    ours[f"h{history}"].append(cost)
+            found[kind] = {
+                "cpu_ms_over_bare": {key: round(statistics.median(costs), 2) for key, costs in over.items()},
+                "cpu_ms": {key: round(statistics.median(costs), 2) for key, costs in ours.items()},
+            }
+    return found
+
+
+async def many(count: int, turns: int) -> dict[str, float]:
+    """All of them in one process, waiting on a slow model."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    folder = Path(tempfile.mkdtemp(prefix="dugnad-bench-"))
+    try:
+        with provider(2.0) as url:
+            async with await open_board(f"sqlite:///{folder}/board.db", limits=LIMITS) as board:
+                return await waiting(board, url, count, turns)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def waiting(board: Board, url: str, count: int, turns: int) -> dict[str, float]:
+    host = await board.start_host("bench")
+    names = [f"mate{number}" for number in range(count + 1)]
+    await asyncio.gather(*(board.spawn(name) for name in names))
+    team = await board.seat(host, count=len(names))
+    model = open_one("anthropic", url)
+    await board.put_many([NewTask(title=f"task {number}") for number in range(len(names))])
+    claims = {claim.teammate: claim for claim in await board.claim_many(names, host)}
+    first, *rest = team
+    await agent_for(board, first, model, 1).work(claims[first.name])  # What everybody shares is loaded now.
+    process = psutil.Process(os.getpid())
+    before_kb = process.memory_info().rss / 1024
+    began = time.process_time()
+    agents = [agent_for(board, mate, model, turns) for mate in rest]
+    work = asyncio.gather(*(agent.work(claims[agent.teammate.name]) for agent in agents))
+    await asyncio.sleep(2.0 * turns)  # In the midst of the last call, or near it.
+    while_waiting_kb = process.memory_info().rss / 1024
+    await work
+    cost = time.process_time() - began
+    await model.close()  # type: ignore[attr-defined]
+    return {
+        "cpu_ms_per_call_at_1000": round(cost / (count * turns) * 1000, 2),
+        "kb_per_waiting_teammate": round((while_waiting_kb - before_kb) / count, 1),
+    }
+
+
+def help_ms() -> float:
+    """CPU of the whole process, the interpreter's start included; the least of a few, for the noise only adds."""
+    costs = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "dugnad", "--help"], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        costs.append((after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime))
+    return min(costs) * 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--quick", action="store_true", help="under a minute")
+    given = parser.parse_args()
+    found = asyncio.run(protocols(30, 3 if given.quick else 9))
+    found |= asyncio.run(many(1_000, 3))
+    found["help_cpu_ms"] = round(help_ms(), 1)
+    if given.json:
+        print(json.dumps(found))
+        return
+    for kind in MODELS:
+        over, whole = found[kind]["cpu_ms_over_bare"], found[kind]["cpu_ms"]
+        print(f"{kind:10} a turn costs {over['h0']} ms of CPU over the bare loop, {over['h100']} ms after 100 messages")
+        print(f"{'':10} (in all {whole['h0']} and {whole['h100']} ms)")
+    print(f"with 1,000 teammates in one process {found['cpu_ms_per_call_at_1000']} ms of CPU a turn")
+    print(
+        f"a waiting teammate takes {found['kb_per_waiting_teammate']} kB; help takes {found['help_cpu_ms']} ms of CPU"
+    )
+
+
+if __name__ == "__main__":
+    main()

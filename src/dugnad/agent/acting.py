@@ -1,0 +1,189 @@
+"""Doing what the model asked for: run its tools, record each result before anything else happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from ..board import Board
+from ..board.settle import check_outcome
+from ..errors import (
+    BoardTrouble,
+    BudgetSpent,
+    DugnadError,
+    HostLost,
+    LimitReached,
+    ModelMisconfigured,
+    StaleClaim,
+    ToolError,
+)
+from ..models.talk import ToolCall
+from ..settings import AgentLimits
+from ..tools import BadCall, Context, Ends, Tool
+from ..tools.quote import shorten
+from ..tools.talking import answer_since
+from ..types import Amount, Claim, Outcome, Waiting
+from .asking import PutDown
+from .conversation import Conversation, outcome_body
+
+INTERRUPTED = (
+    "Interrupted: the runtime stopped while this call was running. It may have happened, in part or in whole. "
+    "Look before you call it again."
+)
+# These concern the attempt, not the call: they go up.
+_NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    text: str
+    ends: Outcome | None = None
+    bad: bool = False
+    used: Amount = field(default_factory=Amount)
+    reservation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Runs the tools of one attempt."""
+
+    board: Board
+    claim: Claim
+    tools: Mapping[str, Tool]
+    limits: AgentLimits
+    context: Callable[[str, int | None], Context]  # For a call's key, and the epoch it has waited since.
+    now_ms: Callable[[], int]
+
+    async def act(self, talk: Conversation, *, resumed: bool) -> None:
+        """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
+        # Whatever put the task down before was the first call without a result.
+        waited = min(talk.open_calls) if resumed and talk.reply_at[0] != talk.epoch else None
+        recording = asyncio.Lock()
+
+        async def one(place: int) -> None:
+            result = await self.run(talk, place, resumed=resumed, waited=place == waited)
+            if isinstance(result.ends, Waiting):
+                raise PutDown(result.ends)
+            async with recording:  # Turns have numbers, so one at a time.
+                await self.record(talk, place, result)
+
+        for batch in self._batches(talk.open_calls):
+            if talk.ended is not None:
+                return
+            await _side_by_side([one(place) for place in batch])
+
+    def _batches(self, calls: Mapping[int, ToolCall]) -> list[list[int]]:
+        batches: list[list[int]] = []
+        was_safe = False
+        for place, call in calls.items():
+            safe = call.name in self.tools and self.tools[call.name].safe
+            if safe and was_safe:
+                batches[-1].append(place)
+            else:
+                batches.append([place])
+            was_safe = safe
+        return batches
+
+    async def record(self, talk: Conversation, place: int, result: Result) -> None:
+        raw = result.text.replace("\0", "\ufffd").encode(errors="replace")
+        whole = raw[: self.limits.tool_bytes_max].decode(errors="ignore")
+        label = f"{talk.epoch}.{talk.number + 1}"
+        text = shorten(whole, self.limits.tool_chars_max, f"read_output(output={label!r}) shows them")
+        body: dict[str, Any] = {"place": place, "text": text}
+        if text != whole:
+            body["whole"] = whole
+        if result.ends is not None:
+            body["ends"] = outcome_body(result.ends)
+        if result.bad:
+            body["bad"] = True
+        turn = talk.next_turn("tool", body, used=result.used, reservation=result.reservation)
+        talk.number = await self.board.record(self.claim, turn)
+        talk.apply_result(place, text, ends=result.ends, bad=result.bad)
+
+    async def run(self, talk: Conversation, place: int, *, resumed: bool = False, waited: bool = False) -> Result:
+        """One call. What is wrong with it is a text for the model; a guard asks a person."""
+        call = talk.open_calls[place]
+        epoch, number = talk.reply_at
+        context = self.context(
+            f"t{self.claim.task.id}.e{epoch}.{number}.{place}", self.claim.continues if waited else None
+        )
+        try:
+            found = self.tools.get(call.name)
+            if found is None:
+                raise BadCall(f"There is no tool {call.name!r}; there are {', '.join(sorted(self.tools))}.")
+            arguments = found.check(call.arguments)
+            if resumed and not found.keyed:
+                return Result(text=INTERRUPTED)
+            return await self._timed(found, context, arguments)
+        except LimitReached as guard:
+            # Once a person has answered, the model is told instead of running into the guard again.
+            if answer := await answer_since(context):
+                return Result(text=f"A guard stopped this: {guard} {answer}")
+            question = f"A guard stopped {self.claim.teammate}: {guard} What now?"
+            return Result(text="", ends=Waiting(on="human", question=question))
+        except _NOT_FOR_THE_MODEL:
+            raise
+        except DugnadError as error:
+            return Result(text=f"Error: {error}", bad=isinstance(error, BadCall))
+
+    async def _timed(self, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
+        """Within a tool's time, and for what is not ours also within the root's seconds."""
+        # Our own tools take as long as the board does; a consulted mind reserves for its own calls.
+        seconds: float | None = None if found.own else self.limits.tool_seconds_max
+        reservation = None
+        if not found.own:
+            seconds, reservation = await self._reserve(self.limits.tool_seconds_max)
+        began = self.now_ms()
+        text, ends = "", None
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await found.run(context, arguments)
+            if isinstance(answer, Ends):
+                ends = check_outcome(answer.outcome, self.board.limits)
+            text = answer.say if isinstance(answer, Ends) else answer
+        except TimeoutError:
+            text = f"Error: {found.name} took longer than {seconds:g} seconds and was stopped."
+        except ToolError as error:
+            text = f"Error: {error}"
+        used = Amount() if found.own else Amount(milliseconds=max(0, self.now_ms() - began))
+        return Result(text=text, ends=ends, used=used, reservation=reservation)
+
+    async def _reserve(self, seconds: float) -> tuple[float, str | None]:
+        spending = await self.board.budget(self.claim.task.root)
+        if spending.milliseconds_max is None:
+            return seconds, None
+        left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
+        amount = Amount(milliseconds=int(min(seconds * 1000, max(1_000, left))))
+        try:
+            return amount.milliseconds / 1000, await self.board.reserve(self.claim, amount)
+        except BudgetSpent as spent:
+            raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+
+    async def read_output(self, label: str) -> str:
+        """The whole of what a tool gave, from the transcript."""
+        epoch, _, number = label.partition(".")
+        if not (epoch.isdigit() and number.isdigit()):
+            raise ToolError(f"{label!r} is not the id of an output.")
+        turns = await self.board.transcript(self.claim.task.id, int(epoch), after=int(number) - 1, page=1)
+        if not turns or turns[0].number != int(number) or turns[0].kind != "tool":
+            raise ToolError(f"There is no output {label!r}.")
+        body = orjson.loads(turns[0].body)
+        return str(body.get("whole") or body["text"])
+
+
+async def _side_by_side(work: list[Any]) -> None:
+    """All of them; when one cannot go on, the others are stopped and the first trouble is raised as it is."""
+    if len(work) == 1:
+        await work[0]
+        return
+    running = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*running)
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,244 @@
+"""One mind: it takes a claim and works it to an outcome, durable at every step.
+
+Who runs it settles the outcome; here nothing is settled, and nothing is written on the way out: a crash is just an
+attempt that is never resumed here, and goes on from its last recorded step wherever it is claimed next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ..board import Board
+from ..clock import Sources
+from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
+from ..models.talk import Model, Reply, Request, Said
+from ..settings import AgentLimits
+from ..tools import BUILT_IN, READING, Context, Skill, Tool
+from ..tools.quote import clean, shorten
+from ..tools.talking import message_text
+from ..types import Claim, Failed, Outcome, Pace, Released, Spending, Teammate
+from . import compaction
+from .acting import Actor
+from .asking import Answer, Asker, PutDown, must_be_priced
+from .consult import consult
+from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
+from .decide import decide, nudge, reminder
+from .identity import standing, system_text
+from .packet import packet
+
+
+@dataclass(kw_only=True)
+class Agent:
+    """A teammate's mind: who it is, what it thinks with, what it can do."""
+
+    board: Board
+    teammate: Teammate
+    model: Model
+    tools: Sequence[Tool] = ()  # Besides the built-in ones.
+    team: str = "dugnad"
+    project: Path | None = None
+    skills: tuple[Skill, ...] = ()
+    limits: AgentLimits = field(default_factory=AgentLimits)
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    sources: Sources = field(default_factory=Sources)
+    claimed: list[Claim] = field(default_factory=list)  # By name, while working another; theirs is the next turn.
+
+    def __post_init__(self) -> None:
+        built_in = [each for each in BUILT_IN if each.name != "use_skill" or self.skills]
+        self._tools = {each.name: each for each in (*built_in, *self.tools)}
+        self._specs = tuple(each.spec for each in self._tools.values())
+
+    async def work(self, claim: Claim, *, told: str = "") -> Outcome:
+        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+        try:
+            talk, resumed = await self._begin(claim, told)
+            while True:
+                await self._act(claim, talk, resumed=resumed)
+                if (outcome := decide(talk, self.limits)) is not None:
+                    return await self._leave(claim, talk, outcome)
+                await self._take_messages(claim, talk)
+                await self._compact_if_long(claim, talk)
+                await self._turn(claim, talk)
+                resumed = False
+        except PutDown as put_down:
+            return put_down.outcome
+        except RequestRejected as rejected:
+            return Failed(str(rejected), retry=True)
+
+    async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
+        """Whoever tries next, with a fresh mind, is left a word."""
+        if isinstance(outcome, Failed | Released):
+            said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
+            words = "\n".join([*said[-2:], *talk.desk.todo])
+            if words:
+                await self.board.hand_over(claim, shorten(clean(words), 4_000))
+        return outcome
+
+    async def _begin(self, claim: Claim, told: str) -> tuple[Conversation, bool]:
+        """The conversation as far as it is recorded, in this attempt and those it goes on from."""
+        must_be_priced(self.model, await self.board.budget(claim.task.root))
+        talk = Conversation()
+        for epoch in await self._epochs(claim):
+            talk.attempt(epoch)
+            after = 0
+            while page := await self.board.transcript(claim.task.id, epoch, after=after):
+                for turn in page:
+                    talk.apply(turn)
+                after = page[-1].number
+        resumed = talk.replies > 0
+        if not resumed:
+            talk.packet = await packet(self.board, claim, self.limits, self.project)
+            talk.say(talk.packet)
+        if told:
+            talk.say(told)
+        return talk, resumed
+
+    async def _epochs(self, claim: Claim) -> list[int]:
+        if claim.continues is None:
+            return [claim.epoch]
+        before = {attempt.epoch: attempt.continues for attempt in await self.board.attempts(claim.task.id)}
+        chain: list[int] = [claim.epoch]
+        epoch: int | None = claim.continues
+        while epoch is not None and epoch in before:
+            chain.append(epoch)
+            epoch = before[epoch]
+        return chain[::-1]
+
+    async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
+        if talk.open_calls:
+            await self._actor(claim, talk).act(talk, resumed=resumed)
+            self.claimed += talk.desk.claims
+            talk.desk.claims = []
+
+    async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
+        """What was sent to this teammate is shown with the next request, once."""
+        name = self.teammate.name
+        if await self.board.inbox(name, page=1):
+            messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
+            leads = frozenset(member.name for member in await self.board.team() if member.lead)
+            if messages:
+                talk.say("<inbox>\n" + "\n".join(message_text(each, leads) for each in messages) + "\n</inbox>")
+                talk.shown += [message.id for message in messages]
+        for text in (nudge(talk, self.limits), reminder(talk, self.limits)):
+            if text:
+                talk.say(text)
+
+    async def _turn(self, claim: Claim, talk: Conversation) -> None:
+        """Build the request, ask within the budget, record the reply and its cost."""
+        for overflowed in range(3):
+            spending = await self.board.budget(claim.task.root)
+            request = self._request(claim, talk, spending)
+            try:
+                known = talk.tokens and talk.size_tokens + size_bytes(request.messages[-1]) // BYTES_PER_TOKEN
+                answer = await self._asker(claim).ask(request, spending, known)
+                break
+            except ContextOverflow as overflow:
+                if overflowed == 2 or not await self._compact(claim, talk, harder=overflowed + 1):
+                    raise PutDown(Failed(f"the context is full and cannot be made smaller: {overflow}")) from None
+        said = request.messages[-1]
+        assert isinstance(said, Said)
+        body = talk.reply_turn(said, answer.reply)
+        turn = talk.next_turn("reply", body, used=answer.used, reservation=answer.reservation, shown=tuple(talk.shown))
+        talk.number = await self.board.record(claim, turn)
+        talk.apply_reply(said, answer.reply)
+
+    def _request(self, claim: Claim, talk: Conversation, spending: Spending) -> Request:
+        """Pure: the same conversation gives the same request."""
+        here = standing(self.teammate, claim, talk.turns + 1, self.limits.turns_max, spending)
+        return Request(
+            system=system_text(self.teammate, claim, self.team, self.skills),
+            messages=(*talk.entries, Said("\n\n".join([*talk.to_say, here]))),
+            tools=self._specs,
+            output_tokens_max=self.limits.output_tokens_max,
+            seconds_max=self.limits.model_seconds_max,
+            teammate=self.teammate.name,
+            task=claim.task.id,
+            title=claim.task.title,
+            turn=talk.replies + 1,
+            memory=talk.memory,
+        )
+
+    # Making room.
+
+    @property
+    def _window(self) -> int:
+        known = self.model.facts.window_tokens or self.limits.window_tokens_default
+        return max(1_000, known - self.limits.output_tokens_max)
+
+    async def _compact_if_long(self, claim: Claim, talk: Conversation) -> None:
+        if talk.desk.compaction_wanted:
+            await self._compact(claim, talk, harder=1)
+        elif compaction.is_long(talk, self._window, self.limits.micro_share):
+            await self._shorten_results(claim, talk)
+            if compaction.is_long(talk, self._window, self.limits.compact_share):
+                await self._compact(claim, talk)
+
+    async def _shorten_results(self, claim: Claim, talk: Conversation) -> None:
+        shortened = compaction.shortened_results(talk)
+        if shortened:
+            turn = talk.next_turn("summary", {"shortened": shortened})
+            talk.number = await self.board.record(claim, turn)
+            talk.apply_shortened(shortened)
+
+    async def _compact(self, claim: Claim, talk: Conversation, *, harder: int = 0) -> bool:
+        """Replace the older part of the view by a summary. False: there is nothing that could be summarised."""
+        keep = int(self._window * self.limits.keep_share) >> (2 * harder)
+        if not (kept_from := compaction.cut(talk, keep)):
+            talk.desk.compaction_wanted = False
+            return False
+        answer = await self._summary(claim, talk, kept_from)
+        words = answer.reply.text.strip() if answer else ""
+        text = f"{compaction.SUMMARY_HEAD}\n{words or compaction.plain_summary(talk, kept_from)}"
+        turn = talk.next_turn(
+            "summary",
+            {"summary": text, "kept_from": kept_from},
+            covers=(1, talk.number) if talk.number else None,
+            **({"used": answer.used, "reservation": answer.reservation} if answer else {}),
+        )
+        talk.number = await self.board.record(claim, turn)
+        talk.apply_summary(text, kept_from)
+        return True
+
+    async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> Answer | None:
+        request = compaction.summary_request(talk, kept_from, self.teammate.name, self._window, self.limits)
+        try:
+            return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
+        except ModelMisconfigured:
+            raise
+        except ModelTrouble:  # A summary by hand is better than a task that cannot go on.
+            return None
+
+    # Whoever does a step for one claim.
+
+    async def _consult(self, claim: Claim, prompt: str, role: str | None) -> str:
+        tools = {each.name: each for each in READING if each.name in self._tools}
+        return await consult(self._asker(claim), lambda talk: self._actor(claim, talk, tools), prompt, role)
+
+    def _asker(self, claim: Claim) -> Asker:
+        pace = Pace(
+            key=self.model.key,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+        )
+        return Asker(
+            board=self.board, claim=claim, model=self.model, limits=self.limits, sources=self.sources, pace=pace,
+            now_ms=self.sources.now_ms,
+        )  # fmt: skip
+
+    def _actor(self, claim: Claim, talk: Conversation, tools: dict[str, Tool] | None = None) -> Actor:
+        def context(key: str, since: int | None) -> Context:
+            return Context(
+                board=self.board, claim=claim, teammate=self.teammate, limits=self.limits, key=key, desk=talk.desk,
+                skills=self.skills, since=since, read_output=actor.read_output,
+                consult=partial(self._consult, claim),
+            )  # fmt: skip
+
+        actor = Actor(
+            board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
+            context=context, now_ms=self.sources.now_ms,
+        )  # fmt: skip
+        return actor

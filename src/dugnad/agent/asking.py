@@ -1,0 +1,172 @@
+"""Asking a model within the budget: reserve, ask, and what to do when there is no reply.
+
+A rate limit is state, not failure: the provider's key cools down for the whole team, and the call is made again. What
+may have been billed counts as spent. Only when patience is over is the task put down, never failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..board import Board
+from ..clock import Sources
+from ..errors import (
+    AnswerLost,
+    BudgetSpent,
+    CoolingDown,
+    ModelMisconfigured,
+    ModelTrouble,
+    ModelUnavailable,
+    RateLimited,
+)
+from ..models.talk import Model, Reply, Request, Usage
+from ..settings import AgentLimits
+from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
+from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
+
+_OUTPUT_TOKENS_MIN = 256  # With less left than this there is no use in asking.
+
+
+class PutDown(Exception):
+    """The task cannot go on now, through no fault of its own."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply with what it cost, not settled yet."""
+
+    reply: Reply
+    used: Amount
+    reservation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks one model on behalf of one claim."""
+
+    board: Board
+    claim: Claim
+    model: Model
+    limits: AgentLimits
+    sources: Sources
+    pace: Pace
+    now_ms: Callable[[], int]
+
+    async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> Answer:
+        failures = waits = 0
+        while waits < self.limits.patience_max:
+            request = fit(request, spending, estimate_tokens(request, known_tokens), self.model)
+            amount = reserved_for(request, estimate_tokens(request, known_tokens), self.model)
+            reservation = await self._reserve(amount)
+            if reservation is None:
+                waits += 1
+                spending = await self.board.budget(self.claim.task.root)
+                continue
+            began = self.now_ms()
+            try:
+                reply = await self.model.ask(request)
+            except RateLimited as limited:
+                await self._return(reservation)
+                waits += 1
+                await self._cool_down(limited.seconds, str(limited))
+            except (ModelUnavailable, AnswerLost) as trouble:
+                # The time is known; what was billed is not, so all of it counts.
+                lost = replace(amount, milliseconds=self.now_ms() - began)
+                lost = lost if isinstance(trouble, AnswerLost) else Amount(milliseconds=lost.milliseconds)
+                await self.board.spend(self.claim, reservation, lost)
+                failures += 1
+                if failures > self.limits.retries_max:
+                    failures, waits = 0, waits + 1
+                    await self._cool_down(None, str(trouble))
+                else:
+                    await asyncio.sleep(self.limits.retry_seconds * 2 ** (failures - 1) * (0.5 + self.sources.chance()))
+            except ModelTrouble:  # Refused outright: it cost nothing, and the caller knows what to do.
+                await self._return(reservation)
+                raise
+            else:
+                used = used_by(reply, self.model, estimate_tokens(request, known_tokens), self.now_ms() - began)
+                return Answer(reply, used, reservation)
+        raise PutDown(Released(f"{self.model.name} could not be asked for a long while", self.limits.give_back_seconds))
+
+    async def _return(self, reservation: str) -> None:
+        await self.board.spend(self.claim, reservation, Amount())
+
+    async def _cool_down(self, seconds: float | None, reason: str) -> None:
+        await self.board.cool_down(self.model.key, seconds=seconds, reason=reason, by=self.claim.teammate)
+
+    async def _reserve(self, amount: Amount) -> str | None:
+        """The reservation, or None after a wait for others, or for the provider; PutDown when waiting is no use."""
+        root = self.claim.task.root
+        with self.board.watch([f"budget:{root}"]) as watch:
+            try:
+                return await self.board.reserve(self.claim, amount, pace=self.pace)
+            except CoolingDown as cooling:
+                await asyncio.sleep(cooling.seconds)
+            except BudgetSpent as spent:
+                if not spent.may_free_up:
+                    raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+                await watch.wait(60)
+        return None
+
+
+def worst(model: Model, input_tokens: int, output_tokens: int) -> int:
+    """What a call can cost at most: all of its input written to the provider's cache, if that is dearer."""
+    if model.facts.price is None:
+        return 0
+    plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    written = replace(plain, cache_write_tokens=input_tokens)
+    return max(model.facts.price.microdollars(plain), model.facts.price.microdollars(written))
+
+
+def reserved_for(request: Request, input_tokens: int, model: Model) -> Amount:
+    return Amount(
+        tokens=input_tokens + request.output_tokens_max,
+        microdollars=worst(model, input_tokens, request.output_tokens_max),
+        milliseconds=int(request.seconds_max * 1000),
+    )
+
+
+def used_by(reply: Reply, model: Model, input_tokens: int, milliseconds: int) -> Amount:
+    """What a reply cost, by the provider's count; by ours where it gives none: a reply is never free."""
+    price, usage = model.facts.price, reply.usage
+    if not usage.tokens:
+        usage = Usage(input_tokens=input_tokens, output_tokens=1 + size_bytes(reply) // BYTES_PER_TOKEN)
+    return Amount(
+        tokens=usage.tokens,
+        microdollars=price.microdollars(usage) if price else 0,
+        milliseconds=max(0, milliseconds),
+    )
+
+
+def fit(request: Request, spending: Spending, input_tokens: int, model: Model) -> Request:
+    """The request with no longer output, and no longer wait, than the budget has left."""
+    output, seconds = request.output_tokens_max, request.seconds_max
+    if spending.tokens_max is not None:
+        left = spending.tokens_max - spending.spent.tokens - spending.reserved.tokens
+        output = min(output, max(_OUTPUT_TOKENS_MIN, left - input_tokens))
+    if spending.microdollars_max is not None and model.facts.price is not None:
+        left = spending.microdollars_max - spending.spent.microdollars - spending.reserved.microdollars
+        paid = worst(model, input_tokens, 0)
+        affordable = int((left - paid) / model.facts.price.output) if model.facts.price.output else output
+        output = min(output, max(_OUTPUT_TOKENS_MIN, affordable))
+    if spending.milliseconds_max is not None:
+        left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
+        seconds = min(seconds, max(1.0, left / 1000))
+    if (output, seconds) == (request.output_tokens_max, request.seconds_max):
+        return request
+    return replace(request, output_tokens_max=output, seconds_max=seconds)
+
+
+def must_be_priced(model: Model, spending: Spending) -> None:
+    """A cap in dollars cannot be kept with a model whose price nobody knows."""
+    if spending.microdollars_max is not None and model.facts.price is None:
+        raise ModelMisconfigured(
+            f"#{spending.root} has a cap in dollars, but the price of {model.name} is not known. Give its price, or "
+            "cap the tokens instead."
+        )

@@ -1,0 +1,38 @@
+"""A second mind for a moment: a nested conversation with a fresh context, of which only the answer comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..models.talk import Reply, Request, Said
+from .acting import Actor
+from .asking import Asker
+from .conversation import Conversation
+
+_WHO = "You are a colleague of {name}{role}. Answer what you are asked, in plain text and to the point."
+
+
+async def consult(asker: Asker, actor_for: Callable[[Conversation], Actor], prompt: str, role: str | None) -> str:
+    """Ask until there is an answer. It is paid from the claim's budget; its tools only look."""
+    claim, limits = asker.claim, asker.limits
+    system = _WHO.format(name=claim.teammate, role=f", as {role}" if role else "")
+    talk = Conversation(epoch=claim.epoch, packet=prompt, to_say=[prompt])
+    actor = actor_for(talk)
+    specs = tuple(each.spec for each in actor.tools.values())
+    for _ in range(limits.consult_turns_max):
+        said = Said("\n\n".join(talk.to_say) or "Go on.")
+        request = Request(
+            system=system, messages=(*talk.entries, said), tools=specs, output_tokens_max=limits.output_tokens_max,
+            seconds_max=limits.model_seconds_max, teammate=claim.teammate, task=claim.task.id,
+            title=f"(consult) {role or ''}".strip(), turn=talk.replies + 1, memory=talk.memory,
+        )  # fmt: skip
+        answer = await asker.ask(request, await asker.board.budget(claim.task.root))
+        await asker.board.spend(claim, answer.reservation, answer.used)
+        talk.apply_reply(said, answer.reply)
+        if not answer.reply.calls:
+            return answer.reply.text.strip() or "(no answer)"
+        for place in list(talk.open_calls):
+            result = await actor.run(talk, place)
+            talk.apply_result(place, result.text, bad=result.bad)
+    last = next((entry.text for entry in reversed(talk.entries) if isinstance(entry, Reply) and entry.text), "")
+    return f"{last}\n(stopped after {limits.consult_turns_max} turns)".strip()

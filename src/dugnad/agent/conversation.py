@@ -1,0 +1,187 @@
+"""One attempt's conversation, folded from its recorded turns.
+
+The loop records a turn and then applies it here; after a crash the same turns are applied again, so what a resumed
+teammate sees is what it saw. No I/O. Nothing is ever taken out of the transcript: a summary only changes the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from ..models.talk import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, Usage
+from ..tools import Desk
+from ..types import Done, Failed, NewTurn, Outcome, Released, Turn, TurnKind, Waiting
+
+_ENDS = {"Done": Done, "Failed": Failed, "Released": Released}
+BYTES_PER_TOKEN = 3  # On the safe side for English, about right for the rest; only used before the provider counted.
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What was said, what is still open, and how far the attempt is."""
+
+    entries: list[Message] = field(default_factory=list)
+    packet: str = ""
+    to_say: list[str] = field(default_factory=list)  # What the next request tells the model.
+    shown: list[int] = field(default_factory=list)  # Messages among it.
+    epoch: int = 0
+    number: int = 0  # Of the last recorded turn of this epoch.
+    turns: int = 0  # Replies in this attempt.
+    replies: int = 0  # Replies in all attempts this one goes on from.
+    reply_at: tuple[int, int] = (0, 0)  # Epoch and number of the last reply.
+    open_calls: dict[int, ToolCall] = field(default_factory=dict)  # By place in the last reply, not answered yet.
+    ended: Outcome | None = None
+    odd: int = 0  # Empty, cut off or malformed replies in a row.
+    tokens: int = 0  # Of all entries, as the provider counted them last.
+    uncounted: int = 0  # Bytes that were added since.
+    memory: Memory = field(default_factory=Memory)
+    desk: Desk = field(default_factory=Desk)
+
+    @property
+    def last(self) -> Message | None:
+        return self.entries[-1] if self.entries else None
+
+    @property
+    def size_tokens(self) -> int:
+        """How long the next request is, without what is still to be said."""
+        return self.tokens + self.uncounted // BYTES_PER_TOKEN
+
+    def attempt(self, epoch: int) -> None:
+        """From here on a new attempt goes on with the conversation."""
+        self.epoch, self.number, self.turns = epoch, 0, 0
+
+    def say(self, text: str) -> None:
+        self.to_say.append(text)
+
+    # What is recorded, each with how it is applied.
+
+    def reply_turn(self, said: Said, reply: Reply) -> dict[str, Any]:
+        first = {} if self.replies else {"packet": self.packet}
+        return {**first, "said": said.text, "reply": reply_body(reply)}
+
+    def apply_reply(self, said: Said, reply: Reply, *, packet: str | None = None) -> None:
+        self.packet = packet if packet is not None else self.packet
+        self.entries += [said, reply]
+        self.to_say, self.shown = [], []
+        self.turns += 1
+        self.replies += 1
+        self.desk.turn = self.replies
+        self.reply_at = (self.epoch, self.number)
+        self.open_calls = dict(enumerate(reply.calls))
+        self.tokens, self.uncounted = reply.usage.tokens, 0
+        is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length")
+        self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
+
+    def apply_result(self, place: int, text: str, *, ends: Outcome | None = None, bad: bool = False) -> None:
+        call = self.open_calls.pop(place)
+        self.entries.append(ToolResult(call.id, call.name, text))
+        self.uncounted += len(text.encode())
+        self.ended = ends or self.ended
+        self.odd = self.odd + 1 if bad else 0
+        if call.name == "todo" and not bad:
+            self._touch_todo(call)
+
+    def _touch_todo(self, call: ToolCall) -> None:
+        try:
+            self.desk.todo = [str(item) for item in orjson.loads(call.arguments).get("items", ())]
+        except (orjson.JSONDecodeError, AttributeError):
+            return
+        self.desk.todo_turn = self.replies
+
+    def apply_shortened(self, shortened: Sequence[tuple[int, str]]) -> None:
+        """Old results give way to a word on where they are."""
+        for place, text in shortened:
+            old = self.entries[place]
+            assert isinstance(old, ToolResult)
+            self.entries[place] = ToolResult(old.call, old.name, text)
+        self._forget_the_count()
+
+    def apply_summary(self, text: str, kept_from: int) -> None:
+        """Everything before `kept_from` gives way to the packet and a summary."""
+        self.entries = [Said(f"{self.packet}\n\n{text}"), *self.entries[kept_from:]]
+        self.desk.compaction_wanted = False
+        self._forget_the_count()
+
+    def _forget_the_count(self) -> None:
+        self.memory = Memory()
+        self.tokens = 0
+        self.uncounted = sum(map(size_bytes, self.entries))
+
+    def apply(self, turn: Turn) -> None:
+        """One recorded turn, read back."""
+        body = orjson.loads(turn.body)
+        self.number = turn.number
+        if turn.kind == "reply":
+            self.apply_reply(Said(body["said"]), reply_from(body["reply"]), packet=body.get("packet"))
+        elif turn.kind == "tool":
+            self.apply_result(
+                body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False)
+            )
+        elif turn.kind == "summary" and "summary" in body:
+            self.apply_summary(body["summary"], body["kept_from"])
+        elif turn.kind == "summary":
+            self.apply_shortened(body["shortened"])
+
+    def next_turn(self, kind: TurnKind, body: dict[str, Any], **fields: Any) -> NewTurn:
+        return NewTurn(number=self.number + 1, kind=kind, body=orjson.dumps(body).decode(), **fields)
+
+
+def reply_body(reply: Reply) -> dict[str, Any]:
+    used = reply.usage
+    return {
+        "text": reply.text,
+        "calls": [[call.id, call.name, call.arguments] for call in reply.calls],
+        "usage": [used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens],
+        "stop": reply.stop,
+        "model": reply.model,
+        "native": reply.native,
+    }
+
+
+def reply_from(body: dict[str, Any]) -> Reply:
+    fresh, output, read, write = body["usage"]
+    stop: Stop = body["stop"]
+    return Reply(
+        text=body["text"],
+        calls=tuple(ToolCall(*call) for call in body["calls"]),
+        usage=Usage(input_tokens=fresh, output_tokens=output, cache_read_tokens=read, cache_write_tokens=write),
+        stop=stop,
+        model=body["model"],
+        native=body["native"],
+    )
+
+
+def outcome_body(outcome: Outcome) -> dict[str, Any] | None:
+    """Of an end. A wait is not recorded: the call is asked again when the task goes on."""
+    if isinstance(outcome, Waiting):
+        return None
+    fields = {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}
+    return {"as": type(outcome).__name__, **fields}
+
+
+def outcome_from(body: dict[str, Any] | None) -> Outcome | None:
+    if body is None:
+        return None
+    return _ENDS[body["as"]](**{name: value for name, value in body.items() if name != "as"})  # type: ignore[no-any-return]
+
+
+def size_bytes(message: Message) -> int:
+    if isinstance(message, Reply):
+        native = len(message.native) // 2 if message.native else 0  # Thinking is only in there.
+        return max(
+            native, len(message.text.encode()) + sum(len(call.arguments.encode()) + 20 for call in message.calls)
+        )
+    return len(message.text.encode()) + 10
+
+
+def estimate_tokens(request: Request, known: int) -> int:
+    """How long a request is: what the provider counted, and a guess for the rest."""
+    if known:
+        return known
+    tools = sum(len(spec.description) + len(str(spec.schema)) for spec in request.tools)
+    said = len(request.system.encode()) + sum(map(size_bytes, request.messages))
+    return (tools + said) // BYTES_PER_TOKEN

@@ -1,0 +1,59 @@
+"""Whether the attempt is over, and how: pure, from the conversation alone."""
+
+from __future__ import annotations
+
+from ..models.talk import Reply
+from ..settings import AgentLimits
+from ..tools.quote import clean, shorten
+from ..types import Done, Failed, Outcome, Waiting
+from .conversation import Conversation
+
+_RESULT_CHARS_MAX = 50_000  # A result that others are to work on with; the transcript has all of it.
+
+
+def decide(talk: Conversation, limits: AgentLimits) -> Outcome | None:
+    """The outcome, or None: there is another turn to take."""
+    if talk.ended is not None:
+        return talk.ended
+    last = talk.last
+    if isinstance(last, Reply) and not talk.to_say:
+        if last.stop == "refused":
+            return Failed(f"the model refused: {_kept(last) or 'without a word'}", retry=True)
+        if not last.calls and last.text.strip() and last.stop != "length":
+            return Done(_kept(last))  # Plain text and no call means: this is my result.
+    if talk.odd >= limits.odd_replies_max:
+        return Failed(f"{talk.odd} replies in a row were empty, cut off or malformed", retry=True)
+    if talk.turns >= limits.turns_max:
+        return Waiting(
+            on="human",
+            question=f"{talk.turns} turns were taken in this attempt, which is the limit. Answer to let it go on, "
+            "with a word of advice if you have one; or cancel the task.",
+        )
+    return None
+
+
+def _kept(reply: Reply) -> str:
+    return shorten(clean(reply.text.strip()), _RESULT_CHARS_MAX)
+
+
+def nudge(talk: Conversation, limits: AgentLimits) -> str | None:
+    """What an odd reply is answered with."""
+    last = talk.last
+    if not isinstance(last, Reply) or last.calls:
+        return None
+    if last.stop == "length":
+        return (
+            f"Your reply was cut off: it may have {limits.output_tokens_max:,} tokens at most. "
+            "Go on from there, in smaller steps."
+        )
+    if not last.text.strip():
+        return "Your reply was empty. Call a tool, or end with your result as plain text."
+    return None
+
+
+def reminder(talk: Conversation, limits: AgentLimits) -> str | None:
+    """The private list, brought back to mind when it was not touched for a while."""
+    quiet = talk.replies - talk.desk.todo_turn
+    if not talk.desk.todo or quiet < limits.todo_turns or quiet % limits.todo_turns:
+        return None
+    return "Your list for this task, untouched for a while. Is it still right?\n" + "\n".join(talk.desk.todo)

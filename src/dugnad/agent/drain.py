@@ -1,0 +1,54 @@
+"""The outer loop of self-scheduling: claim, work, settle, until the board has nothing more for these minds.
+
+What runs a whole team with hosts, idling and hand-overs is built on the same three calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ..board import Board
+from ..types import Claim, Outcome
+from .agent import Agent
+
+
+async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = None) -> list[tuple[Claim, Outcome]]:
+    """Let the agents work until none of them finds anything to claim. Returns what was worked, in order of ending."""
+    own = host or await board.start_host("drain")
+    for agent in agents:
+        await board.seat(own, name=agent.teammate.name)
+    worked: list[tuple[Claim, Outcome]] = []
+    busy = 0
+
+    async def one(agent: Agent) -> None:
+        nonlocal busy
+        while True:
+            with board.watch_for(agent.teammate.name, agent.teammate.roles) as watch:
+                claim = agent.claimed.pop(0) if agent.claimed else await board.claim(agent.teammate.name, own)
+                if claim is None:
+                    if not busy:
+                        return
+                    await watch.wait(0.2)  # What another is doing now may make work for this one.
+                    continue
+            busy += 1
+            try:
+                outcome = await agent.work(claim)
+                await board.settle(claim, outcome)
+                worked.append((claim, outcome))
+            finally:
+                busy -= 1
+
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(_beat(board, own))
+        await asyncio.gather(*(one(agent) for agent in agents))
+        beat.cancel()
+    if host is None:
+        await board.stop_host(own)
+    return worked
+
+
+async def _beat(board: Board, host: str) -> None:
+    while True:
+        await asyncio.sleep(board.limits.lease_seconds / 3)
+        await board.heartbeat(host)

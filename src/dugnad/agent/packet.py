@@ -1,0 +1,63 @@
+"""The packet a task starts with: the task, its needs' results, earlier attempts, the notes that matter, the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..board import Board
+from ..settings import AgentLimits
+from ..tools.quote import quote, shorten
+from ..tools.remembering import note_text
+from ..tools.thinking import result_text
+from ..types import Attempt, Claim
+
+_AGENTS_BYTES_MAX = 32 * 1024
+
+
+async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path | None) -> str:
+    """Gathered from the board, each part marked with whose words it is."""
+    task = claim.task
+    parts = [f"Your task is #{task.id}: {task.title}"]
+    if task.body:
+        parts.append(f"What is to be done, in the words of {task.put_by}:\n{quote(task.body)}")
+    if task.check:
+        parts.append(f"It counts as done only when this command succeeds; the runtime runs it: {task.check}")
+    results = []
+    for need, _ in await board.needs_of(task.id):
+        found = await board.find(need.task)
+        if found.ended:
+            results.append(result_text(found))
+    if results:
+        parts.append("What it builds on:\n" + "\n\n".join(results))
+    if task.root != task.id:
+        root = await board.find(task.root)
+        parts.append(
+            f"The goal it is part of, #{root.id}: {root.title}" + (f"\n{quote(root.body)}" if root.body else "")
+        )
+    if earlier := [each for each in await board.attempts(task.id) if each.epoch < claim.epoch and each.ended_as]:
+        parts.append("Earlier attempts at this task:\n" + "\n".join(map(_attempt_text, earlier)))
+    if notes := await board.search_notes(root=task.root, page=limits.notes_max):
+        parts.append("The team's notes on this goal:\n" + "\n".join(map(note_text, reversed(notes))))
+    if project is not None and (guide := project_guide(project)):
+        parts.append(f"AGENTS.md of the project says:\n{quote(guide)}")
+    share = limits.packet_chars_max // 2
+    return "\n\n".join(shorten(part, share, "show_task and read_notes show the rest") for part in parts)[
+        : limits.packet_chars_max
+    ]
+
+
+def _attempt_text(attempt: Attempt) -> str:
+    why = f": {attempt.reason}" if attempt.reason else ""
+    lines = [f"Attempt {attempt.number}, by {attempt.teammate}, ended as {attempt.ended_as}{why}"]
+    if attempt.handover:
+        lines.append(quote(shorten(attempt.handover, 4_000)))
+    return "\n".join(lines)
+
+
+def project_guide(project: Path) -> str:
+    """The project's AGENTS.md, if there is one inside the project."""
+    path = project / "AGENTS.md"
+    if not path.is_file() or not path.resolve().is_relative_to(project.resolve()):
+        return ""
+    with path.open("rb") as file:
+        return file.read(_AGENTS_BYTES_MAX).decode(errors="replace").strip()

@@ -1,0 +1,167 @@
+"""A streamed answer, put together into the plain answer the provider would have given without streaming.
+
+The SDKs do the same with a typed object for every event, some 0.2 ms of CPU each; a reply of two thousand tokens comes
+in hundreds of them. Here an event is a dictionary, and what the fold gives is compared with the SDKs' own in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+
+Json = dict[str, Any]
+Folded = tuple[int, Json]  # An HTTP status, and the body that goes with it.
+
+# Not text that grows: later pieces repeat these or leave them out.
+_WHOLE = frozenset({"id", "type", "role", "index", "format", "name", "signature"})
+_ANTHROPIC_STATUS = {
+    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504,
+    "overloaded_error": 529,
+}  # fmt: skip
+
+
+class EndedEarly(Exception):
+    """The stream stopped before the answer was whole."""
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Json]:
+    """The JSON of each server-sent event. Chunks may end anywhere, also inside a character."""
+    data: list[bytes] = []
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in (each.rstrip(b"\r") for each in lines):
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                text = b"\n".join(data)
+                data = []
+                yield {"type": "[DONE]"} if text == b"[DONE]" else orjson.loads(text)
+
+
+async def fold_messages(stream: AsyncIterator[Json]) -> Folded:
+    """Anthropic Messages."""
+    message: Json = {}
+    grown: dict[tuple[int, str], list[str]] = {}
+    whole = False
+    async for event in stream:  # To its very end, or the connection could not be used again.
+        kind = event.get("type")
+        if kind == "message_start":
+            message = {"usage": {"input_tokens": 0, "output_tokens": 0}, **event["message"]}
+        elif kind == "content_block_start":
+            message["content"].append(event["content_block"])
+        elif kind == "content_block_delta":
+            _grow(message["content"][event["index"]], event["index"], event["delta"], grown)
+        elif kind == "message_delta":
+            message.update({key: value for key, value in event["delta"].items() if value is not None})
+            message.update({key: event[key] for key in ("context_management",) if event.get(key) is not None})
+            # Counts are totals: a later one stands for all before it.
+            used = event.get("usage") or {}
+            message["usage"].update({key: value for key, value in used.items() if value is not None})
+        elif kind == "message_stop":
+            whole = True
+        elif kind == "error":
+            return _ANTHROPIC_STATUS.get(event["error"].get("type", ""), 500), event
+    if not whole:
+        raise EndedEarly
+    _finish_blocks(message["content"], grown)
+    return 200, message
+
+
+def _grow(block: Json, index: int, delta: Json, grown: dict[tuple[int, str], list[str]]) -> None:
+    kind = delta["type"]
+    if kind == "citations_delta":
+        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+    elif kind == "input_json_delta":
+        grown.setdefault((index, "input"), []).append(delta["partial_json"])
+    elif kind in ("text_delta", "thinking_delta"):
+        field = kind.removesuffix("_delta")
+        grown.setdefault((index, field), [block.get(field) or ""]).append(delta[field])
+    else:  # A signature, and what comes whole.
+        block.update({key: value for key, value in delta.items() if key != "type"})
+
+
+def _finish_blocks(blocks: list[Json], grown: dict[tuple[int, str], list[str]]) -> None:
+    for (index, field), pieces in grown.items():
+        text = "".join(pieces)
+        if field != "input":
+            blocks[index][field] = text
+        elif text:
+            try:
+                blocks[index]["input"] = orjson.loads(text)
+            except orjson.JSONDecodeError:
+                # The library's own mark for arguments that are not JSON; the model is told what it wrote.
+                blocks[index]["input"] = {"INVALID_JSON": text}
+
+
+async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
+    """OpenAI chat completions, and what others make of it."""
+    whole: Json = {}
+    choices: dict[int, Json] = {}
+    done = False
+    async for event in stream:
+        if error := event.get("error"):
+            code = error.get("code") if isinstance(error, dict) else None
+            return (code if isinstance(code, int) and code >= 400 else 500), event
+        if event.get("type") == "[DONE]":
+            done = True
+            continue
+        whole.update({key: value for key, value in event.items() if key != "choices" and value is not None})
+        for piece in event.get("choices") or ():
+            index = piece.get("index") or 0
+            choice = choices.setdefault(
+                index, {"index": index, "message": {"role": "assistant", "content": None}, "finish_reason": None}
+            )
+            _merge(choice["message"], piece.get("delta") or {})
+            choice["finish_reason"] = piece.get("finish_reason") or choice["finish_reason"]
+    if not choices or not (done or all(choice["finish_reason"] for choice in choices.values())):
+        raise EndedEarly
+    for choice in choices.values():
+        choice["finish_reason"] = choice["finish_reason"] or "stop"
+    return 200, {**whole, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
+
+
+def _merge(into: Json, piece: Json) -> None:
+    """Add a piece to what there is: text grows, lists of numbered parts are merged part by part."""
+    for key, value in piece.items():
+        if isinstance(value, str) and key not in _WHOLE:
+            into[key] = (into.get(key) or "") + value
+        elif isinstance(value, list):
+            parts = into.setdefault(key, []) if into.get(key) is None else into[key]
+            for part in value:
+                same = _numbered(parts, part)
+                if same is None:
+                    parts.append(part)
+                else:
+                    _merge(same, part)
+        elif isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        elif value is not None and (key not in _WHOLE or value != ""):
+            into[key] = value
+
+
+def _numbered(parts: list[Any], part: Any) -> Json | None:
+    if not isinstance(part, dict) or "index" not in part:
+        return None
+    return next((each for each in parts if isinstance(each, dict) and each.get("index") == part["index"]), None)
+
+
+async def fold_responses(stream: AsyncIterator[Json]) -> Folded:
+    """OpenAI Responses: its last event holds the whole answer."""
+    whole: Json | None = None
+    async for event in stream:
+        kind = event.get("type")
+        if kind in ("response.completed", "response.incomplete", "response.failed"):
+            whole = event["response"]
+        if kind == "error":
+            limited = str(event.get("code") or "").startswith("rate_limit")
+            return 429 if limited else 500, {"error": {key: event.get(key) for key in ("message", "code", "param")}}
+    if whole is None:
+        raise EndedEarly
+    return 200, whole
+
+
+Fold = Callable[[AsyncIterator[Json]], Any]

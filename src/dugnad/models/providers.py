@@ -1,0 +1,312 @@
+"""Real models, through pydantic-ai's model layer: its message types and their serialisation, not its agents.
+
+The only module that knows a provider. It is imported when a model is opened, and so are the SDKs below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+from httpx_aiohttp.httpx2 import AiohttpTransport
+from pydantic_ai import exceptions as trouble
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model as Native
+from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.tools import ToolDefinition
+
+from ..errors import (
+    AnswerLost,
+    ContextOverflow,
+    ModelMisconfigured,
+    ModelTrouble,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+)
+from .prices import facts_of
+from .talk import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
+from .wire import Exchange, Wire, exchange
+
+_STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused", "tool_call": "tools"}
+
+
+class Lines:
+    """Connections to a provider: direct ones, and for the others httpx over the same kind of pool."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        # An own transport would be made without a limit of its own on what is open at once.
+        self.client = httpx2.AsyncClient(
+            transport=AiohttpTransport(limits=httpx2.Limits(max_connections=0)), timeout=httpx2.Timeout(600, connect=15)
+        )
+
+    async def close(self) -> None:
+        await self.wire.close()
+        await self.client.aclose()
+
+
+class ProviderModel:
+    """A model of a provider. Shared by all teammates that use it; close it when they are done."""
+
+    def __init__(self, name: str, native: Native, lines: Lines, *, key: str, facts: Facts) -> None:
+        self.name = name
+        self.key = key
+        self.facts = facts
+        self._native = native
+        self._lines = lines
+        self._tools: dict[tuple[ToolSpec, ...], tuple[list[ToolDefinition], bytes | None]] = {}
+
+    async def close(self) -> None:
+        await self._lines.close()
+
+    async def ask(self, request: Request) -> Reply:
+        known = _known(request.memory, request.messages)
+        definitions, tools = self._definitions(request.tools)
+        now = Exchange(before=request.memory.encoded[:] if known else [], tools=tools)
+        try:
+            async with asyncio.timeout(request.seconds_max):
+                token = exchange.set(now)
+                try:
+                    response = await self._native.request(
+                        _messages(request.messages[known:]),
+                        {"max_tokens": request.output_tokens_max, "timeout": request.seconds_max, "cache": True},
+                        ModelRequestParameters(
+                            function_tools=definitions if tools is None else definitions[:1],
+                            instruction_parts=[InstructionPart(content=request.system)],
+                        ),
+                    )
+                finally:
+                    exchange.reset(token)
+        except TimeoutError:
+            raise AnswerLost(f"{self.name} did not answer within {request.seconds_max:g} seconds.") from None
+        except trouble.ModelAPIError as error:
+            raise _trouble(self.name, error) from error
+        except (trouble.UnexpectedModelBehavior, TypeError, AttributeError, ValueError, KeyError) as error:
+            if not now.begun and not isinstance(error, trouble.UnexpectedModelBehavior):
+                raise
+            # An answer came, and may have been billed, and it is not what the protocol says.
+            raise AnswerLost(f"{self.name} answered something that cannot be read: {error}") from error
+        if now.sent is not None:
+            request.memory.covered = list(request.messages)
+            request.memory.encoded = [*now.before, *now.sent]
+            if now.sent_tools is not None:
+                self._tools[request.tools] = (definitions, now.sent_tools)
+        return _reply(response, self.name)
+
+    def _definitions(self, tools: tuple[ToolSpec, ...]) -> tuple[list[ToolDefinition], bytes | None]:
+        if tools not in self._tools:
+            if len(self._tools) > 64:  # Sets of tools are few; if not, begin again.
+                self._tools.clear()
+            self._tools[tools] = (
+                [
+                    ToolDefinition(
+                        name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
+                    )
+                    for tool in tools
+                ],
+                None,
+            )
+        return self._tools[tools]
+
+
+def _known(memory: Memory, messages: Sequence[Message]) -> int:
+    """How many of the messages went out before, word for word. The rest begins with what the model said."""
+    count = len(memory.covered)
+    if not 0 < count < len(messages) or any(old is not new for old, new in zip(memory.covered, messages, strict=False)):
+        return 0
+    first = messages[count]
+    return count if isinstance(first, Reply) and (first.text or first.calls) else 0
+
+
+def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
+    """In the library's form: what the runtime says and what tools gave, between the model's own replies."""
+    made: list[ModelMessage] = []
+    parts: list[Any] = []
+    for message in messages:
+        if isinstance(message, Reply):
+            if parts:
+                made.append(ModelRequest(parts=parts))
+                parts = []
+            made.append(_response(message))
+        elif isinstance(message, Said):
+            parts.append(UserPromptPart(content=message.text))
+        else:
+            parts.append(_returned(message))
+    if parts:
+        made.append(ModelRequest(parts=parts))
+    return made
+
+
+def _returned(result: ToolResult) -> ToolReturnPart:
+    return ToolReturnPart(tool_name=result.name, content=result.text, tool_call_id=result.call)
+
+
+def _response(reply: Reply) -> ModelResponse:
+    if reply.native is not None:
+        found = ModelMessagesTypeAdapter.validate_json(reply.native)[0]
+        assert isinstance(found, ModelResponse)
+        return found
+    parts: list[Any] = [TextPart(content=reply.text)] if reply.text else []
+    parts += [ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id) for call in reply.calls]
+    return ModelResponse(parts=parts)
+
+
+def _reply(response: ModelResponse, name: str) -> Reply:
+    calls = tuple(
+        ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=_arguments(part))
+        for part in response.parts
+        if isinstance(part, ToolCallPart)
+    )
+    used = response.usage
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    return Reply(
+        text=text or str((response.provider_details or {}).get("refusal") or ""),
+        calls=calls,
+        usage=Usage(
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cache_read_tokens=used.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+        ),
+        stop=_STOPS.get(response.finish_reason, "tools" if calls else "end"),
+        model=response.model_name or name,
+        native=ModelMessagesTypeAdapter.dump_json([response]).decode(),
+    )
+
+
+def _arguments(part: ToolCallPart) -> str:
+    arguments = part.args
+    if isinstance(arguments, dict) and list(arguments) == ["INVALID_JSON"]:
+        return str(arguments["INVALID_JSON"])
+    return arguments if isinstance(arguments, str) else part.args_as_json_str()
+
+
+def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
+    said = f"{name}: {_said(error)}"
+    status = getattr(error, "status_code", None)
+    if isinstance(error, trouble.ModelQuotaExceededError):
+        return ModelMisconfigured(f"{said} The account has no credit left; add some, then start again.")
+    if isinstance(error, trouble.ModelRateLimitError | trouble.ModelOverloadedError) or status in (429, 529):
+        return RateLimited(said, seconds=error.retry_after)
+    if isinstance(error, trouble.ModelContextWindowExceededError) or status == 413:
+        return ContextOverflow(said)
+    if isinstance(error, trouble.ModelAuthenticationError):
+        return ModelMisconfigured(f"{said} The provider does not accept the key; set the right one.")
+    if isinstance(error, trouble.ModelNotFoundError):
+        return ModelMisconfigured(f"{said} Check the model's name and the server's address.")
+    if isinstance(error, trouble.ModelRequestRejectedError):
+        return RequestRejected(said)
+    if isinstance(error, trouble.ModelConnectionError) and error.phase not in ("connect", "pool"):
+        return AnswerLost(said)
+    return ModelUnavailable(said)
+
+
+def _said(error: trouble.ModelAPIError) -> str:
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    message = inner.get("message") if isinstance(inner, dict) else None
+    text = str(message or error.message).strip()[:500]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def open_provider(
+    provider: str,
+    model: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    price: Price | None = None,
+    window_tokens: int | None = None,
+) -> ProviderModel:
+    """Open provider:model. With a base URL, any server that speaks the provider's protocol."""
+    lines = Lines()
+    try:
+        native = _native(provider, model, lines, api_key, base_url)
+    except trouble.UserError as error:
+        raise ModelMisconfigured(str(error)) from None
+    except ImportError as error:
+        raise ModelMisconfigured(f"{provider} needs a package that is not installed: {error}") from None
+    secret = api_key or os.environ.get(f"{provider.upper().replace('-', '_')}_API_KEY") or base_url or "no key"
+    return ProviderModel(
+        f"{provider}:{model}",
+        native,
+        lines,
+        key=f"{provider}:{hashlib.sha256(secret.encode()).hexdigest()[:8]}",
+        facts=facts_of(provider, model, price=price, window_tokens=window_tokens),
+    )
+
+
+def _native(provider: str, model: str, lines: Lines, api_key: str | None, base_url: str | None) -> Native:
+    # The SDKs must not retry: every try is reserved for, and a rate limit concerns the whole team.
+    if provider == "anthropic":
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        from .direct import DirectAnthropic
+
+        AnthropicProvider(api_key=api_key, http_client=lines.client)  # Says in its words when there is no key.
+        direct = DirectAnthropic(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
+        return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=direct))
+    if provider in ("openai", "openai-chat", "openai-responses"):
+        return _openai(provider, model, lines, api_key, base_url)
+
+    def make(name: str) -> Provider[Any]:
+        return _provider(infer_provider_class(name), lines.client, api_key, base_url)
+
+    native = infer_model(f"{provider}:{model}", make)
+    inner: Any = getattr(native, "client", None)
+    if hasattr(inner, "max_retries"):
+        inner.max_retries = 0
+    return native
+
+
+def _openai(provider: str, model: str, lines: Lines, api_key: str | None, base_url: str | None) -> Native:
+    """OpenAI's own two protocols, or a server of others that speaks the older one."""
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    from .direct import DirectOpenAI
+
+    if provider == "openai" and base_url:
+        # A key in the environment is for OpenAI, not for another's server. One that needs none still gets a word: the
+        # SDK insists. Servers of others know the older name of the output limit.
+        direct = DirectOpenAI(lines.wire, api_key=api_key or "none", base_url=base_url, http_client=lines.client)
+        return OpenAIChatModel(
+            model,
+            provider=OpenAICompatibleProvider("openai", openai_client=direct),
+            profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False),
+        )
+    OpenAIProvider(api_key=api_key, base_url=base_url, http_client=lines.client)  # Says so when there is no key.
+    direct = DirectOpenAI(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
+    own = OpenAIProvider(openai_client=direct)
+    return (
+        OpenAIChatModel(model, provider=own) if provider == "openai-chat" else OpenAIResponsesModel(model, provider=own)
+    )
+
+
+def _provider(kind: type[Provider[Any]], client: Any, api_key: str | None, base_url: str | None) -> Provider[Any]:
+    given = {"http_client": client, "api_key": api_key, "base_url": base_url}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    try:
+        return kind(**wanted)
+    except TypeError:  # One that brings its own client.
+        wanted.pop("http_client")
+        return kind(**wanted)

@@ -1,0 +1,180 @@
+"""A model that says what a script tells it, by task and turn: for tests, demo and rehearsal. It thinks nothing.
+
+A script is a mapping from a task's title ("*" is any other) to its steps, one per turn, or a function from the request
+to a step. After the last step the model ends with plain text. In YAML:
+
+    Write slugify():
+      - say: First the tests.
+        calls:
+          - schedule_followup: {title: Document slugify(), body: One paragraph.}
+        usage: {input: 1200, output: 80}
+        seconds: 2
+      - odd: malformed                    # Or refusal, empty, cut: a reply as models give them at times.
+      - faults: [rate_limited, timeout]   # What the first tries of this turn meet instead of a reply.
+        calls: [{finish: {result: slugify() works}}]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import AnswerLost, BadInput, ContextOverflow, ModelTrouble, ModelUnavailable, RateLimited
+from .talk import Facts, Message, Price, Reply, Request, Said, Stop, ToolCall, Usage
+
+FAULTS = ("rate_limited", "overloaded", "unavailable", "timeout", "overflow")
+ODD = ("refusal", "empty", "malformed", "cut")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is said in one turn."""
+
+    say: str = ""
+    calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()  # Text instead of arguments is sent as it is.
+    usage: Usage | None = None  # None: a quarter of the characters.
+    seconds: float = 0.0
+    faults: tuple[str, ...] = ()
+    odd: str | None = None
+    stop: Stop | None = None
+
+
+Script = Mapping[str, Sequence[Step]] | Callable[[Request], Step]
+
+
+class ScriptedModel:
+    """Deterministic: the same request gives the same reply, in any process."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        name: str = "scripted",
+        price: Price | None = None,
+        window_tokens: int | None = 200_000,
+        retry_after: float | None = 0.05,
+    ) -> None:
+        # A person must never take a script for a model, whatever it plays.
+        self.name = name if name.startswith("scripted") else f"scripted:{name}"
+        self.key = self.name
+        self.facts = Facts(window_tokens=window_tokens, price=price)
+        self._script = script
+        self._retry_after = retry_after
+        self._tries: dict[tuple[int, int], int] = {}
+        self.asked: deque[Request] = deque(maxlen=1_000)  # For tests to look at.
+
+    @classmethod
+    def load(cls, path: Path) -> ScriptedModel:
+        return cls(read_script(path.read_text()), name=f"scripted:{path.stem}")
+
+    async def ask(self, request: Request) -> Reply:
+        self.asked.append(request)
+        step = self._step(request)
+        place = (request.task, request.turn)
+        tried = self._tries[place] = self._tries.get(place, 0) + 1
+        if step.seconds:
+            await asyncio.sleep(min(step.seconds, request.seconds_max))
+            if step.seconds > request.seconds_max:
+                raise AnswerLost(f"{self.name} did not answer within {request.seconds_max:g} seconds.")
+        if tried <= len(step.faults):
+            raise self._trouble(step.faults[tried - 1])
+        if step.odd:
+            return self._odd(step.odd, request)
+        calls = tuple(
+            ToolCall(f"call-{request.turn}-{place}", name, given if isinstance(given, str) else json.dumps(given))
+            for place, (name, given) in enumerate(step.calls)
+        )
+        usage = step.usage or _guess(request, step)
+        stop = step.stop or ("tools" if calls else "end")
+        return Reply(text=step.say, calls=calls, usage=usage, stop=stop, model=self.name)
+
+    def _step(self, request: Request) -> Step:
+        if callable(self._script):
+            return self._script(request)
+        steps = self._script.get(request.title) or self._script.get("*") or ()
+        return steps[request.turn - 1] if request.turn <= len(steps) else Step(say=f"{request.title}: done.")
+
+    def _odd(self, kind: str, request: Request) -> Reply:
+        usage = _guess(request, Step())
+        if kind == "malformed":
+            broken = ToolCall(f"call-{request.turn}-0", "finish", '{"result": "half')
+            return Reply(calls=(broken,), stop="tools", usage=usage, model=self.name)
+        if kind == "refusal":
+            return Reply(text="I can't help with that.", stop="refused", usage=usage, model=self.name)
+        if kind == "cut":
+            return Reply(text="And then I", stop="length", usage=usage, model=self.name)
+        return Reply(usage=usage, model=self.name)
+
+    def _trouble(self, fault: str) -> ModelTrouble:
+        if fault in ("rate_limited", "overloaded"):
+            return RateLimited(f"{self.name}: too many requests.", seconds=self._retry_after)
+        if fault == "timeout":
+            return AnswerLost(f"{self.name}: no answer in time.")
+        if fault == "overflow":
+            return ContextOverflow(f"{self.name}: the prompt is too long.")
+        return ModelUnavailable(f"{self.name}: internal error.")
+
+
+def _guess(request: Request, step: Step) -> Usage:
+    said = len(step.say) + sum(len(name) + len(str(given)) for name, given in step.calls)
+    return Usage(
+        input_tokens=(len(request.system) + sum(map(_length, request.messages))) // 4, output_tokens=1 + said // 4
+    )
+
+
+def _length(message: Message) -> int:
+    if isinstance(message, Said):
+        return len(message.text)
+    if isinstance(message, Reply):
+        return len(message.text) + sum(len(call.arguments) for call in message.calls)
+    return len(message.text)
+
+
+def read_script(text: str) -> dict[str, list[Step]]:
+    """A script from YAML. What it says wrongly is named with its place."""
+    import yaml
+
+    try:
+        given = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise BadInput(f"The script is not YAML: {error}") from None
+    if not isinstance(given, dict):
+        raise BadInput("A script maps the titles of tasks to lists of steps.")
+    return {
+        str(title): [_step(f"{title!r}, step {number}", step) for number, step in enumerate(steps or (), start=1)]
+        for title, steps in given.items()
+    }
+
+
+def _step(where: str, given: Any) -> Step:
+    if not isinstance(given, dict) or (unknown := given.keys() - Step.__dataclass_fields__.keys()):
+        what = f"does not know {', '.join(sorted(unknown))}" if isinstance(given, dict) else "is not a mapping"
+        raise BadInput(f"The script's {where} {what}; a step has {', '.join(Step.__dataclass_fields__)}.")
+    for fault in given.get("faults") or ():
+        if fault not in FAULTS:
+            raise BadInput(f"The script's {where} asks for the fault {fault!r}; there are {', '.join(FAULTS)}.")
+    if given.get("odd") not in (None, *ODD):
+        raise BadInput(f"The script's {where} asks for the odd reply {given['odd']!r}; there are {', '.join(ODD)}.")
+    calls: list[tuple[str, Mapping[str, Any] | str]] = []
+    for call in given.get("calls") or ():
+        if isinstance(call, str):
+            calls.append((call, {}))
+        else:
+            calls += [
+                (name, arguments if isinstance(arguments, dict | str) else {}) for name, arguments in call.items()
+            ]
+    used = given.get("usage")
+    return Step(
+        say=str(given.get("say") or ""),
+        calls=tuple(calls),
+        usage=Usage(input_tokens=used.get("input", 0), output_tokens=used.get("output", 0)) if used else None,
+        seconds=float(given.get("seconds") or 0),
+        faults=tuple(given.get("faults") or ()),
+        odd=given.get("odd"),
+        stop=given.get("stop"),
+    )

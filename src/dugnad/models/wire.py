@@ -1,0 +1,97 @@
+"""What goes over the wire to a provider: the new end of a conversation behind what was encoded before.
+
+A conversation only grows at its end, so what went out in earlier turns is kept as bytes and put in front of the new
+messages here; the library and the SDK above are only given the new ones. The HTTP below is aiohttp's, whose pool costs
+the same whatever is open (httpx's own walks all connections for every request), and answers are streamed and folded.
+So a turn costs the same at its hundredth message as at its first, and with a thousand calls open as with one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import httpx2
+import orjson
+
+from ..errors import AnswerLost, ModelUnavailable
+from .fold import EndedEarly, Fold, Folded, Json, events
+
+_SYSTEM = ("system", "developer")
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, between whoever asks and the wire."""
+
+    before: list[bytes] = field(default_factory=list)  # Earlier messages as they went out.
+    tools: bytes | None = None  # All the tools as they went out; then the request names only the first.
+    sent: list[bytes] | None = None  # Filled in: the messages of this request as they went out.
+    sent_tools: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # Filled in: the answer's.
+    begun: bool = False  # Filled in: the request may have reached the provider.
+
+
+exchange: ContextVar[Exchange] = ContextVar("exchange")
+
+
+class Wire:
+    """The connections to one provider."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # No limit of our own on connections: how many calls are open is the budget's and the pace's to say.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=httpx2.create_ssl_context())
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # Whoever asks bounds the whole.
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=True, timeout=timeout)
+        return self._session
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, fold: Fold) -> Folded:
+        """The answer's status and body, a stream put together. Raises when there is none."""
+        now = exchange.get()
+        now.begun = True
+        try:
+            async with self._open().post(url, data=body, headers=headers) as answer:
+                now.headers = {key.lower(): value for key, value in answer.headers.items()}
+                if "text/event-stream" not in answer.headers.get("content-type", ""):
+                    return answer.status, _json(await answer.read())
+                return await fold(events(answer.content.iter_any()))  # type: ignore[no-any-return]
+        except aiohttp.ClientConnectorError as error:
+            now.begun = False
+            raise ModelUnavailable(f"{url} cannot be reached: {error}.") from error
+        except (aiohttp.ClientError, ConnectionError, EndedEarly, asyncio.IncompleteReadError) as error:
+            raise AnswerLost(f"{url} broke off its answer: {error}.") from error
+
+
+def _json(data: bytes) -> Json:
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        found = None
+    return found if isinstance(found, dict) else {"text": data[:2_000].decode(errors="replace")}
+
+
+def encode(body: dict[str, Any], messages: str) -> bytes:
+    """The body with the earlier messages in front of the new ones, and all the tools."""
+    now = exchange.get()
+    new = body[messages]
+    lead = next((place for place, each in enumerate(new) if each.get("role") not in _SYSTEM), len(new))
+    now.sent = [orjson.dumps(message) for message in new[lead:]]
+    body[messages] = [*new[:lead], *map(orjson.Fragment, now.before), *map(orjson.Fragment, now.sent)]
+    if now.tools is not None:
+        body["tools"] = orjson.Fragment(now.tools)
+    elif "tools" in body:
+        now.sent_tools = orjson.dumps(body["tools"])
+        body["tools"] = orjson.Fragment(now.sent_tools)
+    return orjson.dumps(body)

@@ -1,0 +1,34 @@
+"""What a teammate can do: board verbs as tools, `@tool` for a user's own, skills, and quoting others' words."""
+
+from .context import Context, Desk, Ends
+from .finishing import claim_task, finish, give_up, idle, release
+from .planning import add_task, list_tasks, schedule_followup, show_task, todo
+from .remembering import compact, note, read_notes, read_output, search_notes
+from .skills import Skill, find_skills, use_skill
+from .talking import ask_human, broadcast, list_teammates, read_inbox, respond, send_message, submit_plan
+from .thinking import consult, delegate
+from .tool import BadCall, Tool, tool
+
+BUILT_IN: tuple[Tool, ...] = (
+    schedule_followup, add_task, list_tasks, show_task, todo,
+    finish, give_up, release, idle, claim_task,
+    send_message, broadcast, read_inbox, list_teammates, ask_human, submit_plan, respond,
+    note, read_notes, search_notes, read_output, compact,
+    consult, delegate, use_skill,
+)  # fmt: skip
+
+# What a consulted mind may use: it looks, and changes nothing.
+READING: tuple[Tool, ...] = (list_tasks, show_task, read_notes, search_notes, list_teammates, use_skill)
+
+__all__ = [
+    "BUILT_IN",
+    "READING",
+    "BadCall",
+    "Context",
+    "Desk",
+    "Ends",
+    "Skill",
+    "Tool",
+    "find_skills",
+    "tool",
+]

@@ -1,0 +1,53 @@
+"""What a tool is handed besides its arguments, and the two ways it can answer that are not text."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..board import Board
+from ..settings import AgentLimits
+from ..types import Claim, Outcome, Teammate
+
+if TYPE_CHECKING:
+    from .skills import Skill
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The tool ends the attempt: with an end, or with a wait after which it is asked again."""
+
+    outcome: Outcome
+    say: str = ""
+
+
+@dataclass(slots=True)
+class Desk:
+    """What one attempt has on its desk. All of it can be made again from the transcript."""
+
+    todo: list[str] = field(default_factory=list)
+    todo_turn: int = 0  # When the list was touched last.
+    turn: int = 0
+    compaction_wanted: bool = False
+    claims: list[Claim] = field(default_factory=list)  # Claimed by name; worked when this attempt is over.
+
+
+Consult = Callable[[str, str | None], Awaitable[str]]
+ReadOutput = Callable[[str], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Who calls, for which task, and what the call may use."""
+
+    board: Board
+    claim: Claim
+    teammate: Teammate
+    limits: AgentLimits
+    key: str  # Names this very call, also when it is run again after a crash.
+    desk: Desk
+    skills: tuple[Skill, ...] = ()
+    since: int | None = None  # The epoch in which this call put the task down to wait, if it did.
+    consult: Consult | None = None
+    read_output: ReadOutput | None = None

@@ -1,0 +1,62 @@
+"""Finishing and claiming tools: how an attempt ends, and taking a certain task."""
+
+from __future__ import annotations
+
+from ..errors import ToolError
+from ..types import Done, Failed, Released
+from .context import Context, Ends
+from .quote import one_line
+from .tool import own_tool
+
+
+@own_tool()
+async def finish(context: Context, result: str, outcome: str | None = None) -> Ends:
+    """The task is done. Say what came of it: others work on with just this.
+
+    Args:
+        result: What was done and where it is.
+        outcome: One word that tasks waiting for this one may ask for, like approved or changes-requested.
+    """
+    return Ends(Done(result, outcome), "Done.")
+
+
+@own_tool()
+async def give_up(context: Context, reason: str) -> Ends:
+    """The task cannot be done, by nobody.
+
+    Args:
+        reason: Why, and what was tried.
+    """
+    return Ends(Failed(reason or "given up without a reason"), "Given up.")
+
+
+@own_tool()
+async def release(context: Context, reason: str, delay_minutes: float = 0) -> Ends:
+    """Give the task back: another should do it, or it should be done later.
+
+    Args:
+        reason: Why.
+        delay_minutes: Not before so many minutes have passed.
+    """
+    return Ends(Released(reason, max(0.0, delay_minutes) * 60), "Released.")
+
+
+@own_tool()
+async def idle(context: Context) -> Ends:
+    """There is nothing more for you to do here. A task you still hold is given back to the others."""
+    return Ends(Released("there is nothing more for me to do", 30.0), "Idle.")
+
+
+@own_tool()
+async def claim_task(context: Context, task: int) -> str:
+    """Claim a certain task, under the rules everybody is under. You work it when this one is over.
+
+    Args:
+        task: Its number.
+    """
+    claim = await context.board.claim(context.teammate.name, context.claim.host, task=task, key=context.key)
+    if claim is None:
+        found = await context.board.find(task)
+        raise ToolError(f"#{task} cannot be claimed by you: it is {found.state}.")
+    context.desk.claims.append(claim)
+    return f"You hold #{task} {one_line(claim.task.title)!r} now. You work it after this one."

@@ -1,0 +1,155 @@
+"""Planning tools: what else there is to do."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import ToolError
+from ..types import Need, NewTask, Spending, Task
+from .context import Context
+from .quote import one_line, quote
+from .tool import own_tool
+
+_NEED = re.compile(r"^#?(\d+)(?::([\w-]+))?$")
+
+
+def parse_needs(given: list[str]) -> tuple[Need, ...]:
+    needs = []
+    for each in given:
+        if not (found := _NEED.match(str(each).strip())):
+            raise ToolError(
+                f"{each!r} is not a need; write a task's number, or number:outcome, like 12 or 12:approved."
+            )
+        needs.append(Need(int(found[1]), found[2]))
+    return tuple(needs)
+
+
+def budget_line(spending: Spending) -> str:
+    """What of the budget is used, as people and models read it."""
+    parts = [f"{spending.runs} of {spending.tasks_max} task runs used" if spending.tasks_max is not None else ""]
+    if spending.tokens_max is not None:
+        parts.append(f"{spending.spent.tokens:,} of {spending.tokens_max:,} tokens")
+    if spending.microdollars_max is not None:
+        parts.append(f"${spending.spent.microdollars / 1e6:.2f} of ${spending.microdollars_max / 1e6:.2f}")
+    if spending.milliseconds_max is not None:
+        parts.append(f"{spending.spent.milliseconds // 1000} of {spending.milliseconds_max // 1000} seconds")
+    return ", ".join(filter(None, parts)) or f"no cap, {spending.runs} task runs used"
+
+
+async def put_child(context: Context, task: NewTask) -> str:
+    put = await context.board.follow_up(context.claim, **{name: getattr(task, name) for name in _FIELDS})
+    spending = await context.board.budget(put.root)
+    return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state}). Budget: {budget_line(spending)}."
+
+
+_FIELDS = ("title", "body", "needs", "role", "assignee", "priority", "check", "delay_seconds")
+
+
+@own_tool()
+async def schedule_followup(
+    context: Context, title: str, body: str = "", for_me: bool = False, delay_minutes: float = 0
+) -> str:
+    """Put a task you discovered on the board, to be worked after this one by whoever is free. An equal one that is
+    there already is not put twice. It is charged to the same budget.
+
+    Args:
+        title: What is to be done, in a few words.
+        body: All that one needs to know who was not here.
+        for_me: Only you shall work it.
+        delay_minutes: Not before so many minutes have passed.
+    """
+    teammate = context.teammate
+    role = None if for_me else next(iter(teammate.roles), None)
+    return await put_child(
+        context,
+        NewTask(
+            title=title, body=body, role=role, assignee=teammate.name if for_me else None,
+            delay_seconds=delay_minutes * 60,
+        ),
+    )  # fmt: skip
+
+
+@own_tool()
+async def add_task(
+    context: Context, title: str, body: str = "", needs: list[str] | None = None, role: str | None = None,
+    assignee: str | None = None, priority: int = 0, check: str | None = None,
+) -> str:  # fmt: skip
+    """Put a task on the board that waits for others, or is for a certain role. A need like 12:approved is met only
+    when #12 ends with the outcome "approved", and a task whose need can never be met is skipped: so the way the work
+    takes can depend on how a task ends.
+
+    Args:
+        title: What is to be done, in a few words.
+        body: All that one needs to know who was not here.
+        needs: What must end first: numbers of tasks, each alone or as number:outcome.
+        role: Only teammates with this role may take it.
+        assignee: Only this teammate may take it.
+        priority: Higher is taken sooner.
+        check: A command that must succeed before it counts as done.
+    """
+    return await put_child(
+        context,
+        NewTask(
+            title=title, body=body, needs=parse_needs(needs or []), role=role, assignee=assignee, priority=priority,
+            check=check,
+        ),
+    )  # fmt: skip
+
+
+def task_line(task: Task) -> str:
+    who = f", {task.teammate}" if task.state == "claimed" and task.teammate else ""
+    role = f", for {task.role}" if task.role else ""
+    outcome = f", {task.outcome}" if task.outcome else ""
+    return f"#{task.id} {one_line(task.title)!r} ({task.state}{outcome}{who}{role})"
+
+
+@own_tool(safe=True)
+async def list_tasks(context: Context, state: str | None = None, everywhere: bool = False, after: int = 0) -> str:
+    """The tasks on the board that belong to the same goal.
+
+    Args:
+        state: Only those that are blocked, scheduled, ready, claimed, waiting, done, failed, cancelled or skipped.
+        everywhere: Those of all goals.
+        after: Begin after this task's number, to read on.
+    """
+    root = None if everywhere else context.claim.task.root
+    states = [state] if state else None
+    found = await context.board.list_tasks(states=states, root=root, after=after, page=50)  # type: ignore[arg-type]
+    if not found:
+        return "There are no such tasks."
+    more = f"\nThere may be more: list_tasks(after={found[-1].id})." if len(found) == 50 else ""
+    return "\n".join(map(task_line, found)) + more
+
+
+@own_tool(safe=True)
+async def show_task(context: Context, task: int) -> str:
+    """A task with its text, what it waits for, its result, and how earlier attempts ended.
+
+    Args:
+        task: Its number.
+    """
+    found = await context.board.find(task)
+    lines = [task_line(found), f"put by {found.put_by}"]
+    if found.body:
+        lines += ["It says:", quote(found.body)]
+    for need, state in await context.board.needs_of(task):
+        lines.append(f"needs #{need.task}{f':{need.outcome}' if need.outcome else ''} ({state})")
+    if found.result:
+        lines += [f"Result, by {found.teammate}:", quote(found.result)]
+    if found.reason:
+        lines += ["Reason:", quote(found.reason)]
+    for attempt in await context.board.attempts(task):
+        lines.append(f"attempt {attempt.number} by {attempt.teammate}: {attempt.ended_as or 'running'}")
+    return "\n".join(lines)
+
+
+@own_tool()
+async def todo(context: Context, items: list[str]) -> str:
+    """Keep your private list for this task: the whole list, each time. Mark what is done with [x], the rest with [ ].
+
+    Args:
+        items: Every item, in order.
+    """
+    context.desk.todo = list(items)
+    context.desk.todo_turn = context.desk.turn
+    return "\n".join(items) or "The list is empty."

@@ -1,0 +1,129 @@
+"""Talking tools: to teammates, to the lead, to the human."""
+
+from __future__ import annotations
+
+from ..errors import ToolError, UnknownRequest
+from ..types import HUMAN, Message, Waiting
+from .context import Context, Ends
+from .quote import one_line, quote
+from .tool import own_tool
+
+
+def message_text(message: Message, leads: frozenset[str]) -> str:
+    """A message as the model reads it: who, what kind, and the words marked as theirs."""
+    who = "the human" if message.sender == HUMAN else message.sender
+    who += " (lead)" if message.sender in leads else ""
+    kind = "" if message.kind == "text" else f" [{message.kind.replace('_', ' ')}]"
+    lines = [f"From {who}{kind}{f', about #{message.task}' if message.task else ''}:", quote(message.text)]
+    if message.accepted is not None:
+        lines.insert(1, "accepted" if message.accepted else "refused")
+    if message.kind in ("shutdown", "plan", "question"):
+        lines.append(f"Answer with respond(request={message.request!r}, ...).")
+    return "\n".join(lines)
+
+
+@own_tool()
+async def send_message(context: Context, to: str, text: str) -> str:
+    """Tell one teammate something, or "human". It is read at the other's next turn.
+
+    Args:
+        to: The name.
+        text: What to say.
+    """
+    await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
+    return f"Sent to {to}."
+
+
+@own_tool()
+async def broadcast(context: Context, text: str) -> str:
+    """Tell everybody something that concerns them all. For what stays true, write a note instead.
+
+    Args:
+        text: What to say.
+    """
+    told = await context.board.broadcast(context.teammate.name, text, claim=context.claim, key=context.key)
+    return f"Sent to {', '.join(sorted(message.recipient for message in told)) or 'nobody: you are alone'}."
+
+
+@own_tool(safe=True)
+async def read_inbox(context: Context) -> str:
+    """What waits in your inbox. You are shown it before your next turn in any case."""
+    found = await context.board.inbox(context.teammate.name)
+    leads = await lead_names(context)
+    return "\n\n".join(message_text(message, leads) for message in found) or "Your inbox is empty."
+
+
+async def lead_names(context: Context) -> frozenset[str]:
+    return frozenset(member.name for member in await context.board.team() if member.lead)
+
+
+@own_tool(safe=True)
+async def list_teammates(context: Context) -> str:
+    """Who is on the team, in which roles, and what they are doing."""
+    team = await context.board.team()
+    return "\n".join(
+        f"{member.name}{' (lead)' if member.lead else ''}{' (you)' if member.name == context.teammate.name else ''}: "
+        f"{', '.join(member.roles) or 'any role'}, {member.status}"
+        for member in team
+    )
+
+
+@own_tool()
+async def ask_human(context: Context, question: str) -> str | Ends:
+    """Ask the person the team works for, and wait for the answer. Others work on meanwhile, and so can you, on other
+    tasks.
+
+    Args:
+        question: All that is needed to answer it.
+    """
+    if answer := await answer_since(context):
+        return answer
+    return Ends(Waiting(on="human", question=question or "May I go on?"))
+
+
+@own_tool()
+async def submit_plan(context: Context, plan: str) -> str | Ends:
+    """Show the lead, or the human where there is no lead, what you intend to do, and wait for approval.
+
+    Args:
+        plan: The steps, and what could go wrong.
+    """
+    if answer := await answer_since(context):
+        return answer
+    others = [name for name in sorted(await lead_names(context)) if name != context.teammate.name]
+    return Ends(Waiting(on="plan", question=plan or "No plan.", ask=others[0] if others else HUMAN))
+
+
+async def answer_since(context: Context) -> str | None:
+    """What was answered to the question this call put the task down with, if it did and if it was."""
+    if context.since is None:
+        return None
+    try:
+        _, reply = await context.board.request(f"task-{context.claim.task.id}-{context.since}")
+    except UnknownRequest:
+        return None
+    if reply is None:
+        return None
+    if reply.shown_at is None:  # It is the answer to this call; it need not come through the inbox as well.
+        await context.board.show(reply.recipient, [reply.id])
+    verdict = "" if reply.accepted is None else ("Approved. " if reply.accepted else "Not approved. ")
+    who = "The human" if reply.sender == HUMAN else reply.sender
+    return f"{verdict}{who} answered:\n{quote(reply.text or ('yes' if reply.accepted is not False else 'no'))}"
+
+
+@own_tool()
+async def respond(context: Context, request: str, accept: bool, text: str = "") -> str:
+    """Answer a request you were sent: a shutdown, a plan, a question.
+
+    Args:
+        request: Its id, as it was shown to you.
+        accept: Whether you agree. Of a question it does not matter.
+        text: The answer, or why not.
+    """
+    asked, reply = await context.board.request(request)
+    if asked.recipient != context.teammate.name:
+        raise ToolError(f"That was asked of {asked.recipient}, not of you.")
+    if reply is None or reply.sender != context.teammate.name:
+        accepted = None if asked.kind == "question" else accept
+        await context.board.reply(request, context.teammate.name, text, accepted=accepted)
+    return f"Answered {asked.sender}'s {asked.kind}: {one_line(text) or ('yes' if accept else 'no')}."

@@ -1,0 +1,51 @@
+"""Thinking with others: a second mind for a moment, or a task for another whose result comes back."""
+
+from __future__ import annotations
+
+from ..types import Task, Waiting
+from .context import Context, Ends
+from .quote import one_line, quote
+from .tool import own_tool
+
+
+@own_tool(keyed=False)
+async def consult(context: Context, prompt: str, role: str | None = None) -> str:
+    """Ask a fresh mind that knows nothing of this conversation, and get only its answer. It can look at the board and
+    the notes, and is paid from the same budget. Good for a second opinion, or to look into something at length.
+
+    Args:
+        prompt: The question, with all that is needed to answer it.
+        role: As whom it should answer, like reviewer.
+    """
+    assert context.consult is not None
+    return await context.consult(prompt, role)
+
+
+@own_tool()
+async def delegate(
+    context: Context, task: str, body: str = "", role: str | None = None, wait: bool = True
+) -> str | Ends:
+    """Give a piece of work to another teammate, as a task on the board. If you wait, you put this task down, and go
+    on in this conversation with the result.
+
+    Args:
+        task: What is to be done, in a few words.
+        body: All that one needs to know who was not here.
+        role: Who may take it.
+        wait: Go on only when it has ended.
+    """
+    put = await context.board.follow_up(context.claim, task, body=body, role=role)
+    if not wait:
+        return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state})."
+    if put.ended:
+        return result_text(put)
+    return Ends(Waiting(on="tasks", tasks=(put.id,)))
+
+
+def result_text(task: Task) -> str:
+    """How a task ended, in its worker's words."""
+    outcome = f", {task.outcome}" if task.outcome else ""
+    head = f"#{task.id} {one_line(task.title)!r} ended as {task.state}{outcome}"
+    words = task.result or task.reason
+    by = f" ({task.teammate})" if task.teammate else ""
+    return f"{head}{by}:\n{quote(words)}" if words else f"{head}."

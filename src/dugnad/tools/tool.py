@@ -1,0 +1,151 @@
+"""`@tool`: a typed function with a docstring becomes something a model can call.
+
+The schema comes from the signature, the description from the docstring; what a model sends is checked against both.
+A parameter annotated `Context` is filled in by the runtime and hidden from the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, get_type_hints, overload
+
+from ..errors import DugnadError, ToolError
+from ..models.talk import ToolSpec
+from .context import Context, Ends
+
+_ARGUMENT = re.compile(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
+
+
+class BadCall(ToolError):
+    """The model called a tool in a way that makes no sense: a name that does not exist, broken or wrong arguments."""
+
+
+class Tool:
+    """A tool. `safe`: may run beside others of the same reply. `keyed`: what it does is done once per call, also when
+    it is run again after a crash. `own`: one of ours, whose bugs must not be told to the model as its mistake."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None = None, safe: bool = False, keyed: bool = False,
+        own: bool = False,
+    ) -> None:  # fmt: skip
+        self.function = function
+        self.name = name or function.__name__
+        self.safe = safe
+        self.keyed = keyed
+        self.own = own
+        if not inspect.getdoc(function):
+            raise DugnadError(f"The tool {self.name} needs a docstring: it is all the model knows of it.")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Still the function it was made of."""
+        return self.function(*args, **kwargs)
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        schema = self._arguments.model_json_schema()
+        schema.pop("title", None)
+        for each in schema.get("properties", {}).values():
+            each.pop("title", None)
+        description = (inspect.getdoc(self.function) or "").split("\nArgs:")[0].strip()
+        return ToolSpec(name=self.name, description=description, schema=schema)
+
+    @cached_property
+    def _context_parameter(self) -> str | None:
+        hints = get_type_hints(self.function)
+        return next((name for name, hint in hints.items() if hint is Context), None)
+
+    @cached_property
+    def _arguments(self) -> Any:
+        from pydantic import ConfigDict, Field, create_model
+
+        hints = get_type_hints(self.function, include_extras=True)
+        told = _argument_texts(inspect.getdoc(self.function) or "")
+        fields: dict[str, Any] = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if name == self._context_parameter:
+                continue
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[name] = (hints.get(name, Any), Field(default, description=told.get(name)))
+        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def check(self, arguments: str) -> dict[str, Any]:
+        """The arguments as the function wants them, or BadCall that says what is wrong with them."""
+        from pydantic import ValidationError
+
+        try:
+            checked = self._arguments.model_validate_json(arguments.strip() or "{}")
+        except ValidationError as wrong:
+            raise BadCall(f"{self.name} was not called: {_what_is_wrong(wrong)}") from None
+        return {name: getattr(checked, name) for name in type(checked).model_fields}
+
+    async def run(self, context: Context, arguments: dict[str, Any]) -> str | Ends:
+        """Call the function. What goes wrong in a user's tool, or is refused by the board, is a ToolError."""
+        if self._context_parameter:
+            arguments = {**arguments, self._context_parameter: context}
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                answer = await self.function(**arguments)
+            else:
+                answer = await asyncio.to_thread(self.function, **arguments)
+        except DugnadError:
+            raise
+        except Exception as error:
+            if self.own:
+                raise
+            raise ToolError(f"{type(error).__name__}: {error}") from error
+        return answer if isinstance(answer, Ends) else _as_text(answer)
+
+
+def _as_text(answer: Any) -> str:
+    if answer is None:
+        return "Done."
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, int | float | bool):
+        return str(answer)
+    from pydantic_core import to_json
+
+    return to_json(answer, indent=1, fallback=str).decode()
+
+
+def _what_is_wrong(wrong: Any) -> str:
+    found = [
+        f"{'.'.join(str(part) for part in each['loc']) or 'the arguments'}: {each['msg']}"
+        for each in wrong.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+    return "; ".join(found[:5]) + more + "."
+
+
+def _argument_texts(doc: str) -> dict[str, str]:
+    """What the docstring's "Args:" block says of each parameter."""
+    _, _, block = doc.partition("\nArgs:\n")
+    return {found[1]: found[2].strip() for line in block.splitlines() if (found := _ARGUMENT.match(line))}
+
+
+@overload
+def tool(function: Callable[..., Any]) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = None, safe: bool = False, keyed: bool = False
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, *, name: str | None = None, safe: bool = False, keyed: bool = False
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function with a docstring, sync or async.
+
+    Mark it `safe` if it only reads, so that several calls of one reply may run at the same time, and `keyed` if it
+    does its work once per `context.key`, so that it may be run again when a crash left its end unknown.
+    """
+    if function is not None:
+        return Tool(function)
+    return lambda given: Tool(given, name=name, safe=safe, keyed=keyed)
+
+
+def own_tool(*, safe: bool = False, keyed: bool = True) -> Callable[[Callable[..., Any]], Tool]:
+    """One of dugnad's own tools: the board knows their keys."""
+    return lambda given: Tool(given, safe=safe, keyed=keyed, own=True)
