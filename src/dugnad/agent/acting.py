@@ -118,7 +118,7 @@ class Actor:
             arguments = found.check(call.arguments)
             if resumed and not found.keyed:
                 return Result(text=INTERRUPTED)
-            return await self._timed(found, context, arguments)
+            return await self._timed(talk, found, context, arguments)
         except LimitReached as guard:
             # Once a person has answered, the model is told instead of running into the guard again.
             if answer := await answer_since(context):
@@ -130,13 +130,13 @@ class Actor:
         except DugnadError as error:
             return Result(text=f"Error: {error}", bad=isinstance(error, BadCall))
 
-    async def _timed(self, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
+    async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
         """Within a tool's time, and for what is not ours also within the root's seconds."""
         # Our own tools take as long as the board does; a consulted mind reserves for its own calls.
         seconds: float | None = None if found.own else self.limits.tool_seconds_max
         reservation = None
         if not found.own:
-            seconds, reservation = await self._reserve(self.limits.tool_seconds_max)
+            seconds, reservation = await self._reserve(talk, self.limits.tool_seconds_max)
         began = self.now_ms()
         text, ends = "", None
         try:
@@ -152,8 +152,8 @@ class Actor:
         used = Amount() if found.own else Amount(milliseconds=max(0, self.now_ms() - began))
         return Result(text=text, ends=ends, used=used, reservation=reservation)
 
-    async def _reserve(self, seconds: float) -> tuple[float, str | None]:
-        spending = await self.board.budget(self.claim.task.root)
+    async def _reserve(self, talk: Conversation, seconds: float) -> tuple[float, str | None]:
+        spending = talk.spending or await self.board.budget(self.claim.task.root)
         if spending.milliseconds_max is None:
             return seconds, None
         left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds

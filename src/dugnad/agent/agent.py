@@ -117,7 +117,7 @@ class Agent:
     async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
         """What was sent to this teammate is shown with the next request, once."""
         name = self.teammate.name
-        if await self.board.inbox(name, page=1):
+        if await self.board.has_unread(name):
             messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
             leads = frozenset(member.name for member in await self.board.team() if member.lead)
             if messages:
@@ -130,7 +130,7 @@ class Agent:
     async def _turn(self, claim: Claim, talk: Conversation) -> None:
         """Build the request, ask within the budget, record the reply and its cost."""
         for overflowed in range(3):
-            spending = await self.board.budget(claim.task.root)
+            talk.spending = spending = await self.board.budget(claim.task.root)
             request = self._request(claim, talk, spending)
             try:
                 known = talk.tokens and talk.size_tokens + size_bytes(request.messages[-1]) // BYTES_PER_TOKEN

@@ -14,7 +14,7 @@ import orjson
 
 from ..models.talk import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, Usage
 from ..tools import Desk
-from ..types import Done, Failed, NewTurn, Outcome, Released, Turn, TurnKind, Waiting
+from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
 _ENDS = {"Done": Done, "Failed": Failed, "Released": Released}
 BYTES_PER_TOKEN = 3  # On the safe side for English, about right for the rest; only used before the provider counted.
@@ -38,6 +38,7 @@ class Conversation:
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     tokens: int = 0  # Of all entries, as the provider counted them last.
     uncounted: int = 0  # Bytes that were added since.
+    spending: Spending | None = None  # The root's account, as last looked at.
     memory: Memory = field(default_factory=Memory)
     desk: Desk = field(default_factory=Desk)
 

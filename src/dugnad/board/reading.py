@@ -131,6 +131,10 @@ class Reading:
         )
         return [records.message(row) for row in rows]
 
+    async def has_unread(self, recipient: str) -> bool:
+        """Whether anything waits in an inbox; the cheapest way to know that there is nothing to take."""
+        return bool(await self._read("first_unread", recipient=recipient))
+
     async def requests(self, recipient: str = HUMAN) -> list[Message]:
         """What waits for this one's answer."""
         return [records.message(row) for row in await self._read("open_requests", recipient=recipient)]

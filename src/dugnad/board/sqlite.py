@@ -41,6 +41,8 @@ _NAP_SECONDS = 0.002
 _CHECKPOINT_PAGES = 4_000
 _QUICK_SECONDS = 0.05  # A lone call may hold the event loop up for this long ...
 _CAREFUL_SECONDS = 10.0  # ... and if one took longer, all go to the thread for a while.
+# By key, a row or two: to hand these to the thread and back costs more than to read them.
+_AT_ONCE = frozenset({"read_budget", "first_unread"})
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
@@ -104,7 +106,7 @@ class SqliteStore:
         self._nudge: Nudge | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # Inline, or for a board that lives in one connection's memory, readers share the writer.
-        self._reader = self.writer
+        self._reader = self._quick_reader = self.writer
         self._write_thread: _Worker | None = None
         self._read_thread: _Worker | None = None
         if threads:
@@ -112,7 +114,9 @@ class SqliteStore:
             self._read_thread = self._write_thread
         if threads and path is not None:
             self._reader = _connect(path, sources, patience)
-            self._reader.execute(load_setup("sqlite")["reading"])
+            self._quick_reader = _connect(path, sources, patience)
+            for reader in (self._reader, self._quick_reader):
+                reader.execute(load_setup("sqlite")["reading"])
             self._read_thread = _Worker("dugnad board reader")
 
     def listen(self) -> None:
@@ -141,11 +145,13 @@ class SqliteStore:
         query = self.queries[name]
         values = query.arguments(arguments)
 
-        def fetch() -> Sequence[Row]:
+        def fetch(reader: sqlite3.Connection) -> Sequence[Row]:
             with _named_troubles(self._path):
-                return _rows(self._reader.execute(query.text, values))
+                return _rows(reader.execute(query.text, values))
 
-        return fetch() if self._read_thread is None else await self._read_thread.ask(fetch)
+        if self._read_thread is None or (name in _AT_ONCE and time.monotonic() > self._threads_until):
+            return fetch(self._quick_reader)
+        return await self._read_thread.ask(lambda: fetch(self._reader))
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
@@ -158,7 +164,7 @@ class SqliteStore:
             await asyncio.to_thread(thread.stop)
         if self._nudge is not None:
             self._nudge.close()
-        for connection in {self._reader, self.writer}:
+        for connection in {self._reader, self._quick_reader, self.writer}:
             connection.close()
 
     def _begin_at_once(self) -> bool:

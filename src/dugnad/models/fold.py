@@ -32,14 +32,15 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Json]:
     data: list[bytes] = []
     rest = b""
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in (each.rstrip(b"\r") for each in lines):
+        text = rest + chunk
+        *lines, rest = text.split(b"\n")
+        for line in lines if b"\r" not in text else [each.rstrip(b"\r") for each in lines]:
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
             elif not line and data:
-                text = b"\n".join(data)
+                body = b"\n".join(data)
                 data = []
-                yield {"type": "[DONE]"} if text == b"[DONE]" else orjson.loads(text)
+                yield {"type": "[DONE]"} if body == b"[DONE]" else orjson.loads(body)
 
 
 async def fold_messages(stream: AsyncIterator[Json]) -> Folded:

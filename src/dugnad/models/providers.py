@@ -84,10 +84,10 @@ class ProviderModel:
                 token = exchange.set(now)
                 try:
                     response = await self._native.request(
-                        _messages(request.messages[known:]),
+                        _messages(request.messages[known:], request.memory),
                         {"max_tokens": request.output_tokens_max, "timeout": request.seconds_max, "cache": True},
                         ModelRequestParameters(
-                            function_tools=definitions if tools is None else definitions[:1],
+                            function_tools=definitions if tools is None else [min(definitions, key=_length)],
                             instruction_parts=[InstructionPart(content=request.system)],
                         ),
                     )
@@ -107,7 +107,9 @@ class ProviderModel:
             request.memory.encoded = [*now.before, *now.sent]
             if now.sent_tools is not None:
                 self._tools[request.tools] = (definitions, now.sent_tools)
-        return _reply(response, self.name)
+        reply = _reply(response, self.name)
+        request.memory.latest = (reply, response)
+        return reply
 
     def _definitions(self, tools: tuple[ToolSpec, ...]) -> tuple[list[ToolDefinition], bytes | None]:
         if tools not in self._tools:
@@ -128,13 +130,18 @@ class ProviderModel:
 def _known(memory: Memory, messages: Sequence[Message]) -> int:
     """How many of the messages went out before, word for word. The rest begins with what the model said."""
     count = len(memory.covered)
-    if not 0 < count < len(messages) or any(old is not new for old, new in zip(memory.covered, messages, strict=False)):
+    # Messages are equal only if they are the same object, so this compares at the speed of C.
+    if not 0 < count < len(messages) or list(messages[:count]) != memory.covered:
         return 0
     first = messages[count]
     return count if isinstance(first, Reply) and (first.text or first.calls) else 0
 
 
-def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
+def _length(definition: ToolDefinition) -> int:
+    return len(definition.parameters_json_schema.get("properties", ()))
+
+
+def _messages(messages: Sequence[Message], memory: Memory) -> list[ModelMessage]:
     """In the library's form: what the runtime says and what tools gave, between the model's own replies."""
     made: list[ModelMessage] = []
     parts: list[Any] = []
@@ -143,7 +150,8 @@ def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
             if parts:
                 made.append(ModelRequest(parts=parts))
                 parts = []
-            made.append(_response(message))
+            known = memory.latest is not None and memory.latest[0] is message
+            made.append(memory.latest[1] if known and memory.latest else _response(message))
         elif isinstance(message, Said):
             parts.append(UserPromptPart(content=message.text))
         else:

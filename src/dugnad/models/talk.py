@@ -82,6 +82,7 @@ class Memory:
 
     covered: list[Message] = field(default_factory=list)
     encoded: list[Any] = field(default_factory=list)
+    latest: tuple[Reply, Any] | None = None  # The last reply, with the provider's own object for it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx2
@@ -44,6 +46,7 @@ class Wire:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, str | None] = {}
 
     async def close(self) -> None:
         if self._session is not None:
@@ -54,15 +57,23 @@ class Wire:
             # No limit of our own on connections: how many calls are open is the budget's and the pace's to say.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=httpx2.create_ssl_context())
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # Whoever asks bounds the whole.
-            self._session = aiohttp.ClientSession(connector=connector, trust_env=True, timeout=timeout)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
         return self._session
+
+    def _proxy_for(self, url: str) -> str | None:
+        """The proxy the environment names for this server. Looked up once: aiohttp asks a thread for every request."""
+        host = urlsplit(url)
+        if host.netloc not in self._proxies:
+            bypassed = proxy_bypass(host.hostname or "")
+            self._proxies[host.netloc] = None if bypassed else getproxies().get(host.scheme)
+        return self._proxies[host.netloc]
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, fold: Fold) -> Folded:
         """The answer's status and body, a stream put together. Raises when there is none."""
         now = exchange.get()
         now.begun = True
         try:
-            async with self._open().post(url, data=body, headers=headers) as answer:
+            async with self._open().post(url, data=body, headers=headers, proxy=self._proxy_for(url)) as answer:
                 now.headers = {key.lower(): value for key, value in answer.headers.items()}
                 if "text/event-stream" not in answer.headers.get("content-type", ""):
                     return answer.status, _json(await answer.read())

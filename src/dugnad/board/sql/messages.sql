@@ -43,6 +43,9 @@ WHERE id > :after AND (CAST(:recipient AS text) IS NULL OR recipient = :recipien
   AND (:unshown = 0 OR shown_at IS NULL)
 ORDER BY id LIMIT :page
 
+-- name: first_unread
+SELECT id FROM messages WHERE recipient = :recipient AND shown_at IS NULL LIMIT 1
+
 -- name: request_messages
 -- A request and, if there is one already, its reply.
 SELECT * FROM messages WHERE request = :request ORDER BY id
