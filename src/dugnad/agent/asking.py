@@ -102,15 +102,22 @@ class Asker:
 
     async def _reserve(self, amount: Amount) -> str | None:
         """The reservation, or None after a wait for others, or for the provider; PutDown when waiting is no use."""
-        root = self.claim.task.root
-        with self.board.watch([f"budget:{root}"]) as watch:
+        try:
+            return await self.board.reserve(self.claim, amount, pace=self.pace)
+        except CoolingDown as cooling:
+            await asyncio.sleep(cooling.seconds)
+        except BudgetSpent as spent:
+            if not spent.may_free_up:
+                raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+            return await self._wait_for_others(amount)
+        return None
+
+    async def _wait_for_others(self, amount: Amount) -> str | None:
+        """Until somebody under this root gives back what they reserved. Asks once more first, so as to miss nothing."""
+        with self.board.watch([f"budget:{self.claim.task.root}"]) as watch:
             try:
                 return await self.board.reserve(self.claim, amount, pace=self.pace)
-            except CoolingDown as cooling:
-                await asyncio.sleep(cooling.seconds)
-            except BudgetSpent as spent:
-                if not spent.may_free_up:
-                    raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+            except (BudgetSpent, CoolingDown):
                 await watch.wait(60)
         return None
 
