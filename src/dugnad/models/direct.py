@@ -29,6 +29,7 @@ class DirectAnthropic(anthropic.AsyncAnthropic):
     def __init__(self, wire: Wire, **given: Any) -> None:
         super().__init__(max_retries=0, **given)
         self._wire = wire
+        self._headers = dict(self.default_headers)  # Put together once; the SDK does so for every request.
 
     @property
     def beta(self) -> Any:
@@ -40,16 +41,19 @@ class DirectAnthropic(anthropic.AsyncAnthropic):
             headers["anthropic-beta"] = ",".join(betas)
         url = f"{str(self.base_url).rstrip('/')}/v1/messages"
         body = {**_given(fields), "stream": True}
-        status, answer = await _post(self._wire, url, self.default_headers, headers, body, "messages", fold_messages)
-        if status >= 400:
+        status, answer = await _post(self._wire, url, self._headers | headers, body, "messages", fold_messages)
+        if status >= 300:
             raise anthropic.APIStatusError(_message(answer), response=_response(status, url, answer), body=answer)
         return _typed(BetaMessage, answer)
 
 
 class DirectOpenAI(openai.AsyncOpenAI):
-    def __init__(self, wire: Wire, **given: Any) -> None:
+    def __init__(self, wire: Wire, *, theirs: bool = False, **given: Any) -> None:
         super().__init__(max_retries=0, **given)
+        if theirs:  # The environment names an organisation of OpenAI's; that is no business of another's server.
+            self.organization = self.project = None
         self._wire = wire
+        self._headers = dict(self.default_headers)  # Put together once; the SDK does so for every request.
 
     @property
     def chat(self) -> Any:
@@ -70,9 +74,9 @@ class DirectOpenAI(openai.AsyncOpenAI):
 
     async def _ask(self, path: str, extra: Any, body: dict[str, Any], messages: str, fold: Fold, kind: type[T]) -> T:
         url = f"{str(self.base_url).rstrip('/')}/{path}"
-        headers = {"authorization": f"Bearer {self.api_key}", **(extra or {})}
-        status, answer = await _post(self._wire, url, self.default_headers, headers, body, messages, fold)
-        if status >= 400:
+        headers = self._headers | {"Authorization": f"Bearer {self.api_key}"} | (extra or {})
+        status, answer = await _post(self._wire, url, headers, body, messages, fold)
+        if status >= 300:
             error = answer.get("error", answer)
             raise openai.APIStatusError(_message(answer), response=_response(status, url, answer), body=error)
         return _typed(kind, answer)
@@ -94,11 +98,10 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _post(
-    wire: Wire, url: str, default: Mapping[str, Any], own: Mapping[str, Any], body: dict[str, Any], messages: str,
-    fold: Fold,
-) -> tuple[int, Json]:  # fmt: skip
-    headers = {key: value for key, value in {**default, **own}.items() if isinstance(value, str)}
-    return await wire.post(url, headers, encode(body, messages), fold)
+    wire: Wire, url: str, headers: Mapping[str, Any], body: dict[str, Any], messages: str, fold: Fold
+) -> tuple[int, Json]:
+    given = {name: value for name, value in headers.items() if isinstance(value, str)}
+    return await wire.post(url, given, encode(body, messages), fold)
 
 
 def _typed(kind: type[T], answer: Json) -> T:

@@ -81,7 +81,7 @@ def _grow(block: Json, index: int, delta: Json, grown: dict[tuple[int, str], lis
     elif kind in ("text_delta", "thinking_delta"):
         field = kind.removesuffix("_delta")
         grown.setdefault((index, field), [block.get(field) or ""]).append(delta[field])
-    else:  # A signature, and what comes whole.
+    elif kind in ("signature_delta", "compaction_delta"):  # These come whole.
         block.update({key: value for key, value in delta.items() if key != "type"})
 
 
@@ -104,9 +104,8 @@ async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
     choices: dict[int, Json] = {}
     done = False
     async for event in stream:
-        if error := event.get("error"):
-            code = error.get("code") if isinstance(error, dict) else None
-            return (code if isinstance(code, int) and code >= 400 else 500), event
+        if event.get("error"):
+            return _failed(event["error"])
         if event.get("type") == "[DONE]":
             done = True
             continue
@@ -123,6 +122,16 @@ async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
     for choice in choices.values():
         choice["finish_reason"] = choice["finish_reason"] or "stop"
     return 200, {**whole, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
+
+
+def _failed(error: Any) -> Folded:
+    """An error inside a stream, with the status it would have had in front of one."""
+    told = error if isinstance(error, dict) else {"message": str(error)}
+    code = told.get("code")
+    if str(code).isdigit() and 400 <= int(str(code)) < 600:
+        return int(str(code)), {"error": told}
+    limited = any(str(told.get(key) or "").startswith("rate_limit") for key in ("code", "type"))
+    return 429 if limited else 500, {"error": told}
 
 
 def _merge(into: Json, piece: Json) -> None:
@@ -158,8 +167,7 @@ async def fold_responses(stream: AsyncIterator[Json]) -> Folded:
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             whole = event["response"]
         if kind == "error":
-            limited = str(event.get("code") or "").startswith("rate_limit")
-            return 429 if limited else 500, {"error": {key: event.get(key) for key in ("message", "code", "param")}}
+            return _failed(event.get("error") or {key: event.get(key) for key in ("message", "code", "param")})
     if whole is None:
         raise EndedEarly
     return 200, whole

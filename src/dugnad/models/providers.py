@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx2
+import orjson
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from pydantic_ai import exceptions as trouble
 from pydantic_ai.messages import (
@@ -43,6 +44,8 @@ from .prices import facts_of
 from .talk import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from .wire import Exchange, Wire, exchange
 
+_TOOL_SETS_MAX = 64
+_THOUGHT = '"part_kind":"thinking"'
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused", "tool_call": "tools"}
 
 
@@ -70,14 +73,17 @@ class ProviderModel:
         self.facts = facts
         self._native = native
         self._lines = lines
-        self._tools: dict[tuple[ToolSpec, ...], tuple[list[ToolDefinition], bytes | None]] = {}
+        self._chat = type(native).__name__ == "OpenAIChatModel"
+        self._tools: dict[tuple[ToolSpec, ...], dict[str, bytes]] = {}  # As they went out; few sets for many requests.
 
     async def close(self) -> None:
         await self._lines.close()
 
     async def ask(self, request: Request) -> Reply:
         known = _known(request.memory, request.messages)
-        definitions, tools = self._definitions(request.tools)
+        if known and self._chat and _thinks_at_times(request.messages):
+            known = 0
+        tools = self._tools.get(request.tools)
         now = Exchange(before=request.memory.encoded[:] if known else [], tools=tools)
         try:
             async with asyncio.timeout(request.seconds_max):
@@ -87,44 +93,36 @@ class ProviderModel:
                         _messages(request.messages[known:], request.memory),
                         {"max_tokens": request.output_tokens_max, "timeout": request.seconds_max, "cache": True},
                         ModelRequestParameters(
-                            function_tools=definitions if tools is None else [min(definitions, key=_length)],
+                            function_tools=[] if tools is not None else [_definition(tool) for tool in request.tools],
                             instruction_parts=[InstructionPart(content=request.system)],
                         ),
                     )
                 finally:
                     exchange.reset(token)
+                reply = _reply(response, self.name)
         except TimeoutError:
             raise AnswerLost(f"{self.name} did not answer within {request.seconds_max:g} seconds.") from None
         except trouble.ModelAPIError as error:
             raise _trouble(self.name, error) from error
-        except (trouble.UnexpectedModelBehavior, TypeError, AttributeError, ValueError, KeyError) as error:
-            if not now.begun and not isinstance(error, trouble.UnexpectedModelBehavior):
+        except ModelTrouble as error:  # The wire's own, with the model's name in front.
+            raise type(error)(f"{self.name}: {error}") from error
+        except Exception as error:
+            if not now.begun:
                 raise
-            # An answer came, and may have been billed, and it is not what the protocol says.
-            raise AnswerLost(f"{self.name} answered something that cannot be read: {error}") from error
+            # An answer came, and may have been billed, but is not what the protocol says.
+            raise AnswerLost(f"{self.name} answered something that cannot be read: {error!r}.") from error
         if now.sent is not None:
             request.memory.covered = list(request.messages)
             request.memory.encoded = [*now.before, *now.sent]
             if now.sent_tools is not None:
-                self._tools[request.tools] = (definitions, now.sent_tools)
-        reply = _reply(response, self.name)
+                self._keep_tools(request.tools, now.sent_tools)
         request.memory.latest = (reply, response)
         return reply
 
-    def _definitions(self, tools: tuple[ToolSpec, ...]) -> tuple[list[ToolDefinition], bytes | None]:
-        if tools not in self._tools:
-            if len(self._tools) > 64:  # Sets of tools are few; if not, begin again.
-                self._tools.clear()
-            self._tools[tools] = (
-                [
-                    ToolDefinition(
-                        name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
-                    )
-                    for tool in tools
-                ],
-                None,
-            )
-        return self._tools[tools]
+    def _keep_tools(self, tools: tuple[ToolSpec, ...], encoded: dict[str, bytes]) -> None:
+        if len(self._tools) >= _TOOL_SETS_MAX:
+            self._tools.clear()
+        self._tools[tools] = encoded
 
 
 def _known(memory: Memory, messages: Sequence[Message]) -> int:
@@ -137,8 +135,14 @@ def _known(memory: Memory, messages: Sequence[Message]) -> int:
     return count if isinstance(first, Reply) and (first.text or first.calls) else 0
 
 
-def _length(definition: ToolDefinition) -> int:
-    return len(definition.parameters_json_schema.get("properties", ()))
+def _thinks_at_times(messages: Sequence[Message]) -> bool:
+    """In a chat the library gives every reply an empty thought once any has one, so these are encoded as a whole."""
+    thoughts = {_THOUGHT in (each.native or "") for each in messages if isinstance(each, Reply)}
+    return len(thoughts) > 1
+
+
+def _definition(tool: ToolSpec) -> ToolDefinition:
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema))
 
 
 def _messages(messages: Sequence[Message], memory: Memory) -> list[ModelMessage]:
@@ -199,10 +203,10 @@ def _reply(response: ModelResponse, name: str) -> Reply:
 
 
 def _arguments(part: ToolCallPart) -> str:
-    arguments = part.args
+    arguments: Any = part.args
     if isinstance(arguments, dict) and list(arguments) == ["INVALID_JSON"]:
         return str(arguments["INVALID_JSON"])
-    return arguments if isinstance(arguments, str) else part.args_as_json_str()
+    return arguments if isinstance(arguments, str) else orjson.dumps({} if arguments is None else arguments).decode()
 
 
 def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
@@ -216,7 +220,7 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
         return ContextOverflow(said)
     if isinstance(error, trouble.ModelAuthenticationError):
         return ModelMisconfigured(f"{said} The provider does not accept the key; set the right one.")
-    if isinstance(error, trouble.ModelNotFoundError):
+    if isinstance(error, trouble.ModelNotFoundError) or (status is not None and 300 <= status < 400):
         return ModelMisconfigured(f"{said} Check the model's name and the server's address.")
     if isinstance(error, trouble.ModelRequestRejectedError):
         return RequestRejected(said)
@@ -250,14 +254,21 @@ def open_provider(
         raise ModelMisconfigured(str(error)) from None
     except ImportError as error:
         raise ModelMisconfigured(f"{provider} needs a package that is not installed: {error}") from None
-    secret = api_key or os.environ.get(f"{provider.upper().replace('-', '_')}_API_KEY") or base_url or "no key"
     return ProviderModel(
         f"{provider}:{model}",
         native,
         lines,
-        key=f"{provider}:{hashlib.sha256(secret.encode()).hexdigest()[:8]}",
+        key=_label(provider, api_key, base_url),
         facts=facts_of(provider, model, price=price, window_tokens=window_tokens),
     )
+
+
+def _label(provider: str, api_key: str | None, base_url: str | None) -> str:
+    """Whose rate limit it is: a provider's key, at a certain server. Nobody can read the key from it."""
+    family = "openai" if provider.startswith("openai-") else provider
+    secret = api_key or ("" if base_url else os.environ.get(f"{family.upper().replace('-', '_')}_API_KEY", ""))
+    whose = hashlib.sha256(f"{base_url or family} {secret}".encode()).hexdigest()
+    return f"{family}:{whose[:8]}"
 
 
 def _native(provider: str, model: str, lines: Lines, api_key: str | None, base_url: str | None) -> Native:
@@ -296,7 +307,9 @@ def _openai(provider: str, model: str, lines: Lines, api_key: str | None, base_u
     if provider == "openai" and base_url:
         # A key in the environment is for OpenAI, not for another's server. One that needs none still gets a word: the
         # SDK insists. Servers of others know the older name of the output limit.
-        direct = DirectOpenAI(lines.wire, api_key=api_key or "none", base_url=base_url, http_client=lines.client)
+        direct = DirectOpenAI(
+            lines.wire, theirs=True, api_key=api_key or "none", base_url=base_url, http_client=lines.client
+        )
         return OpenAIChatModel(
             model,
             provider=OpenAICompatibleProvider("openai", openai_client=direct),

@@ -24,6 +24,7 @@ from ..errors import AnswerLost, ModelUnavailable
 from .fold import EndedEarly, Fold, Folded, Json, events
 
 _SYSTEM = ("system", "developer")
+_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")  # What a request has because of its tools.
 
 
 @dataclass(slots=True)
@@ -31,9 +32,9 @@ class Exchange:
     """One request, between whoever asks and the wire."""
 
     before: list[bytes] = field(default_factory=list)  # Earlier messages as they went out.
-    tools: bytes | None = None  # All the tools as they went out; then the request names only the first.
+    tools: dict[str, bytes] | None = None  # The tools as they went out before; then the request names none.
     sent: list[bytes] | None = None  # Filled in: the messages of this request as they went out.
-    sent_tools: bytes | None = None
+    sent_tools: dict[str, bytes] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # Filled in: the answer's.
     begun: bool = False  # Filled in: the request may have reached the provider.
 
@@ -73,22 +74,30 @@ class Wire:
         now = exchange.get()
         now.begun = True
         try:
-            async with self._open().post(url, data=body, headers=headers, proxy=self._proxy_for(url)) as answer:
+            # A redirect is not followed: it would carry the key to another server.
+            async with self._open().post(
+                url, data=body, headers=headers, proxy=self._proxy_for(url), allow_redirects=False
+            ) as answer:
                 now.headers = {key.lower(): value for key, value in answer.headers.items()}
                 if "text/event-stream" not in answer.headers.get("content-type", ""):
-                    return answer.status, _json(await answer.read())
+                    return answer.status, _json(answer.status, await answer.read())
                 return await fold(events(answer.content.iter_any()))  # type: ignore[no-any-return]
         except aiohttp.ClientConnectorError as error:
             now.begun = False
             raise ModelUnavailable(f"{url} cannot be reached: {error}.") from error
         except (aiohttp.ClientError, ConnectionError, EndedEarly, asyncio.IncompleteReadError) as error:
-            raise AnswerLost(f"{url} broke off its answer: {error}.") from error
+            raise AnswerLost(f"{url} broke off its answer: {error or type(error).__name__}.") from error
+        except orjson.JSONDecodeError as error:
+            raise AnswerLost(f"{url} answered something that is not JSON: {error}.") from error
 
 
-def _json(data: bytes) -> Json:
+def _json(status: int, data: bytes) -> Json:
+    """The body of an answer; of a failure also what is not JSON, for it may say why."""
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError:
+        if status < 300:
+            raise
         found = None
     return found if isinstance(found, dict) else {"text": data[:2_000].decode(errors="replace")}
 
@@ -101,8 +110,7 @@ def encode(body: dict[str, Any], messages: str) -> bytes:
     now.sent = [orjson.dumps(message) for message in new[lead:]]
     body[messages] = [*new[:lead], *map(orjson.Fragment, now.before), *map(orjson.Fragment, now.sent)]
     if now.tools is not None:
-        body["tools"] = orjson.Fragment(now.tools)
-    elif "tools" in body:
-        now.sent_tools = orjson.dumps(body["tools"])
-        body["tools"] = orjson.Fragment(now.sent_tools)
+        body.update({name: orjson.Fragment(value) for name, value in now.tools.items()})
+    else:
+        now.sent_tools = {name: orjson.dumps(body[name]) for name in _OF_TOOLS if name in body}
     return orjson.dumps(body)
