@@ -264,10 +264,10 @@ def open_provider(
 
 
 def _label(provider: str, api_key: str | None, base_url: str | None) -> str:
-    """Whose rate limit it is: a provider's key, at a certain server. Nobody can read the key from it."""
+    """Whose rate limit it is: a provider's key, or a server that needs none. Nobody can read the key from it."""
     family = "openai" if provider.startswith("openai-") else provider
     secret = api_key or ("" if base_url else os.environ.get(f"{family.upper().replace('-', '_')}_API_KEY", ""))
-    whose = hashlib.sha256(f"{base_url or family} {secret}".encode()).hexdigest()
+    whose = hashlib.sha256((secret or base_url or "").encode()).hexdigest()
     return f"{family}:{whose[:8]}"
 
 
