@@ -124,7 +124,7 @@ async def turn_ms(kind: str, url: str, history: int, turns: int, bodies: dict[tu
                     await agent_for(board, alice, model, limit).work(claim)
                 steps = [after - before for before, after in pairwise(marks)]
                 costs += steps[1:each]  # The first turn encodes what later ones reuse.
-            await model.close()  # type: ignore[attr-defined]
+            await model.close()
             return statistics.median(costs) * 1000
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -215,7 +215,7 @@ async def waiting(board: Board, url: str, count: int, turns: int) -> dict[str, f
     while_waiting_kb = process.memory_info().rss / 1024
     await work
     cost = time.process_time() - began
-    await model.close()  # type: ignore[attr-defined]
+    await model.close()
     return {
         "cpu_ms_per_call_at_1000": round(cost / (count * turns) * 1000, 2),
         "kb_per_waiting_teammate": round((while_waiting_kb - before_kb) / count, 1),

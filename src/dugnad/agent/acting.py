@@ -63,11 +63,15 @@ class Actor:
         # Whatever put the task down before was the first call without a result.
         waited = min(talk.open_calls) if resumed and talk.reply_at[0] != talk.epoch else None
         recording = asyncio.Lock()
+        others: list[int] = []  # Tasks that calls of this reply wait for; they are waited for together.
 
         async def one(place: int) -> None:
             result = await self.run(talk, place, resumed=resumed, waited=place == waited)
             if isinstance(result.ends, Waiting):
-                raise PutDown(result.ends)
+                if result.ends.on != "tasks":
+                    raise PutDown(result.ends)
+                others.extend(result.ends.tasks)
+                return
             async with recording:  # Turns have numbers, so one at a time.
                 await self.record(talk, place, result)
 
@@ -75,6 +79,8 @@ class Actor:
             if talk.ended is not None:
                 return
             await _side_by_side([one(place) for place in batch])
+        if others and talk.ended is None:
+            raise PutDown(Waiting(on="tasks", tasks=tuple(others)))
 
     def _batches(self, calls: Mapping[int, ToolCall]) -> list[list[int]]:
         batches: list[list[int]] = []
@@ -127,8 +133,11 @@ class Actor:
             return Result(text="", ends=Waiting(on="human", question=question))
         except _NOT_FOR_THE_MODEL:
             raise
+        except BadCall as bad:
+            cut = " Your reply was cut off at its length limit: write less at once." if talk.cut_off else ""
+            return Result(text=f"Error: {bad}{cut}", bad=True)
         except DugnadError as error:
-            return Result(text=f"Error: {error}", bad=isinstance(error, BadCall))
+            return Result(text=f"Error: {error}")
 
     async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
         """Within a tool's time, and for what is not ours also within the root's seconds."""
@@ -149,7 +158,8 @@ class Actor:
             text = f"Error: {found.name} took longer than {seconds:g} seconds and was stopped."
         except ToolError as error:
             text = f"Error: {error}"
-        used = Amount() if found.own else Amount(milliseconds=max(0, self.now_ms() - began))
+        spent = min(self.now_ms() - began, int(seconds * 1000)) if seconds is not None else 0
+        used = Amount(milliseconds=max(0, spent))
         return Result(text=text, ends=ends, used=used, reservation=reservation)
 
     async def _reserve(self, talk: Conversation, seconds: float) -> tuple[float, str | None]:

@@ -7,7 +7,7 @@ attempt that is never resumed here, and goes on from its last recorded step wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class Agent:
     teammate: Teammate
     model: Model
     tools: Sequence[Tool] = ()  # Besides the built-in ones.
+    built_in: Sequence[Tool] = BUILT_IN  # Fewer make a shorter prompt, for a small model.
     team: str = "dugnad"
     project: Path | None = None
     skills: tuple[Skill, ...] = ()
@@ -48,7 +49,7 @@ class Agent:
     claimed: list[Claim] = field(default_factory=list)  # By name, while working another; theirs is the next turn.
 
     def __post_init__(self) -> None:
-        built_in = [each for each in BUILT_IN if each.name != "use_skill" or self.skills]
+        built_in = [each for each in self.built_in if each.name != "use_skill" or self.skills]
         self._tools = {each.name: each for each in (*built_in, *self.tools)}
         self._specs = tuple(each.spec for each in self._tools.values())
 
@@ -91,7 +92,9 @@ class Agent:
                 after = page[-1].number
         resumed = talk.replies > 0
         if not resumed:
-            talk.packet = await packet(self.board, claim, self.limits, self.project)
+            # A small window must not be filled by what a task starts with.
+            most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
+            talk.packet = await packet(self.board, claim, replace(self.limits, packet_chars_max=most), self.project)
             talk.say(talk.packet)
         if told:
             talk.say(told)

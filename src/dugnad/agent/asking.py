@@ -61,12 +61,13 @@ class Asker:
     async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> Answer:
         failures = waits = 0
         while waits < self.limits.patience_max:
+            if failures or waits:
+                spending = await self.board.budget(self.claim.task.root)
             request = fit(request, spending, estimate_tokens(request, known_tokens), self.model)
             amount = reserved_for(request, estimate_tokens(request, known_tokens), self.model)
             reservation = await self._reserve(amount)
             if reservation is None:
                 waits += 1
-                spending = await self.board.budget(self.claim.task.root)
                 continue
             began = self.now_ms()
             try:
@@ -77,10 +78,16 @@ class Asker:
                 await self._cool_down(limited.seconds, str(limited))
             except (ModelUnavailable, AnswerLost) as trouble:
                 # The time is known; what was billed is not, so all of it counts.
-                lost = replace(amount, milliseconds=self.now_ms() - began)
-                lost = lost if isinstance(trouble, AnswerLost) else Amount(milliseconds=lost.milliseconds)
+                spent = min(self.now_ms() - began, amount.milliseconds)
+                lost = (
+                    replace(amount, milliseconds=spent)
+                    if isinstance(trouble, AnswerLost)
+                    else Amount(milliseconds=spent)
+                )
                 await self.board.spend(self.claim, reservation, lost)
                 failures += 1
+                if failures > self.limits.retries_max and isinstance(trouble, AnswerLost):
+                    break  # It is this very request that gets no answer; the provider may serve others well.
                 if failures > self.limits.retries_max:
                     failures, waits = 0, waits + 1
                     await self._cool_down(None, str(trouble))
@@ -90,7 +97,9 @@ class Asker:
                 await self._return(reservation)
                 raise
             else:
-                used = used_by(reply, self.model, estimate_tokens(request, known_tokens), self.now_ms() - began)
+                # The call was cut at what was reserved; what the clock shows beyond that is our own.
+                spent = min(self.now_ms() - began, amount.milliseconds)
+                used = used_by(reply, self.model, estimate_tokens(request, known_tokens), spent)
                 return Answer(reply, used, reservation)
         raise PutDown(Released(f"{self.model.name} could not be asked for a long while", self.limits.give_back_seconds))
 

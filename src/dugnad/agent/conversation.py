@@ -34,6 +34,7 @@ class Conversation:
     replies: int = 0  # Replies in all attempts this one goes on from.
     reply_at: tuple[int, int] = (0, 0)  # Epoch and number of the last reply.
     open_calls: dict[int, ToolCall] = field(default_factory=dict)  # By place in the last reply, not answered yet.
+    cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     tokens: int = 0  # Of all entries, as the provider counted them last.
@@ -73,6 +74,7 @@ class Conversation:
         self.desk.turn = self.replies
         self.reply_at = (self.epoch, self.number)
         self.open_calls = dict(enumerate(reply.calls))
+        self.cut_off = reply.stop == "length"
         self.tokens, self.uncounted = reply.usage.tokens, 0
         is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length")
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Sequence
 
 from ..board import Board
-from ..types import Claim, Outcome
+from ..errors import BoardTrouble, DugnadError, Refused
+from ..types import Claim, Outcome, Released
 from .agent import Agent
 
 
@@ -36,6 +37,10 @@ async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = Non
                 outcome = await agent.work(claim)
                 await board.settle(claim, outcome)
                 worked.append((claim, outcome))
+            except DugnadError as trouble:  # Of this mind, not of the task: give it back, then say so.
+                if not isinstance(trouble, Refused | BoardTrouble):
+                    await board.settle(claim, Released(str(trouble)))
+                raise
             finally:
                 busy -= 1
 

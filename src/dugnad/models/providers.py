@@ -45,6 +45,7 @@ from .talk import Facts, Memory, Message, Price, Reply, Request, Said, Stop, Too
 from .wire import Exchange, Wire, exchange
 
 _TOOL_SETS_MAX = 64
+_TOO_LONG = "exceed_context_size_error"  # What llama.cpp calls it; the library does not know that one.
 _THOUGHT = '"part_kind":"thinking"'
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused", "tool_call": "tools"}
 
@@ -180,6 +181,9 @@ def _response(reply: Reply) -> ModelResponse:
 
 
 def _reply(response: ModelResponse, name: str) -> Reply:
+    for part in response.parts:  # Arguments that are JSON but no object: the library could not send them back.
+        if isinstance(part, ToolCallPart) and not isinstance(part.args, str | dict | None):
+            part.args = orjson.dumps(part.args).decode()
     calls = tuple(
         ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=_arguments(part))
         for part in response.parts
@@ -216,7 +220,7 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
         return ModelMisconfigured(f"{said} The account has no credit left; add some, then start again.")
     if isinstance(error, trouble.ModelRateLimitError | trouble.ModelOverloadedError) or status in (429, 529):
         return RateLimited(said, seconds=error.retry_after)
-    if isinstance(error, trouble.ModelContextWindowExceededError) or status == 413:
+    if isinstance(error, trouble.ModelContextWindowExceededError) or status == 413 or _TOO_LONG in str(error.body):
         return ContextOverflow(said)
     if isinstance(error, trouble.ModelAuthenticationError):
         return ModelMisconfigured(f"{said} The provider does not accept the key; set the right one.")

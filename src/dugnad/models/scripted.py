@@ -72,6 +72,9 @@ class ScriptedModel:
     def load(cls, path: Path) -> ScriptedModel:
         return cls(read_script(path.read_text()), name=f"scripted:{path.stem}")
 
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
     async def ask(self, request: Request) -> Reply:
         self.asked.append(request)
         step = self._step(request)

@@ -147,3 +147,6 @@ class Model(Protocol):
     def facts(self) -> Facts: ...
 
     async def ask(self, request: Request) -> Reply: ...
+
+    async def close(self) -> None:
+        """Let go of connections, if there are any."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ..errors import ToolError
 from ..types import Task, Waiting
 from .context import Context, Ends
 from .quote import one_line, quote
 from .tool import own_tool
+
+_GONE = ("stopped", "failed")
 
 
 @own_tool(keyed=False)
@@ -34,6 +37,13 @@ async def delegate(
         role: Who may take it.
         wait: Go on only when it has ended.
     """
+    if role is not None and wait:
+        roles = {each for member in await context.board.team() if member.status not in _GONE for each in member.roles}
+        if role not in roles:
+            there = ", ".join(sorted(roles)) or "none"
+            raise ToolError(
+                f"Nobody on the team has the role {role!r}, so this would wait for ever; there are: {there}."
+            )
     put = await context.board.follow_up(context.claim, task, body=body, role=role)
     if not wait:
         return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state})."
