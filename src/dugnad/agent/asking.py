@@ -63,15 +63,15 @@ class Asker:
         while waits < self.limits.patience_max:
             if failures or waits:
                 spending = await self.board.budget(self.claim.task.root)
-            request = fit(request, spending, estimate_tokens(request, known_tokens), self.model)
-            amount = reserved_for(request, estimate_tokens(request, known_tokens), self.model)
+            fitted = fit(request, spending, estimate_tokens(request, known_tokens), self.model)
+            amount = reserved_for(fitted, estimate_tokens(request, known_tokens), self.model)
             reservation = await self._reserve(amount)
             if reservation is None:
                 waits += 1
                 continue
             began = self.now_ms()
             try:
-                reply = await self.model.ask(request)
+                reply = await self.model.ask(fitted)
             except RateLimited as limited:
                 await self._return(reservation)
                 waits += 1
