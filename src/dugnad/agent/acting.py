@@ -25,7 +25,7 @@ from ..models.talk import ToolCall
 from ..settings import AgentLimits
 from ..tools import BadCall, Context, Ends, Tool
 from ..tools.quote import shorten
-from ..tools.talking import answer_since
+from ..tools.talking import answer_to
 from ..types import Amount, Claim, Outcome, Waiting
 from .asking import PutDown
 from .conversation import Conversation, outcome_body
@@ -60,27 +60,35 @@ class Actor:
 
     async def act(self, talk: Conversation, *, resumed: bool) -> None:
         """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
-        # Whatever put the task down before was the first call without a result.
-        waited = min(talk.open_calls) if resumed and talk.reply_at[0] != talk.epoch else None
-        recording = asyncio.Lock()
+        # Whatever put the task down before was the first call without a result; and since they run in order, only the
+        # first batch can have begun before a crash.
+        waited = min(talk.open_calls) if resumed and talk.since is not None else None
         others: list[int] = []  # Tasks that calls of this reply wait for; they are waited for together.
+        recording = asyncio.Lock()
 
-        async def one(place: int) -> None:
-            result = await self.run(talk, place, resumed=resumed, waited=place == waited)
-            if isinstance(result.ends, Waiting):
-                if result.ends.on != "tasks":
-                    raise PutDown(result.ends)
-                others.extend(result.ends.tasks)
+        async def one(place: int, begun: bool) -> None:
+            result = await self.run(talk, place, resumed=begun, waited=place == waited)
+            if not isinstance(result.ends, Waiting):
+                async with recording:  # Turns have numbers, so one at a time.
+                    await self.record(talk, place, result)
                 return
-            async with recording:  # Turns have numbers, so one at a time.
-                await self.record(talk, place, result)
+            if result.reservation:
+                await self.board.spend(self.claim, result.reservation, result.used)
+            if result.ends.on != "tasks":
+                raise PutDown(result.ends)
+            others.extend(result.ends.tasks)
 
-        for batch in self._batches(talk.open_calls):
-            if talk.ended is not None:
-                return
-            await _side_by_side([one(place) for place in batch])
+        for number, batch in enumerate(self._batches(talk.open_calls)):
+            # Behind a wait only what may be run again can go ahead of it.
+            if talk.ended is not None or (others and not all(self._is_keyed(talk, place) for place in batch)):
+                break
+            await _side_by_side([one(place, resumed and number == 0) for place in batch])
         if others and talk.ended is None:
             raise PutDown(Waiting(on="tasks", tasks=tuple(others)))
+
+    def _is_keyed(self, talk: Conversation, place: int) -> bool:
+        name = talk.open_calls[place].name
+        return name in self.tools and self.tools[name].keyed
 
     def _batches(self, calls: Mapping[int, ToolCall]) -> list[list[int]]:
         batches: list[list[int]] = []
@@ -114,20 +122,20 @@ class Actor:
         """One call. What is wrong with it is a text for the model; a guard asks a person."""
         call = talk.open_calls[place]
         epoch, number = talk.reply_at
-        context = self.context(
-            f"t{self.claim.task.id}.e{epoch}.{number}.{place}", self.claim.continues if waited else None
-        )
+        context = self.context(f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
         try:
             found = self.tools.get(call.name)
             if found is None:
                 raise BadCall(f"There is no tool {call.name!r}; there are {', '.join(sorted(self.tools))}.")
             arguments = found.check(call.arguments)
-            if resumed and not found.keyed:
+            # A call that waited, and was not begun since, ended with the wait: it is asked again.
+            asked_again = waited and self.claim.continues == talk.since
+            if resumed and not found.keyed and not asked_again:
                 return Result(text=INTERRUPTED)
             return await self._timed(talk, found, context, arguments)
         except LimitReached as guard:
             # Once a person has answered, the model is told instead of running into the guard again.
-            if answer := await answer_since(context):
+            if answer := await answer_to(context):
                 return Result(text=f"A guard stopped this: {guard} {answer}")
             question = f"A guard stopped {self.claim.teammate}: {guard} What now?"
             return Result(text="", ends=Waiting(on="human", question=question))
@@ -158,6 +166,10 @@ class Actor:
             text = f"Error: {found.name} took longer than {seconds:g} seconds and was stopped."
         except ToolError as error:
             text = f"Error: {error}"
+        except DugnadError:  # What was set aside comes back before the call is answered for.
+            if reservation:
+                await self.board.spend(self.claim, reservation, Amount(milliseconds=max(0, self.now_ms() - began)))
+            raise
         spent = min(self.now_ms() - began, int(seconds * 1000)) if seconds is not None else 0
         used = Amount(milliseconds=max(0, spent))
         return Result(text=text, ends=ends, used=used, reservation=reservation)

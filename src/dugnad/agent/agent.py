@@ -18,7 +18,7 @@ from ..models.talk import Model, Reply, Request, Said
 from ..settings import AgentLimits
 from ..tools import BUILT_IN, READING, Context, Skill, Tool
 from ..tools.quote import clean, shorten
-from ..tools.talking import message_text
+from ..tools.talking import answer_since, message_text
 from ..types import Claim, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .acting import Actor
@@ -83,39 +83,47 @@ class Agent:
         """The conversation as far as it is recorded, in this attempt and those it goes on from."""
         must_be_priced(self.model, await self.board.budget(claim.task.root))
         talk = Conversation()
-        for epoch in await self._epochs(claim):
+        chain = await self._chain(claim)
+        for epoch in chain:
             talk.attempt(epoch)
             after = 0
             while page := await self.board.transcript(claim.task.id, epoch, after=after):
                 for turn in page:
                     talk.apply(turn)
                 after = page[-1].number
+        # An attempt that recorded something after the wait has dealt with what was waited for.
+        waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.recorded]
+        talk.since = waits[-1] if waits else None
         resumed = talk.replies > 0
         if not resumed:
             # A small window must not be filled by what a task starts with.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
             talk.packet = await packet(self.board, claim, replace(self.limits, packet_chars_max=most), self.project)
             talk.say(talk.packet)
+        elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
+            talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
         if told:
             talk.say(told)
         return talk, resumed
 
-    async def _epochs(self, claim: Claim) -> list[int]:
-        if claim.continues is None:
-            return [claim.epoch]
-        before = {attempt.epoch: attempt.continues for attempt in await self.board.attempts(claim.task.id)}
-        chain: list[int] = [claim.epoch]
-        epoch: int | None = claim.continues
-        while epoch is not None and epoch in before:
-            chain.append(epoch)
-            epoch = before[epoch]
-        return chain[::-1]
+    async def _chain(self, claim: Claim) -> dict[int, str | None]:
+        """This attempt and those it goes on from, oldest first, each with how it ended."""
+        chain: dict[int, str | None] = {claim.epoch: None}
+        if claim.continues is not None:
+            before = {attempt.epoch: attempt for attempt in await self.board.attempts(claim.task.id)}
+            epoch: int | None = claim.continues
+            while epoch is not None and epoch in before:
+                chain[epoch] = before[epoch].ended_as
+                epoch = before[epoch].continues
+        return dict(reversed(chain.items()))
 
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if talk.open_calls:
-            await self._actor(claim, talk).act(talk, resumed=resumed)
-            self.claimed += talk.desk.claims
-            talk.desk.claims = []
+            try:
+                await self._actor(claim, talk).act(talk, resumed=resumed)
+            finally:  # Also when the task is put down: what was claimed by name is held, and must be worked.
+                self.claimed += talk.desk.claims
+                talk.desk.claims = []
 
     async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
         """What was sent to this teammate is shown with the next request, once."""

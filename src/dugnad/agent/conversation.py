@@ -36,6 +36,8 @@ class Conversation:
     open_calls: dict[int, ToolCall] = field(default_factory=dict)  # By place in the last reply, not answered yet.
     cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
+    since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
+    recorded: int = 0  # The attempt that recorded the last turn.
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     tokens: int = 0  # Of all entries, as the provider counted them last.
     uncounted: int = 0  # Bytes that were added since.
@@ -72,6 +74,7 @@ class Conversation:
         self.turns += 1
         self.replies += 1
         self.desk.turn = self.replies
+        self.desk.compaction_wanted = False
         self.reply_at = (self.epoch, self.number)
         self.open_calls = dict(enumerate(reply.calls))
         self.cut_off = reply.stop == "length"
@@ -87,6 +90,8 @@ class Conversation:
         self.odd = self.odd + 1 if bad else 0
         if call.name == "todo" and not bad:
             self._touch_todo(call)
+        if call.name == "compact" and not bad:
+            self.desk.compaction_wanted = True
 
     def _touch_todo(self, call: ToolCall) -> None:
         try:
@@ -117,7 +122,7 @@ class Conversation:
     def apply(self, turn: Turn) -> None:
         """One recorded turn, read back."""
         body = orjson.loads(turn.body)
-        self.number = turn.number
+        self.number, self.recorded = turn.number, self.epoch
         if turn.kind == "reply":
             self.apply_reply(Said(body["said"]), reply_from(body["reply"]), packet=body.get("packet"))
         elif turn.kind == "tool":

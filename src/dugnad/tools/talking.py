@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..board import Board
 from ..errors import ToolError, UnknownRequest
 from ..types import HUMAN, Message, Waiting
 from .context import Context, Ends
@@ -76,7 +77,7 @@ async def ask_human(context: Context, question: str) -> str | Ends:
     Args:
         question: All that is needed to answer it.
     """
-    if answer := await answer_since(context):
+    if answer := await answer_to(context):
         return answer
     return Ends(Waiting(on="human", question=question or "May I go on?"))
 
@@ -88,24 +89,29 @@ async def submit_plan(context: Context, plan: str) -> str | Ends:
     Args:
         plan: The steps, and what could go wrong.
     """
-    if answer := await answer_since(context):
+    if answer := await answer_to(context):
         return answer
     others = [name for name in sorted(await lead_names(context)) if name != context.teammate.name]
     return Ends(Waiting(on="plan", question=plan or "No plan.", ask=others[0] if others else HUMAN))
 
 
-async def answer_since(context: Context) -> str | None:
-    """What was answered to the question this call put the task down with, if it did and if it was."""
-    if context.since is None:
+async def answer_to(context: Context) -> str | None:
+    """What was answered to the question this very call put the task down with, if it did and if it was."""
+    return await answer_since(context.board, context.claim.task.id, context.since)
+
+
+async def answer_since(board: Board, task: int, epoch: int | None) -> str | None:
+    """What was answered to the question a task was put down with in that epoch."""
+    if epoch is None:
         return None
     try:
-        _, reply = await context.board.request(f"task-{context.claim.task.id}-{context.since}")
+        _, reply = await board.request(f"task-{task}-{epoch}")
     except UnknownRequest:
         return None
     if reply is None:
         return None
     if reply.shown_at is None:  # It is the answer to this call; it need not come through the inbox as well.
-        await context.board.show(reply.recipient, [reply.id])
+        await board.show(reply.recipient, [reply.id])
     verdict = "" if reply.accepted is None else ("Approved. " if reply.accepted else "Not approved. ")
     who = "The human" if reply.sender == HUMAN else reply.sender
     return f"{verdict}{who} answered:\n{quote(reply.text or ('yes' if reply.accepted is not False else 'no'))}"
