@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ INTERRUPTED = (
     "Interrupted: the runtime stopped while this call was running. It may have happened, in part or in whole. "
     "Look before you call it again."
 )
+_LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 # These concern the attempt, not the call: they go up.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
 
@@ -45,6 +47,7 @@ class Result:
     bad: bool = False
     used: Amount = field(default_factory=Amount)
     reservation: str | None = None
+    shown: tuple[int, ...] = ()  # Messages the model sees through this result.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,8 @@ class Actor:
     async def record(self, talk: Conversation, place: int, result: Result) -> None:
         raw = result.text.replace("\0", "\ufffd").encode(errors="replace")
         whole = raw[: self.limits.tool_bytes_max].decode(errors="ignore")
+        if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
+            whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
         label = f"{talk.epoch}.{talk.number + 1}"
         text = shorten(whole, self.limits.tool_chars_max, f"read_output(output={label!r}) shows them")
         body: dict[str, Any] = {"place": place, "text": text}
@@ -114,7 +119,7 @@ class Actor:
             body["ends"] = outcome_body(result.ends)
         if result.bad:
             body["bad"] = True
-        turn = talk.next_turn("tool", body, used=result.used, reservation=result.reservation)
+        turn = talk.next_turn("tool", body, used=result.used, reservation=result.reservation, shown=tuple(result.shown))
         talk.number = await self.board.record(self.claim, turn)
         talk.apply_result(place, text, ends=result.ends, bad=result.bad)
 
@@ -163,7 +168,9 @@ class Actor:
                 ends = check_outcome(answer.outcome, self.board.limits)
             text = answer.say if isinstance(answer, Ends) else answer
         except TimeoutError:
-            text = f"Error: {found.name} took longer than {seconds:g} seconds and was stopped."
+            if seconds is None:
+                raise
+            text = f"Error: {found.name} took longer than {seconds:g} seconds; it is not waited for any longer."
         except ToolError as error:
             text = f"Error: {error}"
         except DugnadError:  # What was set aside comes back before the call is answered for.
@@ -172,10 +179,12 @@ class Actor:
             raise
         spent = min(self.now_ms() - began, int(seconds * 1000)) if seconds is not None else 0
         used = Amount(milliseconds=max(0, spent))
-        return Result(text=text, ends=ends, used=used, reservation=reservation)
+        return Result(text=text, ends=ends, used=used, reservation=reservation, shown=tuple(context.shown))
 
     async def _reserve(self, talk: Conversation, seconds: float) -> tuple[float, str | None]:
-        spending = talk.spending or await self.board.budget(self.claim.task.root)
+        if talk.spending is not None and talk.spending.milliseconds_max is None:
+            return seconds, None
+        spending = await self.board.budget(self.claim.task.root)
         if spending.milliseconds_max is None:
             return seconds, None
         left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
@@ -187,11 +196,11 @@ class Actor:
 
     async def read_output(self, label: str) -> str:
         """The whole of what a tool gave, from the transcript."""
-        epoch, _, number = label.partition(".")
-        if not (epoch.isdigit() and number.isdigit()):
+        if not (found := _LABEL.fullmatch(label)):
             raise ToolError(f"{label!r} is not the id of an output.")
-        turns = await self.board.transcript(self.claim.task.id, int(epoch), after=int(number) - 1, page=1)
-        if not turns or turns[0].number != int(number) or turns[0].kind != "tool":
+        epoch, number = int(found[1]), int(found[2])
+        turns = await self.board.transcript(self.claim.task.id, epoch, after=number - 1, page=1)
+        if not turns or turns[0].number != number or turns[0].kind != "tool":
             raise ToolError(f"There is no output {label!r}.")
         body = orjson.loads(turns[0].body)
         return str(body.get("whole") or body["text"])

@@ -21,12 +21,12 @@ from ..tools.quote import clean, shorten
 from ..tools.talking import answer_since, message_text
 from ..types import Claim, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
-from .acting import Actor
+from .acting import Actor, Result
 from .asking import Answer, Asker, PutDown, must_be_priced
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
-from .identity import standing, system_text
+from .identity import identity, standing, system_text
 from .packet import packet
 
 
@@ -55,20 +55,21 @@ class Agent:
 
     async def work(self, claim: Claim, *, told: str = "") -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+        talk, resumed = await self._begin(claim, told)
         try:
-            talk, resumed = await self._begin(claim, told)
             while True:
                 await self._act(claim, talk, resumed=resumed)
                 if (outcome := decide(talk, self.limits)) is not None:
-                    return await self._leave(claim, talk, outcome)
+                    break
                 await self._take_messages(claim, talk)
                 await self._compact_if_long(claim, talk)
                 await self._turn(claim, talk)
                 resumed = False
         except PutDown as put_down:
-            return put_down.outcome
+            outcome = put_down.outcome
         except RequestRejected as rejected:
-            return Failed(str(rejected), retry=True)
+            outcome = Failed(str(rejected), retry=True)
+        return await self._leave(claim, talk, outcome)
 
     async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
         """Whoever tries next, with a fresh mind, is left a word."""
@@ -103,8 +104,16 @@ class Agent:
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
             talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
         if told:
-            talk.say(told)
+            await self._go_on(claim, talk, told)
         return talk, resumed
+
+    async def _go_on(self, claim: Claim, talk: Conversation, told: str) -> None:
+        """The end was not the end: calls that came after it were never run, and something new is said."""
+        if talk.ended is not None:
+            for place in list(talk.open_calls):
+                await self._actor(claim, talk).record(talk, place, Result(text="Not run: the task had ended."))
+            talk.ended = None
+        talk.say(told)
 
     async def _chain(self, claim: Claim) -> dict[int, str | None]:
         """This attempt and those it goes on from, oldest first, each with how it ended."""
@@ -148,7 +157,9 @@ class Agent:
                 answer = await self._asker(claim).ask(request, spending, known)
                 break
             except ContextOverflow as overflow:
-                if overflowed == 2 or not await self._compact(claim, talk, harder=overflowed + 1):
+                smaller = await self._compact(claim, talk, harder=overflowed + 1)
+                smaller = smaller or await self._shorten_results(claim, talk, recent=0)
+                if overflowed == 2 or not smaller:
                     raise PutDown(Failed(f"the context is full and cannot be made smaller: {overflow}")) from None
         said = request.messages[-1]
         assert isinstance(said, Said)
@@ -188,12 +199,14 @@ class Agent:
             if compaction.is_long(talk, self._window, self.limits.compact_share):
                 await self._compact(claim, talk)
 
-    async def _shorten_results(self, claim: Claim, talk: Conversation) -> None:
-        shortened = compaction.shortened_results(talk)
+    async def _shorten_results(self, claim: Claim, talk: Conversation, *, recent: int = 4) -> bool:
+        """False: there was nothing to shorten."""
+        shortened = compaction.shortened_results(talk, recent=recent)
         if shortened:
             turn = talk.next_turn("summary", {"shortened": shortened})
             talk.number = await self.board.record(claim, turn)
             talk.apply_shortened(shortened)
+        return bool(shortened)
 
     async def _compact(self, claim: Claim, talk: Conversation, *, harder: int = 0) -> bool:
         """Replace the older part of the view by a summary. False: there is nothing that could be summarised."""
@@ -215,7 +228,8 @@ class Agent:
         return True
 
     async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> Answer | None:
-        request = compaction.summary_request(talk, kept_from, self.teammate.name, self._window, self.limits)
+        who = identity(self.teammate, claim, self.team)
+        request = compaction.summary_request(talk, kept_from, who, self._window, self.limits)
         try:
             return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
         except ModelMisconfigured:
@@ -227,7 +241,8 @@ class Agent:
 
     async def _consult(self, claim: Claim, prompt: str, role: str | None) -> str:
         tools = {each.name: each for each in READING if each.name in self._tools}
-        return await consult(self._asker(claim), lambda talk: self._actor(claim, talk, tools), prompt, role)
+        who = identity(self.teammate, claim, self.team)
+        return await consult(self._asker(claim), lambda talk: self._actor(claim, talk, tools), who, prompt, role)
 
     def _asker(self, claim: Claim) -> Asker:
         pace = Pace(

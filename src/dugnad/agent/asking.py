@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..models.talk import Model, Reply, Request, Usage
 from ..settings import AgentLimits
+from ..tools.quote import clean
 from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
 from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
 
@@ -71,7 +72,7 @@ class Asker:
                 continue
             began = self.now_ms()
             try:
-                reply = await self.model.ask(fitted)
+                reply = sound(await self.model.ask(fitted))
             except RateLimited as limited:
                 await self._return(reservation)
                 waits += 1
@@ -115,20 +116,26 @@ class Asker:
             return await self.board.reserve(self.claim, amount, pace=self.pace)
         except CoolingDown as cooling:
             await asyncio.sleep(cooling.seconds)
+            return None
         except BudgetSpent as spent:
-            if not spent.may_free_up:
-                raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
-            return await self._wait_for_others(amount)
-        return None
-
-    async def _wait_for_others(self, amount: Amount) -> str | None:
-        """Until somebody under this root gives back what they reserved. Asks once more first, so as to miss nothing."""
+            _may_free_up(spent, amount)
+        # Others hold what is missing. Whenever one of them gives something back, ask again; a quiet minute is a wait.
         with self.board.watch([f"budget:{self.claim.task.root}"]) as watch:
-            try:
-                return await self.board.reserve(self.claim, amount, pace=self.pace)
-            except (BudgetSpent, CoolingDown):
-                await watch.wait(60)
-        return None
+            while True:
+                try:
+                    return await self.board.reserve(self.claim, amount, pace=self.pace)
+                except CoolingDown as cooling:
+                    await asyncio.sleep(cooling.seconds)
+                    return None
+                except BudgetSpent as spent:
+                    _may_free_up(spent, amount)
+                if not await watch.wait(60):
+                    return None
+
+
+def _may_free_up(spent: BudgetSpent, amount: Amount) -> None:
+    if not spent.may_free_up:
+        raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
 
 
 def worst(model: Model, input_tokens: int, output_tokens: int) -> int:
@@ -177,6 +184,14 @@ def fit(request: Request, spending: Spending, input_tokens: int, model: Model) -
     if (output, seconds) == (request.output_tokens_max, request.seconds_max):
         return request
     return replace(request, output_tokens_max=output, seconds_max=seconds)
+
+
+def sound(reply: Reply) -> Reply:
+    """A reply that can be written down: half a surrogate pair cannot."""
+    calls = tuple(replace(call, name=clean(call.name), arguments=clean(call.arguments)) for call in reply.calls)
+    if clean(reply.text) == reply.text and calls == reply.calls:
+        return reply
+    return replace(reply, text=clean(reply.text), calls=calls, native=None)
 
 
 def must_be_priced(model: Model, spending: Spending) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..models.talk import Message, Reply, Request, Said, ToolResult
 from ..settings import AgentLimits
-from ..tools.quote import one_line, quote, shorten
+from ..tools.quote import one_line, quote, shorten, within_bytes
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 
 _RECENT_REPLIES = 4  # Their results stay as they are in the first step.
@@ -17,19 +17,21 @@ _SHORT = 400
 SUMMARY_HEAD = "Summary of what happened in this task so far (the full transcript is kept):"
 
 _ASK = """\
-You are summarising the work of {name} on the task below, for {name}, who goes on with only your summary. Keep what is \
-needed to go on: what was done and with what result, what was decided and why, names of files, numbers of tasks and \
-notes, what failed, what is still open, the next step. Do not do the task. Write plain text, at most {words} words."""
+You are summarising a teammate's work on the task below, for that teammate, who goes on with only your summary. Keep \
+what is needed to go on: what was done and with what result, what was decided and why, names of files, numbers of \
+tasks and notes, what failed, what is still open, the next step. Do not do the task. Write plain text, at most {words} \
+words."""
 
 
-def shortened_results(talk: Conversation) -> list[tuple[int, str]]:
+def shortened_results(talk: Conversation, *, recent: int = _RECENT_REPLIES) -> list[tuple[int, str]]:
     """The first step: results before the last few replies, each replaced by its beginning and where the whole is."""
     replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
-    before = replies[-_RECENT_REPLIES] if len(replies) > _RECENT_REPLIES else 0
+    before = len(talk.entries) if not recent else replies[-recent] if len(replies) > recent else 0
     found = []
     for place, entry in enumerate(talk.entries[:before]):
         if isinstance(entry, ToolResult) and len(entry.text) > _SHORT:
-            text = f"{one_line(entry.text, 160)} [… {len(entry.text):,} characters, shortened to make room …]"
+            where = f"read_output(output={entry.label!r}) shows them"
+            text = f"{one_line(entry.text, 160)} [… {len(entry.text):,} characters, shortened to make room; {where} …]"
             found.append((place, text))
     return found
 
@@ -52,22 +54,19 @@ def is_long(talk: Conversation, window: int, share: float) -> bool:
     return talk.size_tokens > window * share
 
 
-def summary_request(talk: Conversation, kept_from: int, name: str, window: int, limits: AgentLimits) -> Request:
+def summary_request(talk: Conversation, kept_from: int, who: str, window: int, limits: AgentLimits) -> Request:
     """Asks for the summary. However full the context is, this fits: what is too long is shortened first."""
-    room = max(2_000, int(window * 0.6 - limits.summary_tokens_max) * BYTES_PER_TOKEN)
-    entries = talk.entries[:kept_from]
-    lines = list(map(_as_text, entries))
-    each = max(200, room // max(1, len(lines)))
-    if sum(map(len, lines)) > room:
-        lines = [shorten(line, each) for line in lines]
-    told = shorten("\n".join(lines), room)
-    system = _ASK.format(name=name, words=limits.summary_tokens_max // 2)
+    room = max(2_000, (window - limits.summary_tokens_max) * BYTES_PER_TOKEN * 6 // 10)
+    lines = [quote(_as_text(entry)) for entry in talk.entries[:kept_from]]
+    each = max(300, room // max(1, len(lines)))
+    if sum(len(line.encode()) for line in lines) > room:
+        lines = [within_bytes(line, each) for line in lines]
+    told = within_bytes("\n".join(lines), room * 3 // 4)
     return Request(
-        system=system,
-        messages=(Said(f"{shorten(talk.packet, room // 4)}\n\nWhat happened:\n{quote(told)}"),),
+        system=f"{_ASK.format(words=limits.summary_tokens_max // 2)}\n\nWhose work it is: {who}",
+        messages=(Said(f"{within_bytes(talk.packet, room // 4)}\n\nWhat happened:\n{told}"),),
         output_tokens_max=limits.summary_tokens_max,
         seconds_max=limits.model_seconds_max,
-        teammate=name,
         title="(summary)",
         turn=talk.replies,
     )
@@ -83,6 +82,12 @@ def _as_text(entry: Message) -> str:
 
 
 def plain_summary(talk: Conversation, kept_from: int) -> str:
-    """When no model can be asked for one: what was called, and how each answer began."""
-    lines = [one_line(_as_text(entry), 200) for entry in talk.entries[1:kept_from] if not isinstance(entry, Said)]
+    """When no model can be asked for one: what was called, and how each answer began; what was told, at more length."""
+    lines = []
+    for entry in talk.entries[:kept_from]:
+        if isinstance(entry, Said):
+            told = entry.text.removeprefix(talk.packet).strip()
+            lines += [shorten(told, 2_000)] if told else []
+        else:
+            lines.append(one_line(_as_text(entry), 200))
     return shorten("\n".join(lines), 8_000)

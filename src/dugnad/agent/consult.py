@@ -9,13 +9,17 @@ from .acting import Actor
 from .asking import Asker
 from .conversation import Conversation
 
-_WHO = "You are a colleague of {name}{role}. Answer what you are asked, in plain text and to the point."
+_WHO = (
+    "You are a colleague of {name}{role}. Answer what you are asked, in plain text and to the point.\n\nWho asks: {who}"
+)
 
 
-async def consult(asker: Asker, actor_for: Callable[[Conversation], Actor], prompt: str, role: str | None) -> str:
+async def consult(
+    asker: Asker, actor_for: Callable[[Conversation], Actor], who: str, prompt: str, role: str | None
+) -> str:
     """Ask until there is an answer. It is paid from the claim's budget; its tools only look."""
     claim, limits = asker.claim, asker.limits
-    system = _WHO.format(name=claim.teammate, role=f", as {role}" if role else "")
+    system = _WHO.format(name=claim.teammate, role=f", as {role}" if role else "", who=who)
     talk = Conversation(epoch=claim.epoch, packet=prompt, to_say=[prompt])
     actor = actor_for(talk)
     specs = tuple(each.spec for each in actor.tools.values())

@@ -7,7 +7,7 @@ teammate sees is what it saw. No I/O. Nothing is ever taken out of the transcrip
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -39,6 +39,7 @@ class Conversation:
     since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
     recorded: int = 0  # The attempt that recorded the last turn.
     odd: int = 0  # Empty, cut off or malformed replies in a row.
+    all_bad: bool | None = None  # Of the last reply's calls answered so far.
     tokens: int = 0  # Of all entries, as the provider counted them last.
     uncounted: int = 0  # Bytes that were added since.
     spending: Spending | None = None  # The root's account, as last looked at.
@@ -78,16 +79,27 @@ class Conversation:
         self.reply_at = (self.epoch, self.number)
         self.open_calls = dict(enumerate(reply.calls))
         self.cut_off = reply.stop == "length"
-        self.tokens, self.uncounted = reply.usage.tokens, 0
+        # A provider that counts nothing leaves it to us.
+        self.tokens, self.uncounted = (
+            reply.usage.tokens,
+            0 if reply.usage.tokens else sum(map(size_bytes, self.entries)),
+        )
+        self.ended = None  # Whatever ended before, the work went on.
         is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length")
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
+        self.all_bad = None
 
     def apply_result(self, place: int, text: str, *, ends: Outcome | None = None, bad: bool = False) -> None:
         call = self.open_calls.pop(place)
-        self.entries.append(ToolResult(call.id, call.name, text))
+        self.entries.append(ToolResult(call.id, call.name, text, f"{self.epoch}.{self.number}"))
         self.uncounted += len(text.encode())
         self.ended = ends or self.ended
-        self.odd = self.odd + 1 if bad else 0
+        # A reply is odd, once, if none of its calls made sense.
+        if bad and self.all_bad is None:
+            self.odd += 1
+        elif not bad:
+            self.odd = 0
+        self.all_bad = bad and self.all_bad is not False
         if call.name == "todo" and not bad:
             self._touch_todo(call)
         if call.name == "compact" and not bad:
@@ -102,22 +114,25 @@ class Conversation:
 
     def apply_shortened(self, shortened: Sequence[tuple[int, str]]) -> None:
         """Old results give way to a word on where they are."""
+        entries = list(self.entries)
         for place, text in shortened:
-            old = self.entries[place]
+            old = entries[place]
             assert isinstance(old, ToolResult)
-            self.entries[place] = ToolResult(old.call, old.name, text)
-        self._forget_the_count()
+            entries[place] = replace(old, text=text)
+        self._replace_entries(entries)
 
     def apply_summary(self, text: str, kept_from: int) -> None:
         """Everything before `kept_from` gives way to the packet and a summary."""
-        self.entries = [Said(f"{self.packet}\n\n{text}"), *self.entries[kept_from:]]
+        self._replace_entries([Said(f"{self.packet}\n\n{text}"), *self.entries[kept_from:]])
         self.desk.compaction_wanted = False
-        self._forget_the_count()
 
-    def _forget_the_count(self) -> None:
+    def _replace_entries(self, entries: list[Message]) -> None:
+        """Another view. What the provider counted besides the entries (system text, tools) is still there."""
+        before = sum(map(size_bytes, self.entries)) // BYTES_PER_TOKEN
+        self.tokens = max(0, self.size_tokens - before)
+        self.entries = entries
+        self.uncounted = sum(map(size_bytes, entries))
         self.memory = Memory()
-        self.tokens = 0
-        self.uncounted = sum(map(size_bytes, self.entries))
 
     def apply(self, turn: Turn) -> None:
         """One recorded turn, read back."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ..board import Board
-from ..errors import BoardTrouble, DugnadError, Refused
+from ..errors import ModelTrouble
 from ..types import Claim, Outcome, Released
 from .agent import Agent
 
@@ -26,31 +26,39 @@ async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = Non
         nonlocal busy
         while True:
             with board.watch_for(agent.teammate.name, agent.teammate.roles) as watch:
-                claim = agent.claimed.pop(0) if agent.claimed else await board.claim(agent.teammate.name, own)
-                if claim is None:
-                    if not busy:
-                        return
-                    await watch.wait(0.2)  # What another is doing now may make work for this one.
-                    continue
-            busy += 1
-            try:
-                outcome = await agent.work(claim)
-                await board.settle(claim, outcome)
-                worked.append((claim, outcome))
-            except DugnadError as trouble:  # Of this mind, not of the task: give it back, then say so.
-                if not isinstance(trouble, Refused | BoardTrouble):
-                    await board.settle(claim, Released(str(trouble)))
-                raise
-            finally:
-                busy -= 1
+                busy += 1  # Before asking: whoever looks meanwhile must not leave.
+                try:
+                    claim = agent.claimed.pop(0) if agent.claimed else await board.claim(agent.teammate.name, own)
+                    if claim is not None:
+                        worked.append((claim, await _work(board, agent, claim)))
+                        continue
+                finally:
+                    busy -= 1
+                if not busy:
+                    return
+                await watch.wait(0.2)  # What another is doing now may make work for this one.
 
-    async with asyncio.TaskGroup() as group:
-        beat = group.create_task(_beat(board, own))
-        await asyncio.gather(*(one(agent) for agent in agents))
-        beat.cancel()
+    running = [asyncio.ensure_future(one(agent)) for agent in agents]
+    beat = asyncio.ensure_future(_beat(board, own))
+    try:
+        await asyncio.gather(*running)
+    finally:
+        for each in (beat, *running):
+            each.cancel()
+        await asyncio.gather(beat, *running, return_exceptions=True)
     if host is None:
         await board.stop_host(own)
     return worked
+
+
+async def _work(board: Board, agent: Agent, claim: Claim) -> Outcome:
+    try:
+        outcome = await agent.work(claim)
+    except ModelTrouble as trouble:  # Of this mind, not of the task: give it back, then say so.
+        await board.settle(claim, Released(str(trouble)))
+        raise
+    await board.settle(claim, outcome)
+    return outcome
 
 
 async def _beat(board: Board, host: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..board import Board
 from ..settings import AgentLimits
-from ..tools.quote import quote, shorten
+from ..tools.quote import one_line, quote, shorten
 from ..tools.remembering import note_text
 from ..tools.thinking import result_text
 from ..types import Attempt, Claim
@@ -17,11 +17,13 @@ _AGENTS_BYTES_MAX = 32 * 1024
 async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path | None) -> str:
     """Gathered from the board, each part marked with whose words it is."""
     task = claim.task
-    parts = [f"Your task is #{task.id}: {task.title}"]
+    parts = [f"Your task is #{task.id}: {one_line(task.title, 200)}"]
     if task.body:
         parts.append(f"What is to be done, in the words of {task.put_by}:\n{quote(task.body)}")
     if task.check:
-        parts.append(f"It counts as done only when this command succeeds; the runtime runs it: {task.check}")
+        parts.append(
+            f"It counts as done only when this command succeeds; the runtime runs it: {one_line(task.check, 500)}"
+        )
     results = []
     for need, _ in await board.needs_of(task.id):
         found = await board.find(need.task)
@@ -32,7 +34,8 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
     if task.root != task.id:
         root = await board.find(task.root)
         parts.append(
-            f"The goal it is part of, #{root.id}: {root.title}" + (f"\n{quote(root.body)}" if root.body else "")
+            f"The goal it is part of, #{root.id}: {one_line(root.title, 200)}"
+            + (f"\n{quote(root.body)}" if root.body else "")
         )
     if earlier := [each for each in await board.attempts(task.id) if each.epoch < claim.epoch and each.ended_as]:
         parts.append("Earlier attempts at this task:\n" + "\n".join(map(_attempt_text, earlier)))
@@ -41,14 +44,14 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
     if project is not None and (guide := project_guide(project)):
         parts.append(f"AGENTS.md of the project says:\n{quote(guide)}")
     share = limits.packet_chars_max // 2
-    return "\n\n".join(shorten(part, share, "show_task and read_notes show the rest") for part in parts)[
-        : limits.packet_chars_max
-    ]
+    whole = "\n\n".join(shorten(part, share, "show_task and read_notes show the rest") for part in parts)
+    return shorten(whole, limits.packet_chars_max)
 
 
 def _attempt_text(attempt: Attempt) -> str:
-    why = f": {attempt.reason}" if attempt.reason else ""
-    lines = [f"Attempt {attempt.number}, by {attempt.teammate}, ended as {attempt.ended_as}{why}"]
+    lines = [f"Attempt {attempt.number}, by {attempt.teammate}, ended as {attempt.ended_as}"]
+    if attempt.reason:
+        lines.append(quote(shorten(attempt.reason, 4_000)))
     if attempt.handover:
         lines.append(quote(shorten(attempt.handover, 4_000)))
     return "\n".join(lines)

@@ -38,6 +38,7 @@ class ToolResult:
     call: str
     name: str
     text: str
+    label: str = ""  # Where the whole of it is in the transcript.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

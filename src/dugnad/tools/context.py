@@ -49,5 +49,6 @@ class Context:
     desk: Desk
     skills: tuple[Skill, ...] = ()
     since: int | None = None  # The epoch in which this call put the task down to wait, if it did.
+    shown: list[int] = field(default_factory=list)  # Messages the model is shown by this call; filled in by it.
     consult: Consult | None = None
     read_output: ReadOutput | None = None

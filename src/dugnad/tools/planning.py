@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..errors import ToolError
-from ..types import Need, NewTask, Spending, Task
+from ..types import Need, NewTask, Spending, Task, TaskState
 from .context import Context
 from .quote import one_line, quote
 from .tool import own_tool
@@ -16,7 +16,7 @@ _NEED = re.compile(r"^#?(\d+)(?::([\w-]+))?$")
 def parse_needs(given: list[str]) -> tuple[Need, ...]:
     needs = []
     for each in given:
-        if not (found := _NEED.match(str(each).strip())):
+        if not (found := _NEED.match(str(each).strip())) or len(found[1]) > 18:
             raise ToolError(
                 f"{each!r} is not a need; write a task's number, or number:outcome, like 12 or 12:approved."
             )
@@ -104,7 +104,7 @@ def task_line(task: Task) -> str:
 
 
 @own_tool(safe=True)
-async def list_tasks(context: Context, state: str | None = None, everywhere: bool = False, after: int = 0) -> str:
+async def list_tasks(context: Context, state: TaskState | None = None, everywhere: bool = False, after: int = 0) -> str:
     """The tasks on the board that belong to the same goal.
 
     Args:
@@ -113,8 +113,7 @@ async def list_tasks(context: Context, state: str | None = None, everywhere: boo
         after: Begin after this task's number, to read on.
     """
     root = None if everywhere else context.claim.task.root
-    states = [state] if state else None
-    found = await context.board.list_tasks(states=states, root=root, after=after, page=50)  # type: ignore[arg-type]
+    found = await context.board.list_tasks(states=[state] if state else None, root=root, after=after, page=50)
     if not found:
         return "There are no such tasks."
     more = f"\nThere may be more: list_tasks(after={found[-1].id})." if len(found) == 50 else ""

@@ -32,4 +32,16 @@ def shorten(text: str, most: int, where: str = "") -> str:
     head, tail = most * 2 // 3, most // 3
     left_out = len(text) - head - tail
     note = f"[… {left_out:,} characters left out{f'; {where}' if where else ''} …]"
-    return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}"
+    return f"{text[:head]}\n{note}\n{cut_from(text, len(text) - tail)}"
+
+
+def cut_from(text: str, start: int) -> str:
+    """A text from somewhere on. What was inside a quotation stays marked as one."""
+    line = _BREAKS.split(text[:start])[-1] + text[start : start + 2]
+    return f"> {text[start:]}" if line.startswith("> ") and len(line) > 2 else text[start:]
+
+
+def within_bytes(text: str, most: int) -> str:
+    """Shortened until it is no longer than so many bytes."""
+    size = len(text.encode())
+    return text if size <= most else shorten(text, int(len(text) * max(0, most - 200) / size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import ToolError
 from ..types import Note
 from .context import Context
-from .quote import one_line, quote
+from .quote import cut_from, one_line, quote
 from .tool import own_tool
 
 
@@ -62,7 +62,7 @@ async def read_output(context: Context, output: str, start: int = 0) -> str:
         raise ToolError(f"Output {output} has {len(whole):,} characters; choose a start below that.")
     most = context.limits.tool_chars_max * 3 // 4
     more = f"\n[… read on with start={start + most} …]" if start + most < len(whole) else ""
-    return whole[start : start + most] + more
+    return cut_from(whole[: start + most], start) + more
 
 
 @own_tool()
@@ -70,4 +70,4 @@ async def compact(context: Context) -> str:
     """Make room: what was said so far in this task becomes a summary before your next turn. Who you are and what the
     task is stays."""
     context.desk.compaction_wanted = True
-    return "The conversation will be summarised before your next turn."
+    return "The conversation will be summarised before your next turn, if there is enough of it."

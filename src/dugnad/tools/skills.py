@@ -69,9 +69,13 @@ async def use_skill(context: Context, name: str, file: str = "SKILL.md") -> str:
     skill = next((each for each in context.skills if each.name == name), None)
     if skill is None:
         raise ToolError(f"There is no skill {name!r}; there are {', '.join(s.name for s in context.skills) or 'none'}.")
-    path = (skill.folder / file).resolve()
-    if not path.is_relative_to(skill.folder.resolve()) or not path.is_file():
-        raise ToolError(f"The skill {name} has no file {file!r}.")
+    try:
+        path = (skill.folder / file).resolve()
+        found = path.is_relative_to(skill.folder.resolve()) and path.is_file()
+    except (OSError, ValueError):  # A name no disk could hold.
+        found = False
+    if not found:
+        raise ToolError(f"The skill {name} has no file {one_line(file)!r}.")
     if path.stat().st_size > _BYTES_MAX:
         raise ToolError(f"{file} is larger than {_BYTES_MAX:,} bytes.")
     text = path.read_text(errors="replace")

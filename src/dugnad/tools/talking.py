@@ -9,6 +9,8 @@ from .context import Context, Ends
 from .quote import one_line, quote
 from .tool import own_tool
 
+GONE = ("stopped", "failed")
+
 
 def message_text(message: Message, leads: frozenset[str]) -> str:
     """A message as the model reads it: who, what kind, and the words marked as theirs."""
@@ -46,11 +48,12 @@ async def broadcast(context: Context, text: str) -> str:
     return f"Sent to {', '.join(sorted(message.recipient for message in told)) or 'nobody: you are alone'}."
 
 
-@own_tool(safe=True)
+@own_tool()
 async def read_inbox(context: Context) -> str:
     """What waits in your inbox. You are shown it before your next turn in any case."""
-    found = await context.board.inbox(context.teammate.name)
+    found = await context.board.take(context.teammate.name, context.key)
     leads = await lead_names(context)
+    context.shown.extend(message.id for message in found)
     return "\n\n".join(message_text(message, leads) for message in found) or "Your inbox is empty."
 
 
@@ -91,7 +94,8 @@ async def submit_plan(context: Context, plan: str) -> str | Ends:
     """
     if answer := await answer_to(context):
         return answer
-    others = [name for name in sorted(await lead_names(context)) if name != context.teammate.name]
+    leads = [member.name for member in await context.board.team() if member.lead and member.status not in GONE]
+    others = [name for name in sorted(leads) if name != context.teammate.name]
     return Ends(Waiting(on="plan", question=plan or "No plan.", ask=others[0] if others else HUMAN))
 
 
@@ -126,10 +130,9 @@ async def respond(context: Context, request: str, accept: bool, text: str = "") 
         accept: Whether you agree. Of a question it does not matter.
         text: The answer, or why not.
     """
-    asked, reply = await context.board.request(request)
+    asked, _ = await context.board.request(request)
     if asked.recipient != context.teammate.name:
         raise ToolError(f"That was asked of {asked.recipient}, not of you.")
-    if reply is None or reply.sender != context.teammate.name:
-        accepted = None if asked.kind == "question" else accept
-        await context.board.reply(request, context.teammate.name, text, accepted=accepted)
+    accepted = None if asked.kind == "question" else accept
+    await context.board.reply(request, context.teammate.name, text, accepted=accepted)
     return f"Answered {asked.sender}'s {asked.kind}: {one_line(text) or ('yes' if accept else 'no')}."

@@ -6,9 +6,10 @@ from ..errors import ToolError
 from ..types import Task, Waiting
 from .context import Context, Ends
 from .quote import one_line, quote
+from .talking import GONE
 from .tool import own_tool
 
-_GONE = ("stopped", "failed")
+_LOOK_MAX = 500
 
 
 @own_tool(keyed=False)
@@ -38,7 +39,7 @@ async def delegate(
         wait: Go on only when it has ended.
     """
     if role is not None and wait:
-        roles = {each for member in await context.board.team() if member.status not in _GONE for each in member.roles}
+        roles = {each for member in await context.board.team() if member.status not in GONE for each in member.roles}
         if role not in roles:
             there = ", ".join(sorted(roles)) or "none"
             raise ToolError(
@@ -49,7 +50,25 @@ async def delegate(
         return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state})."
     if put.ended:
         return result_text(put)
+    if await _waits_for(context, put.id, context.claim.task.id):
+        raise ToolError(
+            f"#{put.id} {one_line(put.title)!r} waits for this very task; do it yourself, or say it otherwise."
+        )
     return Ends(Waiting(on="tasks", tasks=(put.id,)))
+
+
+async def _waits_for(context: Context, task: int, other: int) -> bool:
+    """Whether a task needs another to end first, directly or through others."""
+    seen: set[int] = set()
+    ahead = [task]
+    while ahead and len(seen) < _LOOK_MAX:
+        each = ahead.pop()
+        if each == other:
+            return True
+        if each not in seen:
+            seen.add(each)
+            ahead += [need.task for need, state in await context.board.needs_of(each) if state == "open"]
+    return False
 
 
 def result_text(task: Task) -> str:

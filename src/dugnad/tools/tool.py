@@ -17,6 +17,7 @@ from ..errors import DugnadError, ToolError
 from ..models.talk import ToolSpec
 from .context import Context, Ends
 
+_OWN = "argument_"
 _ARGUMENT = re.compile(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
 
 
@@ -69,7 +70,8 @@ class Tool:
             if name == self._context_parameter:
                 continue
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            fields[name] = (hints.get(name, Any), Field(default, description=told.get(name)))
+            # Under another name: pydantic's models have methods called json, copy and schema.
+            fields[f"{_OWN}{name}"] = (hints.get(name, Any), Field(default, alias=name, description=told.get(name)))
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
     def check(self, arguments: str) -> dict[str, Any]:
@@ -80,7 +82,11 @@ class Tool:
             checked = self._arguments.model_validate_json(arguments.strip() or "{}")
         except ValidationError as wrong:
             raise BadCall(f"{self.name} was not called: {_what_is_wrong(wrong)}") from None
-        return {name: getattr(checked, name) for name in type(checked).model_fields}
+        found = {name.removeprefix(_OWN): getattr(checked, name) for name in type(checked).model_fields}
+        for name, value in found.items():
+            if isinstance(value, int) and abs(value) >= 2**63:
+                raise BadCall(f"{self.name} was not called: {name}: the number is too large.")
+        return found
 
     async def run(self, context: Context, arguments: dict[str, Any]) -> str | Ends:
         """Call the function. What goes wrong in a user's tool, or is refused by the board, is a ToolError."""
@@ -122,9 +128,20 @@ def _what_is_wrong(wrong: Any) -> str:
 
 
 def _argument_texts(doc: str) -> dict[str, str]:
-    """What the docstring's "Args:" block says of each parameter."""
+    """What the docstring's "Args:" block says of each parameter, over as many lines as it takes."""
     _, _, block = doc.partition("\nArgs:\n")
-    return {found[1]: found[2].strip() for line in block.splitlines() if (found := _ARGUMENT.match(line))}
+    told: dict[str, str] = {}
+    name, indent = "", 0
+    for line in block.splitlines():
+        depth = len(line) - len(line.lstrip())
+        if line.strip() and not depth:
+            break  # Another section.
+        if (found := _ARGUMENT.match(line)) and (not name or depth <= indent):
+            name, indent = found[1], depth
+            told[name] = found[2].strip()
+        elif name and line.strip():
+            told[name] += f" {line.strip()}"
+    return told
 
 
 @overload
