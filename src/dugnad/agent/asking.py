@@ -64,12 +64,11 @@ class Asker:
         while waits < self.limits.patience_max:
             if failures or waits:
                 spending = await self.board.budget(self.claim.task.root)
-            fitted = fit(request, spending, estimate_tokens(request, known_tokens), self.model)
-            amount = reserved_for(fitted, estimate_tokens(request, known_tokens), self.model)
-            reservation = await self._reserve(amount)
-            if reservation is None:
+            reserved = await self._reserve(request, spending, estimate_tokens(request, known_tokens))
+            if reserved is None:
                 waits += 1
                 continue
+            fitted, amount, reservation = reserved
             began = self.now_ms()
             try:
                 reply = sound(await self.model.ask(fitted))
@@ -110,32 +109,43 @@ class Asker:
     async def _cool_down(self, seconds: float | None, reason: str) -> None:
         await self.board.cool_down(self.model.key, seconds=seconds, reason=reason, by=self.claim.teammate)
 
-    async def _reserve(self, amount: Amount) -> str | None:
-        """The reservation, or None after a wait for others, or for the provider; PutDown when waiting is no use."""
+    async def _reserve(
+        self, request: Request, spending: Spending, input_tokens: int
+    ) -> tuple[Request, Amount, str] | None:
+        """The request as it fits, what it may cost and the reservation; or None after a wait for the provider, or for
+        others. PutDown when waiting is no use."""
         try:
-            return await self.board.reserve(self.claim, amount, pace=self.pace)
+            return await self._reserve_now(request, spending, input_tokens)
         except CoolingDown as cooling:
             await asyncio.sleep(cooling.seconds)
             return None
-        except BudgetSpent as spent:
-            _may_free_up(spent, amount)
+        except BudgetSpent:
+            pass
         # Others hold what is missing. Whenever one of them gives something back, ask again; a quiet minute is a wait.
-        with self.board.watch([f"budget:{self.claim.task.root}"]) as watch:
+        root = self.claim.task.root
+        with self.board.watch([f"budget:{root}"]) as watch:
             while True:
                 try:
-                    return await self.board.reserve(self.claim, amount, pace=self.pace)
+                    return await self._reserve_now(request, await self.board.budget(root), input_tokens)
                 except CoolingDown as cooling:
                     await asyncio.sleep(cooling.seconds)
                     return None
-                except BudgetSpent as spent:
-                    _may_free_up(spent, amount)
+                except BudgetSpent:
+                    pass
                 if not await watch.wait(60):
                     return None
 
-
-def _may_free_up(spent: BudgetSpent, amount: Amount) -> None:
-    if not spent.may_free_up:
-        raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+    async def _reserve_now(
+        self, request: Request, spending: Spending, input_tokens: int
+    ) -> tuple[Request, Amount, str]:
+        fitted = fit(request, spending, input_tokens, self.model)
+        amount = reserved_for(fitted, input_tokens, self.model)
+        try:
+            return fitted, amount, await self.board.reserve(self.claim, amount, pace=self.pace)
+        except BudgetSpent as spent:
+            if spent.may_free_up:
+                raise
+            raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
 
 
 def worst(model: Model, input_tokens: int, output_tokens: int) -> int:
@@ -168,19 +178,25 @@ def used_by(reply: Reply, model: Model, input_tokens: int, milliseconds: int) ->
 
 
 def fit(request: Request, spending: Spending, input_tokens: int, model: Model) -> Request:
-    """The request with no longer output, and no longer wait, than the budget has left."""
+    """The request with no longer output, and no longer wait, than the budget has left.
+
+    While others hold a part of it, there is a limit to how little is worth asking for: they will give some back.
+    """
     output, seconds = request.output_tokens_max, request.seconds_max
+    alone = spending.reserved == Amount()
+    least = _OUTPUT_TOKENS_MIN if alone else max(_OUTPUT_TOKENS_MIN, output // 4)
+    least_seconds = 1.0 if alone else max(1.0, seconds / 10)
     if spending.tokens_max is not None:
         left = spending.tokens_max - spending.spent.tokens - spending.reserved.tokens
-        output = min(output, max(_OUTPUT_TOKENS_MIN, left - input_tokens))
+        output = min(output, max(least, left - input_tokens))
     if spending.microdollars_max is not None and model.facts.price is not None:
         left = spending.microdollars_max - spending.spent.microdollars - spending.reserved.microdollars
         paid = worst(model, input_tokens, 0)
         affordable = int((left - paid) / model.facts.price.output) if model.facts.price.output else output
-        output = min(output, max(_OUTPUT_TOKENS_MIN, affordable))
+        output = min(output, max(least, affordable))
     if spending.milliseconds_max is not None:
         left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
-        seconds = min(seconds, max(1.0, left / 1000))
+        seconds = min(seconds, max(least_seconds, left / 1000))
     if (output, seconds) == (request.output_tokens_max, request.seconds_max):
         return request
     return replace(request, output_tokens_max=output, seconds_max=seconds)

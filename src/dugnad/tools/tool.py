@@ -120,11 +120,15 @@ def _as_text(answer: Any) -> str:
 
 def _what_is_wrong(wrong: Any) -> str:
     found = [
-        f"{'.'.join(str(part) for part in each['loc']) or 'the arguments'}: {each['msg']}"
-        for each in wrong.errors(include_url=False, include_input=False, include_context=False)
+        f"{'.'.join(str(part) for part in each['loc']) or 'the arguments'}: {each['msg']}{_instead(each['input'])}"
+        for each in wrong.errors(include_url=False, include_context=False)
     ]
     more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
     return "; ".join(found[:5]) + more + "."
+
+
+def _instead(given: Any) -> str:
+    return f", not {given!r}" if isinstance(given, str | int | float) and len(str(given)) <= 40 else ""
 
 
 def _argument_texts(doc: str) -> dict[str, str]:
