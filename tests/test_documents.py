@@ -18,13 +18,14 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_example_prints_what_it_says(folder: Path) -> None:
-    (folder / "example.py").write_text(blocks(README, "python")[0])
+@pytest.mark.parametrize("which", [0, 1], ids=["teammate", "board"])
+def test_the_readmes_examples_print_what_it_says(folder: Path, which: int) -> None:
+    (folder / "example.py").write_text(blocks(README, "python")[which])
     ran = subprocess.run(
         [sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.stderr == ""
-    assert ran.stdout == blocks(README, "text")[0]
+    assert ran.stdout == blocks(README, "text")[which]
 
 
 def test_the_demo_loses_nothing(folder: Path) -> None:
@@ -50,14 +51,15 @@ def test_links_and_named_files_exist(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
     for name in re.findall(r"`(test_\w+)`", text):
         assert list(ROOT.glob(f"tests/**/{name}.py")), f"{page.name} names {name}"
-    for name in re.findall(r"`make ([a-z]+)`", text):
+    for name in re.findall(r"`make ([a-z-]+)`", text):
         assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{page.name}: make {name}"
 
 
-def test_every_module_of_the_board_is_in_the_readmes_tree() -> None:
+@pytest.mark.parametrize("layer", ["board", "models", "tools", "agent"])
+def test_every_module_is_in_the_readmes_tree(layer: str) -> None:
     tree = README.split("## What is where")[1]
-    for path in (ROOT / "src" / "dugnad" / "board").glob("*.py"):
-        assert path.name in tree or path.name in ("__init__.py",), path.name
+    for path in (ROOT / "src" / "dugnad" / layer).glob("*.py"):
+        assert path.name in tree or path.name == "__init__.py", path.name
 
 
 def test_every_decision_has_its_three_parts_and_is_short() -> None:

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from provider_server import Answer, Fault, ProviderServer
-from provider_server import Script as Script
+from provider_server import Answer, Fault, ProviderServer, Script
 
 from dugnad.models import Reply, Request, open_model
 from dugnad.models.providers import ProviderModel

@@ -92,6 +92,7 @@ class ProviderServer:
         self.url = ""
         self.seen: list[Seen] = []
         self.open: set[Connection] = set()
+        self.emptied = asyncio.Event()  # Set while no connection is open, once there was one.
         self._script = script
         self._port = port
         self.lean = lean
@@ -142,9 +143,12 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._later = asyncio.get_running_loop().call_later
         self._server.open.add(self)
+        self._server.emptied.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.open.discard(self)
+        if not self._server.open:
+            self._server.emptied.set()
         if self._timer:
             self._timer.cancel()
 

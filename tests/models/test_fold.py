@@ -214,7 +214,6 @@ async def test_events_and_deltas_that_are_not_known_yet_are_passed_over() -> Non
         assert typed("anthropic", answer)["content"][0]["text"] == "Hei 👋"
 
 
-@pytest.mark.xfail(strict=True, reason="fold._grow lets a delta of an unknown type overwrite what the block holds.")
 async def test_a_delta_that_is_not_known_yet_does_not_overwrite_the_block() -> None:
     data = sse(START, BLOCK, delta(type="news_delta", text="Overwritten."), END, STOP)
     _, answer = await folded("anthropic", data)

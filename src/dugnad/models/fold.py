@@ -92,10 +92,11 @@ def _finish_blocks(blocks: list[Json], grown: dict[tuple[int, str], list[str]]) 
             blocks[index][field] = text
         elif text:
             try:
-                blocks[index]["input"] = orjson.loads(text)
+                found = orjson.loads(text)
             except orjson.JSONDecodeError:
-                # The library's own mark for arguments that are not JSON; the model is told what it wrote.
-                blocks[index]["input"] = {"INVALID_JSON": text}
+                found = None
+            # The library's own mark for arguments that are no JSON object; the model is told what it wrote.
+            blocks[index]["input"] = found if isinstance(found, dict) else {"INVALID_JSON": text}
 
 
 async def fold_chat(stream: AsyncIterator[Json]) -> Folded:

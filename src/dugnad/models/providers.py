@@ -216,7 +216,7 @@ def _arguments(part: ToolCallPart) -> str:
 def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
     said = f"{name}: {_said(error)}"
     status = getattr(error, "status_code", None)
-    if isinstance(error, trouble.ModelQuotaExceededError):
+    if isinstance(error, trouble.ModelQuotaExceededError) or status == 402:
         return ModelMisconfigured(f"{said} The account has no credit left; add some, then start again.")
     if isinstance(error, trouble.ModelRateLimitError | trouble.ModelOverloadedError) or status in (429, 529):
         return RateLimited(said, seconds=error.retry_after)
@@ -228,17 +228,22 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
         return ModelMisconfigured(f"{said} Check the model's name and the server's address.")
     if isinstance(error, trouble.ModelRequestRejectedError):
         return RequestRejected(said)
-    if isinstance(error, trouble.ModelConnectionError) and error.phase not in ("connect", "pool"):
-        return AnswerLost(said)
-    return ModelUnavailable(said)
+    if status is not None or isinstance(error, trouble.ModelServerError | trouble.ModelUnavailableError):
+        return ModelUnavailable(said)
+    # There was no whole answer. Unless there was no connection either, the request may have been served.
+    unreached = getattr(error, "phase", None) in ("connect", "pool") and "disconnected" not in said
+    return ModelUnavailable(said) if unreached else AnswerLost(said)
 
 
 def _said(error: trouble.ModelAPIError) -> str:
-    body = getattr(error, "body", None)
-    inner = body.get("error", body) if isinstance(body, dict) else None
-    message = inner.get("message") if isinstance(inner, dict) else None
-    text = str(message or error.message).strip()[:500]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    """The provider's own words, as one sentence."""
+    body: Any = error.body
+    inner = body.get("error", body) if isinstance(body, dict) else {"text": body}
+    told = inner if isinstance(inner, dict) else {"message": inner}
+    status = getattr(error, "status_code", None)
+    text = str(told.get("message") or (f"it answered {status}: {told.get('text') or ''}" if status else error.message))
+    flat = " ".join(text.split())[:500].rstrip(": ")
+    return flat if flat.endswith((".", "!", "?")) else f"{flat}."
 
 
 def open_provider(
@@ -254,8 +259,8 @@ def open_provider(
     lines = Lines()
     try:
         native = _native(provider, model, lines, api_key, base_url)
-    except trouble.UserError as error:
-        raise ModelMisconfigured(str(error)) from None
+    except (trouble.UserError, ValueError) as error:
+        raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {error}") from None
     except ImportError as error:
         raise ModelMisconfigured(f"{provider} needs a package that is not installed: {error}") from None
     return ProviderModel(
@@ -334,4 +339,7 @@ def _provider(kind: type[Provider[Any]], client: Any, api_key: str | None, base_
         return kind(**wanted)
     except TypeError:  # One that brings its own client.
         wanted.pop("http_client")
+    try:
         return kind(**wanted)
+    except TypeError as error:
+        raise ModelMisconfigured(f"This provider cannot be set up like that: {error}.") from None

@@ -28,6 +28,7 @@ from ..errors import AnswerLost, BadInput, ContextOverflow, ModelTrouble, ModelU
 from .talk import Facts, Message, Price, Reply, Request, Said, Stop, ToolCall, Usage
 
 FAULTS = ("rate_limited", "overloaded", "unavailable", "timeout", "overflow")
+STOPS = ("end", "tools", "length", "refused")
 ODD = ("refusal", "empty", "malformed", "cut")
 
 
@@ -70,7 +71,11 @@ class ScriptedModel:
 
     @classmethod
     def load(cls, path: Path) -> ScriptedModel:
-        return cls(read_script(path.read_text()), name=f"scripted:{path.stem}")
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"The script {path} cannot be read: {error}.") from None
+        return cls(read_script(text), name=f"scripted:{path.stem}")
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -148,36 +153,61 @@ def read_script(text: str) -> dict[str, list[Step]]:
         raise BadInput(f"The script is not YAML: {error}") from None
     if not isinstance(given, dict):
         raise BadInput("A script maps the titles of tasks to lists of steps.")
-    return {
-        str(title): [_step(f"{title!r}, step {number}", step) for number, step in enumerate(steps or (), start=1)]
-        for title, steps in given.items()
-    }
+    script = {}
+    for title, steps in given.items():
+        if not isinstance(steps, list | None):
+            raise BadInput(f"The script's {title!r} is not a list of steps.")
+        script[str(title)] = [
+            _step(f"{title!r}, step {number}", step) for number, step in enumerate(steps or (), start=1)
+        ]
+    return script
 
 
 def _step(where: str, given: Any) -> Step:
     if not isinstance(given, dict) or (unknown := given.keys() - Step.__dataclass_fields__.keys()):
-        what = f"does not know {', '.join(sorted(unknown))}" if isinstance(given, dict) else "is not a mapping"
+        what = (
+            f"does not know {', '.join(sorted(map(str, unknown)))}" if isinstance(given, dict) else "is not a mapping"
+        )
         raise BadInput(f"The script's {where} {what}; a step has {', '.join(Step.__dataclass_fields__)}.")
-    for fault in given.get("faults") or ():
-        if fault not in FAULTS:
-            raise BadInput(f"The script's {where} asks for the fault {fault!r}; there are {', '.join(FAULTS)}.")
-    if given.get("odd") not in (None, *ODD):
-        raise BadInput(f"The script's {where} asks for the odd reply {given['odd']!r}; there are {', '.join(ODD)}.")
-    calls: list[tuple[str, Mapping[str, Any] | str]] = []
-    for call in given.get("calls") or ():
-        if isinstance(call, str):
-            calls.append((call, {}))
-        else:
-            calls += [
-                (name, arguments if isinstance(arguments, dict | str) else {}) for name, arguments in call.items()
-            ]
-    used = given.get("usage")
+    held = {key: value for key, value in given.items() if value is not None}
+    for key, words in (("faults", FAULTS), ("odd", ODD), ("stop", STOPS)):
+        asked = held.get(key, [])
+        for word in asked if key == "faults" and isinstance(asked, list) else [asked] if asked else []:
+            if word not in words:
+                raise BadInput(f"The script's {where} has {key} {word!r}; there are {', '.join(words)}.")
+    used, seconds = held.get("usage", {}), held.get("seconds", 0)
+    if not isinstance(used, dict) or used.keys() - {"input", "output"} or not all(map(_is_count, used.values())):
+        raise BadInput(f"The script's {where} has usage {used!r}; write {{input: TOKENS, output: TOKENS}}.")
+    if not isinstance(seconds, int | float) or seconds < 0:
+        raise BadInput(f"The script's {where} has seconds {seconds!r}; write a number.")
+    if not isinstance(held.get("faults", []), list):
+        raise BadInput(f"The script's {where} has faults {held['faults']!r}; write a list.")
     return Step(
-        say=str(given.get("say") or ""),
-        calls=tuple(calls),
+        say=str(held.get("say", "")),
+        calls=tuple(_call(where, call) for call in _list(where, held.get("calls", []))),
         usage=Usage(input_tokens=used.get("input", 0), output_tokens=used.get("output", 0)) if used else None,
-        seconds=float(given.get("seconds") or 0),
-        faults=tuple(given.get("faults") or ()),
-        odd=given.get("odd"),
-        stop=given.get("stop"),
+        seconds=float(seconds),
+        faults=tuple(held.get("faults", ())),
+        odd=held.get("odd"),
+        stop=held.get("stop"),
     )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _list(where: str, calls: Any) -> list[Any]:
+    if not isinstance(calls, list):
+        raise BadInput(f"The script's {where} has calls {calls!r}; write a list of {{TOOL: {{ARGUMENTS}}}}.")
+    return calls
+
+
+def _call(where: str, call: Any) -> tuple[str, Mapping[str, Any] | str]:
+    if isinstance(call, str):
+        return call, {}
+    if isinstance(call, dict) and len(call) == 1:
+        ((name, arguments),) = call.items()
+        if isinstance(arguments, dict | str | None):
+            return str(name), {} if arguments is None else arguments
+    raise BadInput(f"The script's {where} has {call!r} among its calls; write TOOL, or {{TOOL: {{ARGUMENTS}}}}.")

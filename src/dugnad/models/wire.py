@@ -20,7 +20,7 @@ import aiohttp
 import httpx2
 import orjson
 
-from ..errors import AnswerLost, ModelUnavailable
+from ..errors import AnswerLost, ModelMisconfigured, ModelUnavailable
 from .fold import EndedEarly, Fold, Folded, Json, events
 
 _SYSTEM = ("system", "developer")
@@ -79,14 +79,15 @@ class Wire:
                 url, data=body, headers=headers, proxy=self._proxy_for(url), allow_redirects=False
             ) as answer:
                 now.headers = {key.lower(): value for key, value in answer.headers.items()}
-                if "text/event-stream" not in answer.headers.get("content-type", ""):
+                if answer.status >= 300 or "text/event-stream" not in answer.headers.get("content-type", ""):
                     return answer.status, _json(answer.status, await answer.read())
                 return await fold(events(answer.content.iter_any()))  # type: ignore[no-any-return]
-        except aiohttp.ClientConnectorError as error:
-            now.begun = False
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise ModelMisconfigured(f"{url!r} is not the address of a server; write http://host:port/v1.") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ModelUnavailable(f"{url} cannot be reached: {error}.") from error
         except (aiohttp.ClientError, ConnectionError, EndedEarly, asyncio.IncompleteReadError) as error:
-            raise AnswerLost(f"{url} broke off its answer: {error or type(error).__name__}.") from error
+            raise AnswerLost(f"{url} broke off its answer: {str(error) or type(error).__name__}.") from error
         except orjson.JSONDecodeError as error:
             raise AnswerLost(f"{url} answered something that is not JSON: {error}.") from error
 

@@ -1,0 +1,64 @@
+"""Delegation through a queue: a planner gives three tasks to three roles, and goes on with their results.
+
+Nobody is called directly. The planner puts tasks on the board; whoever has the role claims them. While it waits, the
+planner's own task is put down, and it goes on in the same conversation when the results are there.
+
+Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-4-5` for a real one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+
+from dugnad import Agent, Budget, ScriptedModel, drain, open_board, open_model
+from dugnad.models.scripted import Step
+
+GOAL = "Plan the summer fair"
+PIECES = {"researcher": "Find a date", "designer": "Sketch the poster", "accountant": "Add up the costs"}
+WORK = {
+    "Find a date": "Saturday the 14th: nothing else is on in town.",
+    "Sketch the poster": "A green field, three tents, large letters.",
+    "Add up the costs": "Tents 300, music 200, printing 50: 550 in all.",
+}
+
+
+def play(request):
+    """What the scripted model says. The planner's last step repeats what it was told, to show that it was told."""
+    if request.title != GOAL:
+        return Step(say=WORK[request.title], seconds=0.2)
+    if request.turn <= 2:  # First all three are put on the board, then it waits for them: equal tasks are one task.
+        wait = request.turn == 2
+        return Step(
+            calls=tuple(("delegate", {"task": task, "role": role, "wait": wait}) for role, task in PIECES.items())
+        )
+    told = [message.text.split("> ")[1] for message in request.messages[-4:-1]]
+    return Step(calls=(("finish", {"result": "\n".join(["The fair is planned.", *told])}),))
+
+
+async def main(model, url: str) -> None:
+    print(f"Asked: {model.name}." if "scripted" not in model.name else "A scripted model plays everybody.")
+    async with await open_board(url) as board:
+        team = [await board.spawn("paula", roles=["planner"], prompt="You delegate everything and wait for it.")]
+        for name, role in zip(("rosa", "dan", "ali"), PIECES, strict=True):
+            team.append(await board.spawn(name, roles=[role]))
+        body = f"Delegate one piece to each of the roles {', '.join(PIECES)}; then sum up what they say."
+        goal = await board.put(GOAL, body=body, role="planner", budget=Budget(tasks=12))
+
+        await drain(board, [Agent(board=board, teammate=each, model=model) for each in team])
+
+        for task in await board.list_tasks(root=goal.id):
+            print(f"#{task.id} {task.title}: {task.state}, put by {task.put_by}, worked by {task.teammate}")
+        waited = any(attempt.ended_as == "waiting" for attempt in await board.attempts(goal.id))
+        print(f"The planner put its task down while they worked: {'yes' if waited else 'no'}. Its result:")
+        print((await board.find(goal.id)).result)
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--model", help="provider:model, instead of the scripted model")
+    name = arguments.parse_args().model
+    model = open_model(name) if name else ScriptedModel(play)
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(model, f"sqlite:///{folder}/board.db"))

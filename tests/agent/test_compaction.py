@@ -1,0 +1,146 @@
+"""Making room: what gives way, when, and that nothing is lost from the transcript."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from stage_agent import END, TITLE, all_told, call, calls, of_task, set_stage, told, used
+
+from dugnad.board import Board
+from dugnad.models import ScriptedModel
+from dugnad.models.scripted import Step
+from dugnad.models.talk import ToolResult, Usage
+from dugnad.settings import AgentLimits
+from dugnad.tools import tool
+from dugnad.types import Done
+
+SMALL = 10_000 + 8_192  # A window with 10,000 tokens for the conversation.
+LIMITS = AgentLimits(retry_seconds=0.01, keep_share=0.01)
+
+
+@tool
+def look(length: int = 1_000) -> str:
+    """Look.
+
+    Args:
+        length: How much to see.
+    """
+    return "seen " * (length // 5)
+
+
+def small(steps: list[Step], summaries: list[Step] | None = None) -> ScriptedModel:
+    return ScriptedModel(
+        {TITLE: steps, "(summary)": summaries or [Step(say=f"Summary {number}.") for number in range(40)]},
+        window_tokens=SMALL,
+    )
+
+
+async def test_from_half_of_the_window_old_results_are_shortened_and_recent_ones_stay(board: Board) -> None:
+    model = small([*[used(1_000, call("look"))] * 6, used(5_500, call("look")), END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    assert await stage.run() == Done("built")
+    assert len(of_task(model)) == len(model.asked)
+    results = [message.text for message in model.asked[-1].messages if isinstance(message, ToolResult)]
+    assert [text == look() for text in results] == [False] * 3 + [True] * 4
+    assert all("[… 1,000 characters, shortened to make room; read_output(output=" in text for text in results[:3])
+    turns = await board.transcript(1, 1)
+    assert [orjson.loads(turn.body)["text"] for turn in turns if turn.kind == "tool"][:-1] == [look()] * 7
+
+
+async def test_a_result_that_was_shortened_to_make_room_can_be_read_again(board: Board) -> None:
+    model = small([*[used(1_000, call("look"))] * 6, used(5_500, call("look")), END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    await stage.run()
+    assert "read_output" in all_told(model.asked[-1])
+
+
+async def test_below_half_of_the_window_nothing_gives_way(board: Board) -> None:
+    model = small([*[used(1_000, call("look"))] * 6, used(4_500, call("look")), END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    await stage.run()
+    assert all(turn.kind != "summary" for turn in await board.transcript(1, 1))
+
+
+async def test_from_three_quarters_of_the_window_the_older_part_becomes_a_summary(board: Board) -> None:
+    model = small([*[used(1_000, call("look", length=100))] * 6, used(7_600, call("look", length=600)), END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    assert await stage.run(body="The goal in full.") == Done("built")
+    (summary,) = [request for request in model.asked if request.title == "(summary)"]
+    assert "Whose work it is: You are alice, a teammate of the team" in summary.system
+    assert "The goal in full." in summary.messages[0].text
+    last = model.asked[-1]
+    first = last.messages[0].text
+    assert first.startswith(
+        "Your task is #1: Build it\n\nWhat is to be done, in the words of human:\n> The goal in full."
+    )
+    assert "Summary of what happened in this task so far" in first
+    assert "Summary 6." in first
+    assert len(last.messages) == 4
+    turns = await board.transcript(1, 1)
+    assert sum(turn.kind == "reply" for turn in turns) == 8
+    covers = [turn.covers for turn in turns if turn.kind == "summary" and turn.covers]
+    assert covers == [(1, turns[-3].number - 1)]
+
+
+@pytest.mark.parametrize("fault", ["overflow", "empty"])
+async def test_when_no_summary_can_be_had_a_plain_one_is_made(board: Board, fault: str) -> None:
+    model = small(
+        [*[used(1_000, call("look", length=100))] * 6, used(7_600, call("look", length=600)), END],
+        [Step(faults=("overflow",) * 9)] * 20 if fault == "overflow" else [Step(odd="empty")] * 20,
+    )
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    assert await stage.run() == Done("built")
+    first = model.asked[-1].messages[0].text
+    assert '[called look] {"length": 100}' in first
+    assert "[look gave] seen seen" in first
+
+
+async def test_a_plain_summary_keeps_what_an_earlier_summary_said(board: Board) -> None:
+    steps = [*[used(1_000, call("look"))] * 2, call("compact"), *[used(1_000, call("look"))] * 3, call("compact"), END]
+    model = small(steps, [Step(say="The key is 4711.")] * 3 + [Step(odd="empty")] * 30)
+    stage = await set_stage(board, model=model, tools=[look], limits=AgentLimits(keep_share=0.0001))
+    assert await stage.run() == Done("built")
+    assert "The key is 4711." in model.asked[4].messages[0].text
+    assert "The key is 4711." in model.asked[-1].messages[0].text
+
+
+async def test_a_plain_summary_keeps_what_the_human_said(board: Board) -> None:
+    steps = [*[used(1_000, call("look"))] * 2, call("compact"), END]
+    model = small(steps, [Step(odd="empty")] * 30)
+    stage = await set_stage(board, model=model, tools=[look], limits=AgentLimits(keep_share=0.0001))
+    await board.tell("human", "alice", "Never touch main.")
+    assert await stage.run() == Done("built")
+    assert "Never touch main." in all_told(model.asked[-1])
+
+
+async def test_a_second_summary_is_made_of_the_first_and_what_came_after(board: Board) -> None:
+    steps = [*[used(1_000, call("look"))] * 3, call("compact"), *[used(1_000, call("look"))] * 3, call("compact"), END]
+    model = small(steps)
+    stage = await set_stage(board, model=model, tools=[look], limits=AgentLimits(keep_share=0.0001))
+    await stage.run()
+    first, second = [request for request in model.asked if request.title == "(summary)"]
+    assert "Summary 3." in second.messages[0].text
+    assert "Summary 3." not in first.messages[0].text
+    assert "Summary 7." in model.asked[-1].messages[0].text
+    assert model.asked[-1].messages[0].text.count("Your task is #1") == 1
+
+
+async def test_a_provider_that_counts_nothing_does_not_run_into_its_window(board: Board) -> None:
+    model = small([Step(calls=(("look", {"length": 9_000}),), usage=Usage())] * 12 + [END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    await stage.run()
+    assert any(turn.kind == "summary" for turn in await board.transcript(1, 1))
+
+
+async def test_a_summary_is_recorded_with_its_cost_and_found_again_after_a_crash(board: Board) -> None:
+    model = small([*[used(1_000, call("look"))] * 4, calls(("compact", {})), call("ask_human", question="Ok?"), END])
+    stage = await set_stage(board, model=model, tools=[look], limits=AgentLimits(keep_share=0.0001))
+    await stage.run()
+    (asked,) = await board.requests()
+    await board.reply(str(asked.request), "human", "ok")
+    await stage.go_on()
+    assert "Summary 4." in model.asked[-1].messages[0].text
+    (turn,) = [turn for turn in await board.transcript(1, 1) if turn.kind == "summary"]
+    assert turn.used.tokens > 0
+    assert sum(request.title == "(summary)" for request in model.asked) == 1
+    assert "attempt 2" in told(model.asked[-1])

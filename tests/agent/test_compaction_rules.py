@@ -1,0 +1,175 @@
+"""The rules of making room, on conversations made at random: nothing torn, everything fits, replay is equal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stage_agent import state_of
+
+from dugnad.agent import compaction
+from dugnad.agent.conversation import Conversation, estimate_tokens
+from dugnad.models.talk import Reply, Said, ToolCall, ToolResult, Usage
+from dugnad.settings import AgentLimits
+from dugnad.types import Amount, NewTurn, Turn
+
+LIMITS = AgentLimits()
+TEXTS = st.one_of(
+    st.text(max_size=40), st.integers(0, 3_000).map(lambda n: "x" * n), st.integers(0, 900).map(lambda n: "é\n" * n)
+)
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from(["reply", "reply", "reply", "shorten", "summary", "harder"]), TEXTS, st.lists(TEXTS, max_size=4)
+    ),
+    max_size=12,
+)
+
+
+def as_read(turn: NewTurn, epoch: int) -> Turn:
+    """A turn as the board would give it back."""
+    return Turn(
+        task=1, epoch=epoch, number=turn.number, kind=turn.kind, body=turn.body, used=Amount(), covers=None, at=0
+    )
+
+
+class Play:
+    """A conversation as the loop leads it, with all that is recorded on the way."""
+
+    def __init__(self) -> None:
+        self.talk = Conversation(packet="The packet.", epoch=1)
+        self.turns: list[Turn] = []
+
+    def take(self, kind: str, text: str, results: list[str]) -> None:
+        talk = self.talk
+        if kind == "reply":
+            self.reply(text, results)
+        elif kind == "shorten" and (shortened := compaction.shortened_results(talk)):
+            self.record(talk.next_turn("summary", {"shortened": shortened}))
+            talk.apply_shortened(shortened)
+        elif kind in ("summary", "harder") and (kept := compaction.cut(talk, 0 if kind == "harder" else 100)):
+            self.record(talk.next_turn("summary", {"summary": text, "kept_from": kept}))
+            talk.apply_summary(text, kept)
+
+    def reply(self, text: str, results: list[str]) -> None:
+        talk = self.talk
+        made = tuple(ToolCall(f"c{place}", ("todo", "look")[place % 2], "{}") for place in range(len(results)))
+        reply = Reply(text=text, calls=made, usage=Usage(input_tokens=len(text)))
+        said = Said(f"turn {talk.replies}")
+        self.record(talk.next_turn("reply", talk.reply_turn(said, reply)))
+        talk.apply_reply(said, reply)
+        for place in reversed(range(len(results))):
+            self.record(talk.next_turn("tool", {"place": place, "text": results[place]}))
+            talk.apply_result(place, results[place])
+
+    def record(self, turn: NewTurn) -> None:
+        self.turns.append(as_read(turn, self.talk.epoch))
+        self.talk.number = turn.number
+
+
+def play(steps: list[tuple[str, str, list[str]]]) -> Play:
+    made = Play()
+    for step in steps:
+        made.take(*step)
+    return made
+
+
+def must_be_whole(entries: list[object]) -> None:
+    """Each result answers a call of the reply right before it, each call is answered, and the runtime speaks first."""
+    waiting: list[str] = []
+    for place, entry in enumerate(entries):
+        if isinstance(entry, ToolResult):
+            waiting.remove(entry.call)
+            continue
+        assert not waiting, "a call without a result"
+        assert isinstance(entry, Said) if place == 0 else True
+        if isinstance(entry, Reply):
+            assert isinstance(entries[place - 1], Said)
+            waiting = [call.id for call in entry.calls]
+    assert not waiting
+
+
+@settings(max_examples=150, deadline=None)
+@given(TURNS)
+def test_calls_and_results_are_never_torn_apart(steps: list[tuple[str, str, list[str]]]) -> None:
+    made = Play()
+    for step in steps:
+        made.take(*step)
+        must_be_whole(list(made.talk.entries))
+
+
+@settings(max_examples=150, deadline=None)
+@given(TURNS)
+def test_the_recorded_turns_fold_to_the_same_conversation(steps: list[tuple[str, str, list[str]]]) -> None:
+    made = play(steps)
+    again = Conversation(packet="The packet.")
+    again.attempt(1)
+    for turn in made.turns:
+        again.apply(turn)
+    assert state_of(again) == state_of(made.talk)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TURNS, st.integers(0, 2_000))
+def test_a_cut_stands_in_front_of_a_reply_and_keeps_the_last_one(
+    steps: list[tuple[str, str, list[str]]], keep: int
+) -> None:
+    talk = play(steps).talk
+    kept = compaction.cut(talk, keep)
+    replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
+    assert kept == 0 or (kept in replies and kept > 1)
+    if len(replies) > 1 and keep == 0 and kept:
+        assert kept == replies[-1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(TURNS)
+def test_shortening_only_ever_touches_old_long_results_and_is_done_once(
+    steps: list[tuple[str, str, list[str]]],
+) -> None:
+    talk = play(steps).talk
+    before = list(talk.entries)
+    replies = [place for place, entry in enumerate(before) if isinstance(entry, Reply)]
+    shortened = compaction.shortened_results(talk)
+    talk.apply_shortened(shortened)
+    touched = {place for place, _ in shortened}
+    for place, (old, new) in enumerate(zip(before, talk.entries, strict=True)):
+        if place not in touched:
+            assert old is new
+            continue
+        assert isinstance(old, ToolResult)
+        assert isinstance(new, ToolResult)
+        assert place < replies[-4]
+        assert (new.call, new.name) == (old.call, old.name)
+        assert len(new.text) < len(old.text)
+    assert not compaction.shortened_results(talk)
+
+
+def full(text: str, turns: int = 30) -> Conversation:
+    return play([("reply", "thinking", [text])] * turns).talk
+
+
+def fits(talk: Conversation, window: int) -> bool:
+    request = compaction.summary_request(talk, len(talk.entries), "alice", window, LIMITS)
+    return estimate_tokens(request, 0) + request.output_tokens_max <= window
+
+
+@pytest.mark.parametrize("window", [8_000, 24_000, 200_000])
+@pytest.mark.parametrize("turns", [1, 40, 400])
+def test_the_summary_asked_for_fits_the_window_however_full_it_is(window: int, turns: int) -> None:
+    talk = full("word " * 3_000, turns)
+    assert fits(replace(talk, packet="word " * 12_000), window)
+
+
+@pytest.mark.parametrize("text", ["\n" * 15_000, "字" * 15_000], ids=["short lines", "three bytes a letter"])
+def test_the_summary_asked_for_fits_the_window_in_any_script(text: str) -> None:
+    assert fits(play([("reply", text, [text])] * 9).talk, 24_000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TURNS)
+def test_a_plain_summary_is_bounded(steps: list[tuple[str, str, list[str]]]) -> None:
+    talk = play(steps).talk
+    text = compaction.plain_summary(talk, len(talk.entries))
+    assert len(text) < 8_200

@@ -1,0 +1,124 @@
+"""Skills: found in a project's folders, named in the prompt, read on demand, and never from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stage_agent import END, calls, last_results, result, set_stage
+
+from dugnad.board import Board
+from dugnad.tools import find_skills
+
+TEXT = "---\nname: deploy\ndescription: How we\n  deploy.\n---\n# Deploy\n\nPush the button.\n"
+
+
+def skill(project: Path, folder: str, text: str = TEXT, parent: str = ".agents/skills") -> Path:
+    path = project / parent / folder
+    path.mkdir(parents=True)
+    (path / "SKILL.md").write_text(text)
+    return path
+
+
+def test_a_skill_has_its_name_and_description_from_its_front(folder: Path) -> None:
+    skill(folder, "one")
+    skill(folder, "two", "---\ndescription: No name.\n---\nx", ".claude/skills")
+    assert [(each.name, each.description) for each in find_skills(folder)] == [
+        ("deploy", "How we deploy."),
+        ("two", "No name."),
+    ]
+
+
+def test_the_first_skill_of_a_name_counts(folder: Path) -> None:
+    skill(folder, "a")
+    skill(folder, "b", TEXT.replace("How we", "Not how we"))
+    assert [each.description for each in find_skills(folder)] == ["How we deploy."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no front", "---\n: [\n---\nx", "---\n- a\n---\nx", "---\nname: x\n---\nx", "---\nname: x\ndescription: y\n"],
+)
+def test_what_has_no_proper_front_is_not_a_skill(folder: Path, text: str) -> None:
+    skill(folder, "a", text)
+    assert find_skills(folder) == ()
+
+
+def test_a_skill_with_bytes_that_are_no_text_is_read_all_the_same(folder: Path) -> None:
+    path = skill(folder, "a")
+    (path / "SKILL.md").write_bytes(TEXT.encode() + b"\xff\xfe")
+    assert [each.name for each in find_skills(folder)] == ["deploy"]
+
+
+def test_a_link_that_leads_out_of_the_project_is_not_a_skill(folder: Path) -> None:
+    outside, project = folder / "outside", folder / "project"
+    skill(outside, "a")
+    (project / ".agents").mkdir(parents=True)
+    (project / ".agents" / "skills").symlink_to(outside / ".agents" / "skills")
+    assert find_skills(project) == ()
+
+
+def test_a_skill_that_is_too_large_is_none(folder: Path) -> None:
+    skill(folder, "a", TEXT + "x" * 300_000)
+    assert find_skills(folder) == ()
+
+
+def test_a_project_without_skills_has_none(folder: Path) -> None:
+    assert find_skills(folder / "nowhere") == ()
+
+
+async def test_skills_are_named_in_the_prompt_and_read_on_demand(board: Board, folder: Path) -> None:
+    path = skill(folder, "a")
+    (path / "more").mkdir()
+    (path / "more" / "steps.md").write_text("---\nkept: yes\n---\nOne, two.")
+    stage = await set_stage(
+        board,
+        [calls(("use_skill", {"name": "deploy"}), ("use_skill", {"name": "deploy", "file": "more/steps.md"})), END],
+        skills=find_skills(folder),
+    )
+    await stage.run()
+    assert "- deploy: How we deploy." in stage.model.asked[0].system
+    files = "\n\nFiles of this skill: SKILL.md, more/steps.md"
+    assert last_results(stage.model) == [
+        f"# Deploy\n\nPush the button.{files}",
+        f"---\nkept: yes\n---\nOne, two.{files}",
+    ]
+
+
+async def test_what_is_not_part_of_a_skill_is_told(board: Board, folder: Path) -> None:
+    path = skill(folder / "project", "a")
+    (folder / "secret").write_text("the secret")
+    (path / "link").symlink_to(folder / "secret")
+    (path / "big").write_text("x" * 300_000)
+    wishes = [
+        {"name": "nothing"},
+        {"name": "deploy", "file": "nothing.md"},
+        {"name": "deploy", "file": "../../../../secret"},
+        {"name": "deploy", "file": str(folder / "secret")},
+        {"name": "deploy", "file": "link"},
+        {"name": "deploy", "file": "."},
+        {"name": "deploy", "file": "big"},
+    ]
+    stage = await set_stage(
+        board, [calls(*(("use_skill", each) for each in wishes)), END], skills=find_skills(folder / "project")
+    )
+    await stage.run()
+    texts = last_results(stage.model)
+    assert all(text.startswith("Error: ") for text in texts)
+    assert "there are deploy" in texts[0]
+    assert not any("the secret" in text for text in texts)
+
+
+@pytest.mark.parametrize("file", ["a\0b", "x" * 5_000], ids=["NUL", "too long"])
+async def test_a_file_name_no_disk_can_hold_is_told(board: Board, folder: Path, file: str) -> None:
+    skill(folder, "a")
+    stage = await set_stage(
+        board, [calls(("use_skill", {"name": "deploy", "file": file})), END], skills=find_skills(folder)
+    )
+    await stage.run()
+    assert last_results(stage.model)[0].startswith("Error: ")
+
+
+async def test_without_skills_there_is_no_such_tool(board: Board) -> None:
+    text = await result(board, "use_skill", name="deploy")
+    assert text.startswith("Error: There is no tool 'use_skill'")
