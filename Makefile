@@ -31,6 +31,7 @@ $(READY): requirements.lock pyproject.toml
 .PHONY: demo
 demo: $(READY) ## Offline: three workers on one board, one killed; then a teammate that schedules its own work.
 	@$(BIN)/python examples/board_demo.py
+	@echo
 	@$(BIN)/python examples/self_scheduling.py
 
 .PHONY: test

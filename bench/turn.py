@@ -42,7 +42,7 @@ from dugnad.types import Claim, NewTask, NewTurn
 HERE = Path(__file__).parent
 SERVER = HERE.parent / "tests" / "models" / "provider_server.py"
 LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9, attempts_max=1_000, claims_max=1_000)
-MODELS = {"anthropic": "anthropic:claude-sonnet-4-5", "openai": "openai-chat:gpt-4o"}
+MODELS = {"anthropic": "anthropic:claude-sonnet-5-5", "openai": "openai-chat:gpt-4o"}
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
 HISTORY = (0, 100)
 

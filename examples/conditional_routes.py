@@ -4,7 +4,7 @@ Publishing needs the one outcome, reworking the other; the way that was not take
 puts the next review on the board, with the same two ways behind it, so the work can go in circles: the first goal is
 approved in round 2. The reviewer of the second goal is never content, and the budget ends that.
 
-Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-4-5` for a real one.
+Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-5-5` for a real one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Nobody is called directly. The planner puts tasks on the board; whoever has the role claims them. While it waits, the
 planner's own task is put down, and it goes on in the same conversation when the results are there.
 
-Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-4-5` for a real one.
+Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-5-5` for a real one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The editor is a fresh mind with a conversation of its own. It may look at the board and the notes. Only its answer comes
 back to the writer, and both are paid from the same budget.
 
-Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-4-5` for a real one.
+Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-5-5` for a real one.
 """
 
 from __future__ import annotations

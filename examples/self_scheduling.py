@@ -3,7 +3,7 @@
 Each task puts the next one on the board. The outer loop claims, works and settles until the queue is empty or the
 budget is spent. What is left is parked, not lost: it goes on when a person raises the cap.
 
-Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-4-5` for a real one.
+Run it as it is for the scripted model, or with `--model anthropic:claude-sonnet-5-5` for a real one.
 """
 
 from __future__ import annotations

@@ -273,3 +273,11 @@ async def test_who_waits_for_the_others_is_told_when_they_have_spent_it_all(boar
     outcome = await bob.agent.work(await bob.claim())
     assert isinstance(outcome, Waiting)
     assert outcome.on == "budget"
+
+
+async def test_a_call_that_is_cut_at_its_time_does_not_pass_the_cap_in_seconds(board: Board) -> None:
+    stage = await set_stage(board, [Step(say="late", seconds=5)], limits=AgentLimits(retry_seconds=0.01))
+    outcome = await stage.run(budget=Budget(seconds=1.2))
+    assert isinstance(outcome, Waiting)
+    account = await board.budget(1)
+    assert 1_000 < account.spent.milliseconds <= 1_200

@@ -14,7 +14,7 @@ from dugnad.models import Reply, Request, open_model
 from dugnad.models.providers import ProviderModel
 from dugnad.models.talk import Memory, Message, Said, ToolResult, ToolSpec
 
-ANTHROPIC, CHAT, RESPONSES = "anthropic:claude-sonnet-4-5", "openai-chat:gpt-4o", "openai-responses:gpt-5"
+ANTHROPIC, CHAT, RESPONSES = "anthropic:claude-sonnet-5-5", "openai-chat:gpt-4o", "openai-responses:gpt-5"
 LOCAL, GOOGLE = "openai:some-local-model", "google:gemini-2.5-pro"
 DIRECT = (ANTHROPIC, CHAT, RESPONSES, LOCAL)  # Those that go over our own wire.
 ALL = (*DIRECT, GOOGLE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dugnad import Budget
 
 # The seconds bound the whole run: a root that has used up its own is parked, and says so.
-USUAL = Budget(tasks=60, tokens=200_000, seconds=120)
+USUAL = Budget(tasks=60, tokens=200_000, seconds=60)
 PAGE = "The neighbours met in the yard and painted the fence, and when it rained they moved the tables inside. "
 
 
@@ -47,7 +47,7 @@ INSISTING = (
         kind="follow-up, capped",
         title="Plan the party",
         body="Call schedule_followup with the title 'Invite everybody'.",
-        budget=Budget(tasks=2, tokens=200_000, seconds=120),
+        budget=Budget(tasks=2, tokens=200_000, seconds=60),
     ),
     Asked(kind="ask", title="Ask the human", body="Call ask_human with the question 'Which colour?'."),
     Asked(kind="own tool", title="Read the yearbook", body="Call read_page with the page 1, then finish."),

@@ -37,6 +37,8 @@ LIMITS = AgentLimits(
     retries_max=1, retry_seconds=0.2, patience_max=2, give_back_seconds=1,
 )  # fmt: skip
 BOARD_LIMITS = Limits(attempts_max=2, backoff_seconds=0.2, cooldown_seconds=0.5)
+# All of them would fill half of such a model's window.
+FEW = tuple(each for each in BUILT_IN if each.name in ("schedule_followup", "note", "finish", "ask_human", "compact"))
 SOON_SECONDS = 5
 SLOTS = 2
 THREADS = 1  # With two, each waits for the other at every step, and a busy neighbour makes it ten times slower.
@@ -64,7 +66,7 @@ async def put(board: Board, asked: Sequence[Asked]) -> dict[int, str]:
 
 async def warm_up(url: str) -> None:
     """Let every slot of the server read the tools once: it keeps them, and no task's budget has to pay for it."""
-    specs = tuple(each.spec for each in (*BUILT_IN, read_page) if each.name != "use_skill")
+    specs = tuple(each.spec for each in (*FEW, read_page))
     request = Request(system="", messages=(Said("Hello."),), tools=specs, output_tokens_max=1, seconds_max=600)
     model = open_model("openai:smollm2", base_url=url)
     await asyncio.gather(*(model.ask(request) for _ in range(SLOTS)), return_exceptions=True)
@@ -75,7 +77,9 @@ async def work(board: Board, url: str, window_tokens: int) -> int:
     """Let the team work until nothing is left that it could do soon. The number of attempts."""
     model = open_model("openai:smollm2", base_url=url, window_tokens=window_tokens)
     agents = [
-        Agent(board=board, teammate=await board.spawn(name), model=model, tools=[read_page], limits=LIMITS)
+        Agent(
+            board=board, teammate=await board.spawn(name), model=model, tools=[read_page], built_in=FEW, limits=LIMITS
+        )
         for name in TEAM
     ]
     attempts = 0
@@ -148,7 +152,7 @@ async def odd_replies(board: Board, tasks: Sequence[Task]) -> Counter[str]:
         for attempt in await board.attempts(task.id):
             for turn in await board.transcript(task.id, attempt.epoch):
                 found.update(_oddities(turn.kind, json.loads(turn.body)))
-    found["pauses of the server"] = sum(event.kind == "cooled_down" for event in await all_events(board))
+    found["pauses of the server"] = sum(event.kind == "cooled" for event in await all_events(board))
     return found
 
 

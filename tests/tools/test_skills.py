@@ -122,3 +122,13 @@ async def test_a_file_name_no_disk_can_hold_is_told(board: Board, folder: Path, 
 async def test_without_skills_there_is_no_such_tool(board: Board) -> None:
     text = await result(board, "use_skill", name="deploy")
     assert text.startswith("Error: There is no tool 'use_skill'")
+
+
+async def test_an_agent_with_a_project_has_the_skills_of_the_project(board: Board, folder: Path) -> None:
+    skill(folder, "one")
+    stage = await set_stage(board, [calls(("use_skill", {"name": "deploy"})), END], project=folder)
+    await stage.run()
+    assert "- deploy: How we deploy." in stage.model.asked[0].system
+    assert "Push the button." in last_results(stage.model)[0]
+    without = await set_stage(board, [END], name="bob", project=folder, skills=())
+    assert "use_skill" not in [spec.name for spec in without.agent._specs]

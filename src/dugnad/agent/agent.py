@@ -16,7 +16,7 @@ from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.talk import Model, Reply, Request, Said
 from ..settings import AgentLimits
-from ..tools import BUILT_IN, READING, Context, Skill, Tool
+from ..tools import BUILT_IN, READING, Context, Skill, Tool, find_skills
 from ..tools.quote import clean, shorten
 from ..tools.talking import answer_since, message_text
 from ..types import Claim, Failed, Outcome, Pace, Released, Spending, Teammate
@@ -41,7 +41,7 @@ class Agent:
     built_in: Sequence[Tool] = BUILT_IN  # Fewer make a shorter prompt, for a small model.
     team: str = "dugnad"
     project: Path | None = None
-    skills: tuple[Skill, ...] = ()
+    skills: tuple[Skill, ...] | None = None  # None: those of the project.
     limits: AgentLimits = field(default_factory=AgentLimits)
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -49,7 +49,8 @@ class Agent:
     claimed: list[Claim] = field(default_factory=list)  # By name, while working another; theirs is the next turn.
 
     def __post_init__(self) -> None:
-        built_in = [each for each in self.built_in if each.name != "use_skill" or self.skills]
+        self._skills = (find_skills(self.project) if self.project else ()) if self.skills is None else self.skills
+        built_in = [each for each in self.built_in if each.name != "use_skill" or self._skills]
         self._tools = {each.name: each for each in (*built_in, *self.tools)}
         self._specs = tuple(each.spec for each in self._tools.values())
 
@@ -172,7 +173,7 @@ class Agent:
         """Pure: the same conversation gives the same request."""
         here = standing(self.teammate, claim, talk.turns + 1, self.limits.turns_max, spending)
         return Request(
-            system=system_text(self.teammate, claim, self.team, self.skills),
+            system=system_text(self.teammate, claim, self.team, self._skills),
             messages=(*talk.entries, Said("\n\n".join([*talk.to_say, here]))),
             tools=self._specs,
             output_tokens_max=self.limits.output_tokens_max,
@@ -259,7 +260,7 @@ class Agent:
         def context(key: str, since: int | None) -> Context:
             return Context(
                 board=self.board, claim=claim, teammate=self.teammate, limits=self.limits, key=key, desk=talk.desk,
-                skills=self.skills, since=since, read_output=actor.read_output,
+                skills=self._skills, since=since, read_output=actor.read_output,
                 consult=partial(self._consult, claim),
             )  # fmt: skip
 

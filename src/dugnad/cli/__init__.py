@@ -19,7 +19,7 @@ def main() -> None:
 def model(name: str | None, as_json: bool) -> None:
     """What is known of a model: its window and its price. Asks nobody, costs nothing.
 
-    Example: dugnad model anthropic:claude-sonnet-4-5
+    Example: dugnad model anthropic:claude-sonnet-5-5
     """
     import json
 

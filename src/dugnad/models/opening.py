@@ -11,8 +11,8 @@ from .talk import Model, Price
 
 # In this order: the first whose key is set is the default.
 _KEYS = (
-    ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"),
-    ("OPENAI_API_KEY", "openai:gpt-5"),
+    ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"),
+    ("OPENAI_API_KEY", "openai:gpt-5.5"),
     ("GOOGLE_API_KEY", "google:gemini-2.5-pro"),
 )
 
