@@ -13,7 +13,7 @@ import asyncio
 import json
 import tempfile
 
-from dugnad import Agent, Budget, ScriptedModel, drain, open_board, open_model
+from dugnad import Agent, Budget, DugnadError, ScriptedModel, drain, open_board, open_model
 from dugnad.models.scripted import read_script
 
 SCRIPT = """
@@ -68,6 +68,9 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--model", help="provider:model, instead of the scripted model")
     name = arguments.parse_args().model
-    model = open_model(name) if name else ScriptedModel(read_script(SCRIPT))
+    try:
+        model = open_model(name) if name else ScriptedModel(read_script(SCRIPT))
+    except DugnadError as error:
+        raise SystemExit(str(error)) from None
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(main(model, f"sqlite:///{folder}/board.db"))

@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import tempfile
 
-from dugnad import Agent, Budget, ScriptedModel, open_board, open_model
+from dugnad import Agent, Budget, DugnadError, ScriptedModel, open_board, open_model
 from dugnad.models.scripted import Step
 
 CHAPTERS = 7
@@ -63,6 +63,9 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--model", help="provider:model, instead of the scripted model")
     name = arguments.parse_args().model
-    model = open_model(name) if name else ScriptedModel(play)
+    try:
+        model = open_model(name) if name else ScriptedModel(play)
+    except DugnadError as error:
+        raise SystemExit(str(error)) from None
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(main(model, f"sqlite:///{folder}/board.db"))

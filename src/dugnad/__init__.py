@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .agent import Agent, drain
     from .board import Board, open_board
+    from .errors import DugnadError
     from .models import ScriptedModel, open_model
     from .tools import Context, tool
     from .types import Budget, Done, Failed, Need, NewTask, Released, Task, Waiting
@@ -17,6 +18,7 @@ __all__ = [
     "Budget",
     "Context",
     "Done",
+    "DugnadError",
     "Failed",
     "Need",
     "NewTask",
@@ -38,7 +40,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     homes = {"Agent": "agent", "drain": "agent", "Board": "board", "open_board": "board", "ScriptedModel": "models",
-             "open_model": "models", "Context": "tools", "tool": "tools"}  # fmt: skip
+             "open_model": "models", "Context": "tools", "tool": "tools", "DugnadError": "errors"}  # fmt: skip
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{homes.get(name, 'types')}", __name__), name)

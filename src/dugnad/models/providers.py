@@ -260,7 +260,8 @@ def open_provider(
     try:
         native = _native(provider, model, lines, api_key, base_url)
     except (trouble.UserError, ValueError) as error:
-        raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {error}") from None
+        said = str(error).split(" To try Pydantic AI")[0]  # That advice is for its own users.
+        raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {said}") from None
     except ImportError as error:
         raise ModelMisconfigured(f"{provider} needs a package that is not installed: {error}") from None
     return ProviderModel(
@@ -288,7 +289,7 @@ def _native(provider: str, model: str, lines: Lines, api_key: str | None, base_u
 
         from .direct import DirectAnthropic
 
-        AnthropicProvider(api_key=api_key, http_client=lines.client)  # Says in its words when there is no key.
+        _must_have_key("ANTHROPIC_API_KEY", api_key)
         direct = DirectAnthropic(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
         return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=direct))
     if provider in ("openai", "openai-chat", "openai-responses"):
@@ -302,6 +303,14 @@ def _native(provider: str, model: str, lines: Lines, api_key: str | None, base_u
     if hasattr(inner, "max_retries"):
         inner.max_retries = 0
     return native
+
+
+def _must_have_key(variable: str, api_key: str | None) -> None:
+    if not api_key and not os.environ.get(variable):
+        raise ModelMisconfigured(
+            f"There is no key for this model: set {variable}, or name a local OpenAI-compatible server (openai:MODEL "
+            "with its base URL), or use the scripted model."
+        )
 
 
 def _openai(provider: str, model: str, lines: Lines, api_key: str | None, base_url: str | None) -> Native:
@@ -324,7 +333,7 @@ def _openai(provider: str, model: str, lines: Lines, api_key: str | None, base_u
             provider=OpenAICompatibleProvider("openai", openai_client=direct),
             profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False),
         )
-    OpenAIProvider(api_key=api_key, base_url=base_url, http_client=lines.client)  # Says so when there is no key.
+    _must_have_key("OPENAI_API_KEY", api_key)
     direct = DirectOpenAI(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
     own = OpenAIProvider(openai_client=direct)
     return (
