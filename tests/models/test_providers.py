@@ -257,3 +257,11 @@ def test_a_models_address_is_that_of_the_double() -> None:
     server.url = "http://127.0.0.1:9"
     assert {address(name, server) for name in ALL} == {"http://127.0.0.1:9", "http://127.0.0.1:9/v1"}
     assert open_model("scripted").name == "scripted"
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_every_answer_is_asked_for_as_a_stream(name: str) -> None:
+    async with provider(name, [Answer(text="Hello.")]) as (model, server):
+        assert (await model.ask(asking())).text == "Hello."
+    (seen,) = server.seen
+    assert "streamGenerateContent" in seen.path or seen.json["stream"] is True

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from dugnad import Budget
 
-# The seconds bound the whole run: a root that has used up its own is parked, and says so.
-USUAL = Budget(tasks=60, tokens=200_000, seconds=60)
+USUAL = Budget(tasks=60, tokens=200_000)
 PAGE = "The neighbours met in the yard and painted the fence, and when it rained they moved the tables inside. "
 
 
@@ -47,7 +46,7 @@ INSISTING = (
         kind="follow-up, capped",
         title="Plan the party",
         body="Call schedule_followup with the title 'Invite everybody'.",
-        budget=Budget(tasks=2, tokens=200_000, seconds=60),
+        budget=Budget(tasks=2, tokens=200_000),
     ),
     Asked(kind="ask", title="Ask the human", body="Call ask_human with the question 'Which colour?'."),
     Asked(kind="own tool", title="Read the yearbook", body="Call read_page with the page 1, then finish."),
@@ -55,6 +54,6 @@ INSISTING = (
 
 # The same template without the relay: the server refuses what it cannot read as a call, and says so in its stream.
 AUTO = (
-    Asked(kind="unreadable", title="Say goodbye", budget=Budget(tasks=3, tokens=200_000, seconds=30)),
-    Asked(kind="unreadable", title="Say thanks", budget=Budget(tasks=3, tokens=200_000, seconds=30)),
+    Asked(kind="unreadable", title="Say goodbye", budget=Budget(tasks=3, tokens=200_000, seconds=20)),
+    Asked(kind="unreadable", title="Say thanks", budget=Budget(tasks=3, tokens=200_000, seconds=20)),
 )

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model as Native
 from pydantic_ai.models import ModelRequestParameters, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from ..errors import (
@@ -44,6 +45,7 @@ from .prices import facts_of
 from .talk import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from .wire import Exchange, Wire, exchange
 
+_DIRECT = ("anthropic", "openai", "openai-chat", "openai-responses")
 _TOOL_SETS_MAX = 64
 _TOO_LONG = "exceed_context_size_error"  # What llama.cpp calls it; the library does not know that one.
 _THOUGHT = '"part_kind":"thinking"'
@@ -75,13 +77,14 @@ class ProviderModel:
         self._native = native
         self._lines = lines
         self._chat = type(native).__name__ == "OpenAIChatModel"
+        self._direct = name.partition(":")[0] in _DIRECT
         self._tools: dict[tuple[ToolSpec, ...], dict[str, bytes]] = {}  # As they went out; few sets for many requests.
 
     async def close(self) -> None:
         await self._lines.close()
 
     async def ask(self, request: Request) -> Reply:
-        known = _known(request.memory, request.messages)
+        known = _known(request.memory, request.messages) if request.memory.model is self else 0
         if known and self._chat and _thinks_at_times(request.messages):
             known = 0
         tools = self._tools.get(request.tools)
@@ -90,7 +93,7 @@ class ProviderModel:
             async with asyncio.timeout(request.seconds_max):
                 token = exchange.set(now)
                 try:
-                    response = await self._native.request(
+                    response = await self._answer(
                         _messages(request.messages[known:], request.memory),
                         {"max_tokens": request.output_tokens_max, "timeout": request.seconds_max, "cache": True},
                         ModelRequestParameters(
@@ -113,12 +116,26 @@ class ProviderModel:
             # An answer came, and may have been billed, but is not what the protocol says.
             raise AnswerLost(f"{self.name} answered something that cannot be read: {error!r}.") from error
         if now.sent is not None:
-            request.memory.covered = list(request.messages)
+            request.memory.model, request.memory.covered = self, list(request.messages)
             request.memory.encoded = [*now.before, *now.sent]
             if now.sent_tools is not None:
                 self._keep_tools(request.tools, now.sent_tools)
         request.memory.latest = (reply, response)
         return reply
+
+    async def _answer(
+        self, messages: list[ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        """Always streamed: what is silent for long is cut off by whatever lies between."""
+        if self._direct:
+            return await self._native.request(messages, settings, parameters)
+        async with self._native.request_stream(messages, settings, parameters) as stream:
+            async for _ in stream:
+                pass
+            response = stream.get()
+        if response.finish_reason is None and type(self._native).__name__ == "GoogleModel":
+            raise AnswerLost("the stream ended before the answer was whole.")  # The library takes it for whole.
+        return response
 
     def _keep_tools(self, tools: tuple[ToolSpec, ...], encoded: dict[str, bytes]) -> None:
         if len(self._tools) >= _TOOL_SETS_MAX:

@@ -81,6 +81,7 @@ class ToolSpec:
 class Memory:
     """What a model already put into its provider's form, of one conversation. Only the model looks inside."""
 
+    model: object = None  # Whose form it is.
     covered: list[Message] = field(default_factory=list)
     encoded: list[Any] = field(default_factory=list)
     latest: tuple[Reply, Any] | None = None  # The last reply, with the provider's own object for it.
