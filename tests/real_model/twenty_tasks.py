@@ -33,7 +33,7 @@ from dugnad.types import ENDED
 TEMPLATE = Path(__file__).parent / "tools.jinja"
 TEAM = ("alice", "bob", "carol")
 LIMITS = AgentLimits(
-    output_tokens_max=80, turns_max=4, model_seconds_max=90, odd_replies_max=3, summary_tokens_max=300,
+    output_tokens_max=80, turns_max=3, model_seconds_max=90, odd_replies_max=3, summary_tokens_max=300,
     retries_max=1, retry_seconds=0.2, patience_max=2, give_back_seconds=1,
 )  # fmt: skip
 BOARD_LIMITS = Limits(attempts_max=2, backoff_seconds=0.2, cooldown_seconds=0.5)
@@ -107,9 +107,9 @@ async def as_a_human(board: Board) -> int:
         answered += 1
     for task in await board.list_tasks(states=["waiting", "ready", "scheduled", "blocked"]):
         held = (await board.budget(task.root)).held
-        if task.state == "waiting" or held:
-            why = f"the budget's {held} are spent" if held else "it took too many turns"
-            await board.cancel(task.id, why=why)
+        if task.state in ("waiting", "scheduled") or held:
+            late = "it is for later than today" if task.state == "scheduled" else "it took too many turns"
+            await board.cancel(task.id, why=f"the budget's {held} are spent" if held else late)
     return answered
 
 
