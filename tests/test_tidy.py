@@ -98,6 +98,10 @@ def test_every_module_says_what_it_knows(path: Path) -> None:
 
 
 def test_what_is_exported_exists_and_is_meant() -> None:
+    tree = ast.parse((ROOT / "src" / "dugnad" / "__init__.py").read_text())
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    meant = {alias.name for node in named for alias in node.names}
+    assert set(dugnad.__all__) - {"__version__"} == meant
     for name in dugnad.__all__:
         assert getattr(dugnad, name) is not None
     assert list(dugnad.__all__) == sorted(dugnad.__all__)

@@ -160,7 +160,7 @@ def state_of(talk: Conversation) -> dict[str, Any]:
     """Everything of a conversation that a rebuilt one must have as well."""
     return {
         "entries": [value(entry) for entry in talk.entries],
-        "todo": (talk.desk.todo, talk.desk.todo_turn, talk.desk.turn),
+        "todo": (talk.desk.todo, talk.desk.todo_turn),
         "open": talk.open_calls,
         "counters": (talk.epoch, talk.number, talk.turns, talk.replies, talk.reply_at, talk.odd),
         "size": (talk.tokens, talk.uncounted),

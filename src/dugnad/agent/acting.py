@@ -25,7 +25,7 @@ from ..errors import (
 from ..models.talk import ToolCall
 from ..settings import AgentLimits
 from ..tools import BadCall, Context, Ends, Tool
-from ..tools.quote import shorten
+from ..tools.quote import clean, shorten
 from ..tools.talking import answer_to
 from ..types import Amount, Claim, Outcome, Waiting
 from .asking import PutDown
@@ -106,8 +106,7 @@ class Actor:
         return batches
 
     async def record(self, talk: Conversation, place: int, result: Result) -> None:
-        raw = result.text.replace("\0", "\ufffd").encode(errors="replace")
-        whole = raw[: self.limits.tool_bytes_max].decode(errors="ignore")
+        whole = clean(result.text).encode()[: self.limits.tool_bytes_max].decode(errors="ignore")
         if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
         label = f"{talk.epoch}.{talk.number + 1}"

@@ -200,7 +200,9 @@ class Agent:
             if compaction.is_long(talk, self._window, self.limits.compact_share):
                 await self._compact(claim, talk)
 
-    async def _shorten_results(self, claim: Claim, talk: Conversation, *, recent: int = 4) -> bool:
+    async def _shorten_results(
+        self, claim: Claim, talk: Conversation, *, recent: int = compaction.RECENT_REPLIES
+    ) -> bool:
         """False: there was nothing to shorten."""
         shortened = compaction.shortened_results(talk, recent=recent)
         if shortened:
@@ -253,7 +255,6 @@ class Agent:
         )
         return Asker(
             board=self.board, claim=claim, model=self.model, limits=self.limits, sources=self.sources, pace=pace,
-            now_ms=self.sources.now_ms,
         )  # fmt: skip
 
     def _actor(self, claim: Claim, talk: Conversation, tools: dict[str, Tool] | None = None) -> Actor:

@@ -7,7 +7,6 @@ may have been billed counts as spent. Only when patience is over is the task put
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..board import Board
@@ -57,40 +56,41 @@ class Asker:
     limits: AgentLimits
     sources: Sources
     pace: Pace
-    now_ms: Callable[[], int]
 
     async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> Answer:
         failures = waits = 0
+        why = "it was waited for"
+        input_tokens = estimate_tokens(request, known_tokens)
         while waits < self.limits.patience_max:
             if failures or waits:
                 spending = await self.board.budget(self.claim.task.root)
-            reserved = await self._reserve(request, spending, estimate_tokens(request, known_tokens))
+            reserved = await self._reserve(request, spending, input_tokens)
             if reserved is None:
                 waits += 1
                 continue
             fitted, amount, reservation = reserved
-            began = self.now_ms()
+            began = self.sources.now_ms()
             try:
                 reply = sound(await self.model.ask(fitted))
             except RateLimited as limited:
                 await self._return(reservation)
-                waits += 1
-                await self._cool_down(limited.seconds, str(limited))
+                waits, why = waits + 1, str(limited)
+                await self._cool_down(limited.seconds, why)
             except (ModelUnavailable, AnswerLost) as trouble:
                 # The time is known; what was billed is not, so all of it counts.
-                spent = min(self.now_ms() - began, amount.milliseconds)
+                spent = min(self.sources.now_ms() - began, amount.milliseconds)
                 lost = (
                     replace(amount, milliseconds=spent)
                     if isinstance(trouble, AnswerLost)
                     else Amount(milliseconds=spent)
                 )
                 await self.board.spend(self.claim, reservation, lost)
-                failures += 1
+                failures, why = failures + 1, str(trouble)
                 if failures > self.limits.retries_max and isinstance(trouble, AnswerLost):
                     break  # It is this very request that gets no answer; the provider may serve others well.
                 if failures > self.limits.retries_max:
                     failures, waits = 0, waits + 1
-                    await self._cool_down(None, str(trouble))
+                    await self._cool_down(None, why)
                 else:
                     await asyncio.sleep(self.limits.retry_seconds * 2 ** (failures - 1) * (0.5 + self.sources.chance()))
             except ModelTrouble:  # Refused outright: it cost nothing, and the caller knows what to do.
@@ -98,10 +98,10 @@ class Asker:
                 raise
             else:
                 # The call was cut at what was reserved; what the clock shows beyond that is our own.
-                spent = min(self.now_ms() - began, amount.milliseconds)
-                used = used_by(reply, self.model, estimate_tokens(request, known_tokens), spent)
+                spent = min(self.sources.now_ms() - began, amount.milliseconds)
+                used = used_by(reply, self.model, input_tokens, spent)
                 return Answer(reply, used, reservation)
-        raise PutDown(Released(f"{self.model.name} could not be asked for a long while", self.limits.give_back_seconds))
+        raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds))
 
     async def _return(self, reservation: str) -> None:
         await self.board.spend(self.claim, reservation, Amount())
@@ -116,9 +116,6 @@ class Asker:
         others. PutDown when waiting is no use."""
         try:
             return await self._reserve_now(request, spending, input_tokens)
-        except CoolingDown as cooling:
-            await asyncio.sleep(cooling.seconds)
-            return None
         except BudgetSpent:
             pass
         # Others hold what is missing. Whenever one of them gives something back, ask again; a quiet minute is a wait.
@@ -127,21 +124,21 @@ class Asker:
             while True:
                 try:
                     return await self._reserve_now(request, await self.board.budget(root), input_tokens)
-                except CoolingDown as cooling:
-                    await asyncio.sleep(cooling.seconds)
-                    return None
                 except BudgetSpent:
-                    pass
-                if not await watch.wait(60):
-                    return None
+                    if not await watch.wait(60):
+                        return None
 
     async def _reserve_now(
         self, request: Request, spending: Spending, input_tokens: int
-    ) -> tuple[Request, Amount, str]:
+    ) -> tuple[Request, Amount, str] | None:
+        """BudgetSpent only if others may give something back."""
         fitted = fit(request, spending, input_tokens, self.model)
         amount = reserved_for(fitted, input_tokens, self.model)
         try:
             return fitted, amount, await self.board.reserve(self.claim, amount, pace=self.pace)
+        except CoolingDown as cooling:
+            await asyncio.sleep(cooling.seconds)
+            return None
         except BudgetSpent as spent:
             if spent.may_free_up:
                 raise

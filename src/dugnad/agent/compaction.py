@@ -11,7 +11,7 @@ from ..settings import AgentLimits
 from ..tools.quote import one_line, quote, shorten, within_bytes
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 
-_RECENT_REPLIES = 4  # Their results stay as they are in the first step.
+RECENT_REPLIES = 4  # Their results stay as they are in the first step.
 _SHORT = 400
 
 SUMMARY_HEAD = "Summary of what happened in this task so far (the full transcript is kept):"
@@ -23,7 +23,7 @@ tasks and notes, what failed, what is still open, the next step. Do not do the t
 words."""
 
 
-def shortened_results(talk: Conversation, *, recent: int = _RECENT_REPLIES) -> list[tuple[int, str]]:
+def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> list[tuple[int, str]]:
     """The first step: results before the last few replies, each replaced by its beginning and where the whole is."""
     replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
     before = len(talk.entries) if not recent else replies[-recent] if len(replies) > recent else 0

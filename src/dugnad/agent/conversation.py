@@ -74,16 +74,13 @@ class Conversation:
         self.to_say, self.shown = [], []
         self.turns += 1
         self.replies += 1
-        self.desk.turn = self.replies
         self.desk.compaction_wanted = False
         self.reply_at = (self.epoch, self.number)
         self.open_calls = dict(enumerate(reply.calls))
         self.cut_off = reply.stop == "length"
         # A provider that counts nothing leaves it to us.
-        self.tokens, self.uncounted = (
-            reply.usage.tokens,
-            0 if reply.usage.tokens else sum(map(size_bytes, self.entries)),
-        )
+        self.tokens = reply.usage.tokens
+        self.uncounted = 0 if self.tokens else sum(map(size_bytes, self.entries))
         self.ended = None  # Whatever ended before, the work went on.
         is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length")
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)

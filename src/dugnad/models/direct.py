@@ -1,8 +1,8 @@
 """The official SDKs' clients, with the one method each that asks a model made direct.
 
 The SDK keeps what is its own: addresses, credentials, versions, error and answer types. What it does to send a request
-is left out: it copies the body, or walks it along its type declarations (20 ms of CPU for a hundred messages), builds
-the answer from typed pieces, and sends it through httpx. pydantic-ai sees no difference.
+is left out: it copies the body, or walks it along its type declarations (with the library's mapping 30 ms more for a
+hundred messages), builds the answer from typed pieces, and sends it through httpx. pydantic-ai sees no difference.
 """
 
 from __future__ import annotations

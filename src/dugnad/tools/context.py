@@ -24,11 +24,10 @@ class Ends:
 
 @dataclass(slots=True)
 class Desk:
-    """What one attempt has on its desk. All of it can be made again from the transcript."""
+    """What one attempt has on its desk. The list and the wish for room are folded from the recorded calls."""
 
     todo: list[str] = field(default_factory=list)
     todo_turn: int = 0  # When the list was touched last.
-    turn: int = 0
     compaction_wanted: bool = False
     claims: list[Claim] = field(default_factory=list)  # Claimed by name; worked when this attempt is over.
 

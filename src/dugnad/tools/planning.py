@@ -149,6 +149,4 @@ async def todo(context: Context, items: list[str]) -> str:
     Args:
         items: Every item, in order.
     """
-    context.desk.todo = list(items)
-    context.desk.todo_turn = context.desk.turn
     return "\n".join(items) or "The list is empty."

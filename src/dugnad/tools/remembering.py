@@ -69,5 +69,4 @@ async def read_output(context: Context, output: str, start: int = 0) -> str:
 async def compact(context: Context) -> str:
     """Make room: what was said so far in this task becomes a summary before your next turn. Who you are and what the
     task is stays."""
-    context.desk.compaction_wanted = True
     return "The conversation will be summarised before your next turn, if there is enough of it."
