@@ -29,10 +29,8 @@ $(READY): requirements.lock pyproject.toml
 	@touch $(READY)
 
 .PHONY: demo
-demo: $(READY) ## Offline: three workers on one board, one killed; then a teammate that schedules its own work.
-	@$(BIN)/python examples/board_demo.py
-	@echo
-	@$(BIN)/python examples/self_scheduling.py
+demo: $(READY) ## Offline, under a minute: three teammates build a small program, one of their hosts is killed.
+	@$(BIN)/dugnad demo
 
 .PHONY: test
 test: $(READY) check ## Everything that must hold: format, lint, types, layers, sizes, tests on both databases.
@@ -53,9 +51,10 @@ format: $(READY) ## Put the code into the one format.
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: bench
-bench: $(READY) ## Measure the board beside the bare driver, and a turn beside a bare HTTP loop.
+bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound.
 	@$(BIN)/python bench/board.py
 	@$(BIN)/python bench/turn.py
+	@$(BIN)/python bench/team.py
 
 .PHONY: chaos
 chaos: $(READY) ## The long version of killing workers: CHAOS_TASKS and CHAOS_KILLS size it.

@@ -18,7 +18,7 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 10
 # Lines of Python in each layer below the faces, blank lines and comments not counted: each is an afternoon's reading.
-LAYER_LINES_MAX = {"board": 4_200, "models": 1_000, "tools": 800, "agent": 1_100, "": 600}
+LAYER_LINES_MAX = {"board": 4_400, "models": 1_020, "tools": 900, "agent": 1_200, "team": 1_750, "": 600}
 CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
 
 BANNED_CALLS = {
@@ -56,7 +56,7 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
 
 
 def test_each_layer_can_be_read_in_an_afternoon() -> None:
-    faces = {"cli", "repl", "web", "mcp", "sim"}
+    faces = {"cli", "repl", "view", "web", "mcp", "sim"}
     lines: dict[str, int] = {}
     for path in SOURCE:
         layer = "/".join(path.relative_to(ROOT / "src" / "dugnad").parts[:-1])

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .board import Board, open_board
     from .errors import DugnadError
     from .models import ScriptedModel, open_model
+    from .team import Report, Team
     from .tools import Context, tool
     from .types import Budget, Done, Failed, Need, NewTask, Released, Task, Waiting
 
@@ -23,8 +24,10 @@ __all__ = [
     "Need",
     "NewTask",
     "Released",
+    "Report",
     "ScriptedModel",
     "Task",
+    "Team",
     "Waiting",
     "__version__",
     "drain",
@@ -32,7 +35,7 @@ __all__ = [
     "open_model",
     "tool",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def __getattr__(name: str) -> object:
@@ -40,7 +43,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     homes = {"Agent": "agent", "drain": "agent", "Board": "board", "open_board": "board", "ScriptedModel": "models",
-             "open_model": "models", "Context": "tools", "tool": "tools", "DugnadError": "errors"}  # fmt: skip
+             "open_model": "models", "Report": "team", "Team": "team",
+             "Context": "tools", "tool": "tools", "DugnadError": "errors"}  # fmt: skip
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{homes.get(name, 'types')}", __name__), name)

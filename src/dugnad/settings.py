@@ -75,4 +75,22 @@ class AgentLimits:
     todo_turns: int = 10  # Turns after which an untouched list is brought back to mind.
     consult_turns_max: int = 8
     notes_max: int = 20  # In the packet.
+    teammates_max: int = 20  # To which a lead may grow the team.
     packet_chars_max: int = 60_000
+    recent_messages_max: int = 12  # Of the teammate's talk with others, in the packet.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamLimits:
+    """How a host runs its teammates."""
+
+    agents_max: int = 3  # Teammates a host grows the team to while ready work waits.
+    agents_start: int = 3  # Teammates `dugnad run` starts with, if so many are allowed.
+    idle_seconds: float = 60.0  # Without work or a message; then a teammate shuts itself down. Infinite: never.
+    sweep_seconds: float = 5.0  # Between two looks at whether the team fits the work.
+    stop_seconds: float = 10.0  # For turns under way when the host is told to stop.
+    cancel_seconds: float = 5.0  # For work that was cancelled to let go; then it is left behind.
+    shutdown_seconds: float = 60.0  # For a teammate to answer a request to shut down; then it is shut down.
+    check_rounds_max: int = 3  # Times a red check goes back to the mind; then the task fails.
+    errand_tasks_max: int = 50  # For what a person asks for outside any goal, and all that follows from it,
+    errand_tokens_max: int = 2_000_000  # where no other budget was given.

@@ -31,6 +31,7 @@ MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply"
 TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "failed", "lost"]
 TurnKind = Literal["request", "reply", "tool", "summary"]
 
+ERRAND = "errand:"  # How the key of a task begins that a teammate put for itself, to answer what was said to it.
 HUMAN = "human"  # The recipient every board has; never stopped, never seated.
 
 
@@ -111,6 +112,7 @@ class NewTask:
     assignee: str | None = None
     priority: int = 0
     check: str | None = None
+    plan: bool = False  # Whoever works it may only read until its plan is approved.
     delay_seconds: float = 0.0
     not_before: int | None = None  # Milliseconds since 1970; the later of this and the delay counts.
     key: str | None = None
@@ -134,6 +136,7 @@ class Task:
     priority: int
     chain: int  # The longest chain of dependents that was put behind it.
     check: str | None
+    plan: bool
     state: TaskState
     open_needs: int
     due_at: int | None
@@ -202,10 +205,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Given back for anyone to take, now or after a delay."""
+    """Given back for anyone to take, now or after a delay. With `resume`, the next claim goes on in the transcript."""
 
     why: str
     delay_seconds: float = 0.0
+    resume: bool = False
 
 
 Outcome = Done | Failed | Waiting | Released
@@ -271,6 +275,18 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequest:
+    """What a teammate was asked, and whether it agreed; None: it has not answered."""
+
+    teammate: str
+    sender: str
+    request: str
+    why: str
+    age_seconds: float
+    accepted: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """An entry of the team's scratchpad."""
 
@@ -292,6 +308,7 @@ class Teammate:
     lead: bool
     prompt: str
     model: str
+    plan: bool  # It may only read until the plan of its task is approved.
     status: TeammateStatus
     host: str | None
     seat: int  # Grows whenever a host takes the teammate; an old host's seat is void.

@@ -102,7 +102,7 @@ async def test_a_teammate_with_a_hostile_task_title_stays_itself(board: Board) -
 
 async def test_the_lead_is_told_that_it_leads(board: Board) -> None:
     stage = await set_stage(board, [END], member={"lead": True})
-    await stage.run()
+    await stage.run(assignee="alice")
     assert "You are the lead" in stage.model.asked[0].system
 
 

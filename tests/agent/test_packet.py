@@ -86,8 +86,9 @@ async def test_messages_that_wait_come_with_the_packet(board: Board) -> None:
     stage = await set_stage(board, [END])
     await stage.run()
     first = told(stage.model.asked[0])
-    assert first.startswith("Your task is #1")
-    assert "<inbox>\nFrom the human:\n> Mind the\n> gap.\n</inbox>" in first
+    assert first.startswith("<inbox>\nFrom the human:\n> Mind the\n> gap.\n</inbox>\n\nYour task is #1"), (
+        "people before the work"
+    )
     assert first.endswith("]")
 
 

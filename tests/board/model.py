@@ -160,6 +160,7 @@ class Model(Tasks):
         for job in self.jobs.values():
             if answered and job.letter == letter and job.state == "waiting":
                 job.state, job.waiting_for = "ready", None
+                self.letters[-1].shown = True  # The task itself goes on with it.
 
     def heartbeat(self, host: str) -> list[int]:
         """Also brings back a host that was lost. What it still has."""
@@ -184,8 +185,10 @@ class Model(Tasks):
             if job.tries >= self.limits.attempts_max or job.claims >= self.limits.claims_max:
                 self._end(job, "failed")
                 self.post("board", HUMAN, "notice", job.id)
-            else:  # Its holder may still write, until somebody else has it.
-                job.state, job.due = "scheduled", self.now + self._backoff(job.tries - 1)
+            elif job.tries == 1:  # Its holder may still write, until somebody else has it.
+                job.state, job.due = "ready", None
+            else:
+                job.state, job.due = "scheduled", self.now + self._backoff(job.tries - 2)
         return taken
 
     # Budgets and turns.

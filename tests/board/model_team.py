@@ -99,7 +99,7 @@ class Team:
             raise StoppedTeammate
         if member.state != "seated" or member.host != host:
             raise HostLost
-        return {f"@{who}", *member.roles, ""}
+        return {f"@{who}", *member.roles, *(() if member.lead else ("",))}
 
     # Messages.
 

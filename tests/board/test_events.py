@@ -59,9 +59,11 @@ async def work_of_every_kind(board: Board, team: Crew, url: str) -> None:
     claim = await team.must_claim(task=root.id)
     await board.settle(claim, Waiting(on="tasks", tasks=(child.id,)))
     claim = await team.must_claim(task=child.id)
-    await board.settle(claim, Released("not mine"))  # released
+    await board.settle(claim, Released("not mine", resume=True))  # released
     claim = await team.must_claim(task=child.id)
     await board.settle(claim, Failed("no", retry=True))  # retrying
+    await board.assign(beside.id, "alice")  # assigned
+    await board.assign(beside.id, None)
     await board.cancel(beside.id, why="not needed")  # cancelled; skips two
     await board.retry(beside.id)  # retried
     claim = await again(board, team)
@@ -85,7 +87,8 @@ async def everything(board: Board, team: Crew, url: str) -> None:
     await board.spawn("bob", roles=["coder"])
     await board.seat(team.host)
     await board.stop_teammate("bob", reason="enough")
-    await board.spawn("bob", roles=["tester"], lead=True)
+    await board.spawn("bob", roles=["tester"], lead=True, plan=True)
+    await board.put("planned", plan=True, assignee="nobody")
     await board.fail_teammate("bob", by="host", reason="bug")
     await board.stop_host(await board.start_host("short-lived"))
     await run(url, "UPDATE hosts SET stopped_at = stopped_at - $1", 2 * HOUR * 1000)

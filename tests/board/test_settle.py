@@ -259,14 +259,15 @@ async def test_a_task_that_kills_its_hosts_fails_after_a_few_and_a_human_is_told
         assert await lose(board, url, team) == [task.id]
         found = await board.find(task.id)
         event = (await board.events(task=task.id))[-1]
-        assert (found.state, found.tries, event.kind) == ("scheduled", attempt, "taken_back")
-        assert found.reason == f"attempt {attempt}: host {team.host} of alice was lost"
-        dues.append((found.due_at or 0) - event.at)
-        assert await team.claim() is None
+        at_once = attempt == 1  # The first loss is hardly the task's doing.
+        assert (found.state, found.tries, event.kind) == ("ready" if at_once else "scheduled", attempt, "taken_back")
+        assert found.reason == f"attempt {attempt}: the host of alice was lost"
         assert await board.inbox() == []
-        await make_due(url, task.id)
+        if not at_once:
+            dues.append((found.due_at or 0) - event.at)
+            assert await team.claim() is None
+            await make_due(url, task.id)
     assert 49_000 <= dues[0] <= 101_000
-    assert 99_000 <= dues[1] <= 201_000
     last = await team.must_claim()
     assert await lose(board, url, team) == [task.id]
     found = await board.find(task.id)

@@ -7,6 +7,7 @@ It names what is wrong.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -55,7 +56,9 @@ def effects_once(end: Picture) -> Iterator[str]:
     }
     if sent != expected:
         yield f"the messages are {dict(sent)}"
-    shown = sum(HINT in json.loads(turn.body).get("said", "") for turn in end.turns)
+    # The packets of later tasks may remember it; the inbox brings it once.
+    said = "".join(json.loads(turn.body).get("said", "") for turn in end.turns)
+    shown = sum(HINT in inbox for inbox in re.findall("<inbox>.*?</inbox>", said, re.DOTALL))
     if shown != 1:
         yield f"the hint was shown {shown} times"
 

@@ -25,7 +25,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_key_the_three_ways_on_are_named() -> None:
     with pytest.raises(ModelMisconfigured) as met:
         open_model()
-    for way in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "openai:MODEL", "base URL", "make demo"):
+    for way in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "openai:MODEL", "base URL", "dugnad demo"):
         assert way in str(met.value)
 
 

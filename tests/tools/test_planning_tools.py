@@ -109,7 +109,7 @@ async def test_a_task_can_wait_for_outcomes_and_be_for_a_role(board: Board) -> N
         ({"title": "x", "role": "no such role!"}, "cannot be a role"),
         ({"title": "x", "assignee": "nobody at all"}, "cannot be a teammate's name"),
         ({"title": "x", "priority": HUGE}, "priority"),
-        ({"title": "x", "needs": ["1:" + "x" * 50]}, "cannot be a outcome"),
+        ({"title": "x", "needs": ["1:" + "x" * 50]}, "cannot be an outcome"),
     ],
 )
 async def test_what_is_wrong_with_a_task_is_told(board: Board, arguments: dict[str, object], wrong: str) -> None:

@@ -190,7 +190,7 @@ async def test_a_plan_goes_to_the_human_without_a_lead_and_may_come_back_refused
 
 async def test_a_leads_own_plan_goes_to_the_human(board: Board) -> None:
     stage = await set_stage(board, [call("submit_plan", plan="p"), END], member={"lead": True})
-    assert await stage.run() == Waiting(on="plan", question="p", ask="human")
+    assert await stage.run(assignee="alice") == Waiting(on="plan", question="p", ask="human")
 
 
 async def test_a_plan_does_not_go_to_a_lead_that_was_shut_down(board: Board) -> None:

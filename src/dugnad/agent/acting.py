@@ -60,6 +60,8 @@ class Actor:
     limits: AgentLimits
     context: Callable[[str, int | None], Context]  # For a call's key, and the epoch it has waited since.
     now_ms: Callable[[], int]
+    doing: Callable[[str], None]  # Is told which tool runs, for whoever watches.
+    may_act: Callable[[], bool] = lambda: True
 
     async def act(self, talk: Conversation, *, resumed: bool) -> None:
         """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
@@ -132,6 +134,13 @@ class Actor:
             if found is None:
                 raise BadCall(f"There is no tool {call.name!r}; there are {', '.join(sorted(self.tools))}.")
             arguments = found.check(call.arguments)
+            if talk.plan_missing and not found.early:
+                raise ToolError(
+                    f"{call.name} has to wait: until your plan is approved you may only read. Use submit_plan."
+                )
+            if not found.own and not self.may_act():  # The board fences its own; the world outside has no fence.
+                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+            self.doing(call.name)
             # A call that waited, and was not begun since, ended with the wait: it is asked again.
             asked_again = waited and self.claim.continues == talk.since
             if resumed and not found.keyed and not asked_again:

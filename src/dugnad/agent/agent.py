@@ -6,7 +6,7 @@ attempt that is never resumed here, and goes on from its last recorded step wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,10 @@ from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.talk import Model, Reply, Request, Said
 from ..settings import AgentLimits
-from ..tools import BUILT_IN, READING, Context, Skill, Tool, find_skills
+from ..tools import BUILT_IN, LEADING, READING, Context, Skill, Tool, find_skills
 from ..tools.quote import clean, shorten
 from ..tools.talking import answer_since, message_text
-from ..types import Claim, Failed, Outcome, Pace, Released, Spending, Teammate
+from ..types import ERRAND, Claim, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .acting import Actor, Result
 from .asking import Answer, Asker, PutDown, must_be_priced
@@ -47,11 +47,17 @@ class Agent:
     tokens_per_minute: int | None = None
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)  # By name, while working another; theirs is the next turn.
+    may_act: Callable[[], bool] = lambda: True  # False: the host's lease ran out, so the claim may be another's by now.
+    leaving: str = ""  # Set by the host: why the task is to be put down when the turn under way is recorded.
+    doing: str = ""  # For whoever watches: what it is at right now,
+    doing_since: int = 0  # and since when.
+    turn: int = 0
 
     def __post_init__(self) -> None:
         self._skills = (find_skills(self.project) if self.project else ()) if self.skills is None else self.skills
         built_in = [each for each in self.built_in if each.name != "use_skill" or self._skills]
-        self._tools = {each.name: each for each in (*built_in, *self.tools)}
+        leading = LEADING if self.teammate.lead else ()
+        self._tools = {each.name: each for each in (*built_in, *leading, *self.tools)}
         self._specs = tuple(each.spec for each in self._tools.values())
 
     async def work(self, claim: Claim, *, told: str = "") -> Outcome:
@@ -62,6 +68,8 @@ class Agent:
                 await self._act(claim, talk, resumed=resumed)
                 if (outcome := decide(talk, self.limits)) is not None:
                     break
+                if self.leaving:
+                    raise PutDown(Released(self.leaving, resume=True))
                 await self._take_messages(claim, talk)
                 await self._compact_if_long(claim, talk)
                 await self._turn(claim, talk)
@@ -70,11 +78,16 @@ class Agent:
             outcome = put_down.outcome
         except RequestRejected as rejected:
             outcome = Failed(str(rejected), retry=True)
+        finally:
+            self._note("")
         return await self._leave(claim, talk, outcome)
+
+    def _note(self, doing: str) -> None:
+        self.doing, self.doing_since = doing, self.sources.now_ms()
 
     async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
         """Whoever tries next, with a fresh mind, is left a word."""
-        if isinstance(outcome, Failed | Released):
+        if isinstance(outcome, Failed) or (isinstance(outcome, Released) and not outcome.resume):
             said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
             words = "\n".join([*said[-2:], *talk.desk.todo])
             if words:
@@ -83,8 +96,13 @@ class Agent:
 
     async def _begin(self, claim: Claim, told: str) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it goes on from."""
-        must_be_priced(self.model, await self.board.budget(claim.task.root))
+        spending = await self.board.budget(claim.task.root)
+        must_be_priced(self.model, spending)
+        needs_plan = claim.task.plan or self.teammate.plan
         talk = Conversation()
+        talk.spending = spending
+        talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
+        talk.may_end = not talk.plan_missing or claim.task.key.startswith(ERRAND)
         chain = await self._chain(claim)
         for epoch in chain:
             talk.attempt(epoch)
@@ -96,12 +114,17 @@ class Agent:
         # An attempt that recorded something after the wait has dealt with what was waited for.
         waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.recorded]
         talk.since = waits[-1] if waits else None
+        if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
+            talk.ended = None  # Whoever had it was shut down; the work goes on.
+            talk.say("Whoever held this task before you was shut down. Go on from here.")
         resumed = talk.replies > 0
         if not resumed:
             # A small window must not be filled by what a task starts with.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
             talk.packet = await packet(self.board, claim, replace(self.limits, packet_chars_max=most), self.project)
             talk.say(talk.packet)
+            if talk.plan_missing:
+                talk.say("Before anything is changed your plan must be approved: look around, then use submit_plan.")
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
             talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
         if told:
@@ -142,7 +165,8 @@ class Agent:
             messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
             leads = frozenset(member.name for member in await self.board.team() if member.lead)
             if messages:
-                talk.say("<inbox>\n" + "\n".join(message_text(each, leads) for each in messages) + "\n</inbox>")
+                inbox = "<inbox>\n" + "\n".join(message_text(each, leads) for each in messages) + "\n</inbox>"
+                talk.to_say.insert(0, inbox)  # People come before the work, also before its packet.
                 talk.shown += [message.id for message in messages]
         for text in (nudge(talk, self.limits), reminder(talk, self.limits)):
             if text:
@@ -151,9 +175,13 @@ class Agent:
     async def _turn(self, claim: Claim, talk: Conversation) -> None:
         """Build the request, ask within the budget, record the reply and its cost."""
         for overflowed in range(3):
-            talk.spending = spending = await self.board.budget(claim.task.root)
+            if talk.turns or overflowed or talk.spending is None:  # The first turn has just looked.
+                talk.spending = await self.board.budget(claim.task.root)
+            spending = talk.spending
             request = self._request(claim, talk, spending)
             try:
+                self.turn = talk.turns + 1
+                self._note(f"asks {self.model.name}")
                 known = talk.tokens and talk.size_tokens + size_bytes(request.messages[-1]) // BYTES_PER_TOKEN
                 answer = await self._asker(claim).ask(request, spending, known)
                 break
@@ -255,6 +283,7 @@ class Agent:
         )
         return Asker(
             board=self.board, claim=claim, model=self.model, limits=self.limits, sources=self.sources, pace=pace,
+            doing=self._note,
         )  # fmt: skip
 
     def _actor(self, claim: Claim, talk: Conversation, tools: dict[str, Tool] | None = None) -> Actor:
@@ -267,6 +296,6 @@ class Agent:
 
         actor = Actor(
             board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
-            context=context, now_ms=self.sources.now_ms,
+            context=context, now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act,
         )  # fmt: skip
         return actor

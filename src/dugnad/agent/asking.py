@@ -7,6 +7,7 @@ may have been billed counts as spent. Only when patience is over is the task put
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..board import Board
@@ -22,7 +23,7 @@ from ..errors import (
 )
 from ..models.talk import Model, Reply, Request, Usage
 from ..settings import AgentLimits
-from ..tools.quote import clean
+from ..tools.quote import clean, one_line
 from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
 from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
 
@@ -56,6 +57,7 @@ class Asker:
     limits: AgentLimits
     sources: Sources
     pace: Pace
+    doing: Callable[[str], None] = lambda what: None  # Is told what is waited for, for whoever watches.
 
     async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> Answer:
         failures = waits = 0
@@ -86,6 +88,7 @@ class Asker:
                 )
                 await self.board.spend(self.claim, reservation, lost)
                 failures, why = failures + 1, str(trouble)
+                self.doing(f"waits for {self.model.name}: {one_line(why, 60)}")
                 if failures > self.limits.retries_max and isinstance(trouble, AnswerLost):
                     break  # It is this very request that gets no answer; the provider may serve others well.
                 if failures > self.limits.retries_max:
@@ -137,6 +140,7 @@ class Asker:
         try:
             return fitted, amount, await self.board.reserve(self.claim, amount, pace=self.pace)
         except CoolingDown as cooling:
+            self.doing(f"waits {cooling.seconds:.0f} s: {one_line(str(cooling), 60)}")
             await asyncio.sleep(cooling.seconds)
             return None
         except BudgetSpent as spent:

@@ -38,6 +38,8 @@ class Conversation:
     ended: Outcome | None = None
     since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
     recorded: int = 0  # The attempt that recorded the last turn.
+    plan_missing: bool = False  # Only reading is allowed: the plan of the task is not approved yet.
+    may_end: bool = True  # With plain text; not while a plan is missing, unless only words are asked for.
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     all_bad: bool | None = None  # Of the last reply's calls answered so far.
     tokens: int = 0  # Of all entries, as the provider counted them last.
@@ -82,7 +84,7 @@ class Conversation:
         self.tokens = reply.usage.tokens
         self.uncounted = 0 if self.tokens else sum(map(size_bytes, self.entries))
         self.ended = None  # Whatever ended before, the work went on.
-        is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length")
+        is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length" or not self.may_end)
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
         self.all_bad = None
 

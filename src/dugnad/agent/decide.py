@@ -19,7 +19,7 @@ def decide(talk: Conversation, limits: AgentLimits) -> Outcome | None:
     if isinstance(last, Reply) and not talk.to_say:
         if last.stop == "refused":
             return Failed(f"the model refused: {_kept(last) or 'without a word'}", retry=True)
-        if not last.calls and last.text.strip() and last.stop != "length":
+        if not last.calls and last.text.strip() and last.stop != "length" and talk.may_end:
             return Done(_kept(last))  # Plain text and no call means: this is my result.
     if talk.odd >= limits.odd_replies_max:
         return Failed(f"{talk.odd} replies in a row were empty, cut off or malformed", retry=True)
@@ -48,6 +48,8 @@ def nudge(talk: Conversation, limits: AgentLimits) -> str | None:
         )
     if not last.text.strip():
         return "Your reply was empty. Call a tool, or end with your result as plain text."
+    if not talk.may_end:
+        return "Your plan is not approved yet. Show it with submit_plan; you may end the task when it is approved."
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from ..board import Board
@@ -9,8 +10,9 @@ from ..settings import AgentLimits
 from ..tools.quote import one_line, quote, shorten
 from ..tools.remembering import note_text
 from ..tools.thinking import result_text
-from ..types import Attempt, Claim
+from ..types import ENDINGS, Attempt, Claim, Message, Task
 
+_ANY = (None, *ENDINGS)  # Needs that ask for no word of the one who works it.
 _AGENTS_BYTES_MAX = 32 * 1024
 
 
@@ -24,28 +26,44 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         parts.append(
             f"It counts as done only when this command succeeds; the runtime runs it: {one_line(task.check, 500)}"
         )
-    results = []
-    for need, _ in await board.needs_of(task.id):
-        found = await board.find(need.task)
-        if found.ended:
-            results.append(result_text(found))
-    if results:
+    (needed, root), behind, attempts, notes, talk = await asyncio.gather(
+        _others(board, task),
+        board.needed_by(task.id),
+        board.attempts(task.id),
+        board.search_notes(root=task.root, page=limits.notes_max),
+        board.recent_talk(claim.teammate, page=limits.recent_messages_max),
+    )
+    if asked := [f"#{each} waits for it to end as {outcome}" for each, outcome in behind if outcome not in _ANY]:
+        parts.append(f"What it leads to depends on the outcome you finish it with: {'; '.join(asked)}.")
+    if results := [result_text(found) for found in needed if found.ended]:
         parts.append("What it builds on:\n" + "\n\n".join(results))
-    if task.root != task.id:
-        root = await board.find(task.root)
+    if root is not None:
         parts.append(
             f"The goal it is part of, #{root.id}: {one_line(root.title, 200)}"
             + (f"\n{quote(root.body)}" if root.body else "")
         )
-    if earlier := [each for each in await board.attempts(task.id) if each.epoch < claim.epoch and each.ended_as]:
+    if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
         parts.append("Earlier attempts at this task:\n" + "\n".join(map(_attempt_text, earlier)))
-    if notes := await board.search_notes(root=task.root, page=limits.notes_max):
+    if notes:
         parts.append("The team's notes on this goal:\n" + "\n".join(map(note_text, reversed(notes))))
+    if talk:
+        parts.append("What was said between you and others lately, to remember:\n" + "\n".join(map(_said, talk)))
     if project is not None and (guide := project_guide(project)):
         parts.append(f"AGENTS.md of the project says:\n{quote(guide)}")
     share = limits.packet_chars_max // 2
     whole = "\n\n".join(shorten(part, share, "show_task and read_notes show the rest") for part in parts)
     return shorten(whole, limits.packet_chars_max)
+
+
+async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None]:
+    """What this one needs; and the goal, if that is another task."""
+    needed = [need.task for need, _ in await board.needs_of(task.id)]
+    found = await board.find_all({*needed, task.root} - {task.id})
+    return [found[each] for each in needed], found.get(task.root)
+
+
+def _said(message: Message) -> str:
+    return f"{message.sender} to {message.recipient}:\n{quote(shorten(message.text, 500))}"
 
 
 def _attempt_text(attempt: Attempt) -> str:

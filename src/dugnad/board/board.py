@@ -37,6 +37,7 @@ _ADD_NEED = Verb("add_need", needs.add_need)
 _CANCEL = Verb("cancel", tasks.cancel)
 _RELEASE = Verb("release", tasks.release)
 _RETRY = Verb("retry", tasks.retry)
+_ASSIGN = Verb("assign", tasks.assign)
 _CLAIM = Verb("claim", claims.claim, many=True, claims=True)
 _SETTLE = Verb("settle", settle.settle, many=True)
 _TAKE_BACK = Verb("take_back", settle.take_back)
@@ -116,6 +117,10 @@ class Board(Reading):
     async def retry(self, task: int, *, by: str = HUMAN, key: str | None = None) -> list[int]:
         """Open a failed or cancelled task again. Returns it and what was skipped because of it, now open too."""
         return list(await self._do(_RETRY, tasks.ByHand(task=task, by=by, key=self._key(key))))
+
+    async def assign(self, task: int, assignee: str | None, *, by: str = HUMAN, key: str | None = None) -> None:
+        """Let only this teammate take a task nobody holds; None: whoever has its role."""
+        await self._do(_ASSIGN, tasks.Assign(task=task, assignee=assignee, by=by, key=self._key(key)))
 
     # Claims.
 
@@ -298,7 +303,7 @@ class Board(Reading):
 
     async def spawn(
         self, name: str, *, roles: Iterable[str] = (), lead: bool = False, prompt: str = "", model: str = "",
-        by: str = HUMAN,
+        plan: bool = False, by: str = HUMAN,
     ) -> Teammate:  # fmt: skip
         """Want a teammate; a host seats it. One that was stopped or failed comes back with these settings."""
         call = members.Spawn(
@@ -307,6 +312,7 @@ class Board(Reading):
             lead=lead,
             prompt=self._text("prompt", prompt),
             model=self._text("model", model),
+            plan=plan,
             by=by,
         )
         teammate: Teammate = await self._do(_SPAWN, call)
@@ -320,8 +326,13 @@ class Board(Reading):
             await self._do(_SEAT, members.Seat(host=host, name=name, count=rules.count(count), key=self._key(key)))
         )
 
-    async def stop_teammate(self, name: str, *, by: str = HUMAN, reason: str = "", seat: int | None = None) -> None:
-        call = members.EndTeammate(name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat)
+    async def stop_teammate(
+        self, name: str, *, by: str = HUMAN, reason: str = "", seat: int | None = None, if_quiet: bool = False
+    ) -> None:
+        """Shut a teammate down; with `if_quiet`, only if nothing waits in its inbox, else NotReady."""
+        call = members.EndTeammate(
+            name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat, if_quiet=if_quiet
+        )
         await self._do(_END_TEAMMATE, call)
 
     async def fail_teammate(self, name: str, *, by: str, reason: str, seat: int | None = None) -> None:

@@ -59,6 +59,8 @@ async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
     if not tx.repeated and not any(ask.may_repeat for ask in asks):
         return {}
     rows = await tx.fetch("attempts_by_key", keys=as_json([{"key": ask.key} for ask in asks]))
+    if not rows:
+        return {}
     tasks = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(row["task_id"] for row in rows))}
     made = {row["claim_key"]: _claim(tasks[row["task_id"]], row) for row in rows}
     return {place: made[ask.key] for place, ask in enumerate(asks) if ask.key in made}
@@ -95,7 +97,7 @@ async def _lanes(tx: Tx, asks: Sequence[Ask], answers: dict[int, Answer]) -> dic
         elif row["state"] != "seated" or row["host_id"] != ask.host:
             answers[place] = HostLost(f"{ask.teammate} is not seated at host {ask.host}; seat it there first.")
         else:
-            lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]))
+            lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]), bool(row["lead"]))
     return lanes
 
 
@@ -121,7 +123,8 @@ async def _named(
             holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
             answers[place] = NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")
         elif row["lane"] not in lanes[place]:
-            answers[place] = NotReady(f"#{task} is for {row['lane']}, which {asks[place].teammate} is not.")
+            whose = row["lane"] or "anybody but a lead"
+            answers[place] = NotReady(f"#{task} is for {whose}, which {asks[place].teammate} is not.")
         elif rules.runs_left(_counted(budgets, row["root_id"], grants)) == 0:
             kind = budgets[row["root_id"]]["held"] or "tasks"
             answers[place] = BudgetSpent(

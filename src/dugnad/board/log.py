@@ -78,6 +78,7 @@ async def observed(fetch: Fetch) -> replay.State:
             "host": row["host_id"],
             "check": row["check_command"],
             "needs": {},
+            **({"plan": True} if row["plan"] else {}),
         }
     for row in await fetch("dump_needs"):
         state["task"][str(row["task_id"])]["needs"][str(row["needs_id"])] = [row["outcome"], row["state"]]
@@ -111,6 +112,7 @@ async def _observe_members(fetch: Fetch, state: replay.State) -> None:
         facts = {name: row[name] for name in ("prompt", "model", "state", "seat", "reason")}
         state["teammate"][row["name"]] = {
             **facts, "roles": json.loads(row["roles"]), "lead": bool(row["lead"]), "host": row["host_id"],
+            **({"plan": True} if row["plan"] else {}),
         }  # fmt: skip
     for row in await fetch("dump_hosts"):
         up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"

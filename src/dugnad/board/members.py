@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..errors import BadInput, HostLost, NotReady, UnknownHost, UnknownTeammate
 from ..types import HUMAN, Teammate
 from . import records
+from .messages import Show, show
 from .once import once
 from .store import Row, TryAgain, Tx, as_json, event, wake
 
@@ -44,8 +45,8 @@ async def heartbeat(tx: Tx, call: OfHost) -> list[tuple[int, int]]:
 
 async def stop_host(tx: Tx, call: OfHost) -> None:
     """An orderly end. The next `take_back` need not wait for the lease; its teammates may move at once."""
-    if await tx.fetch("stop_host", id=call.host):
-        event(tx, "host_stopped", "board", host=call.host)
+    if rows := await tx.fetch("stop_host", id=call.host):
+        event(tx, "host_stopped", "board", host=call.host, label=rows[0]["label"])
         wake(tx, "team")
     elif not await tx.fetch("read_host", id=call.host):
         raise UnknownHost(f"There is no host {call.host}.")
@@ -58,6 +59,7 @@ class Spawn:
     lead: bool
     prompt: str
     model: str
+    plan: bool
     by: str
 
 
@@ -72,6 +74,7 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
         "lead": int(call.lead),
         "prompt": call.prompt,
         "model": call.model,
+        "plan": int(call.plan),
     }
     rows = await tx.fetch("hold_teammate", name=call.name)
     if not rows:
@@ -90,7 +93,7 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
     if changed:
         event(
             tx, "spawned", call.by, name=call.name, roles=list(call.roles), lead=call.lead, prompt=call.prompt,
-            model=call.model,
+            model=call.model, plan=call.plan or None,
         )  # fmt: skip
         wake(tx, "team")
     return await _read(tx, call.name)
@@ -136,6 +139,7 @@ class EndTeammate:
     reason: str
     failed: bool
     seat: int | None  # Given: only if it still has this seat, so that an old host cannot stop a moved teammate.
+    if_quiet: bool = False  # Only if it has read all its mail: no message is lost between working and resting.
 
 
 async def end_teammate(tx: Tx, call: EndTeammate) -> None:
@@ -148,8 +152,13 @@ async def end_teammate(tx: Tx, call: EndTeammate) -> None:
         raise BadInput("The human cannot be stopped.")
     if call.seat is not None and row["seat"] != call.seat:
         raise HostLost(f"{call.name} was taken over by another host; leave it alone.")
+    if call.if_quiet and await tx.fetch("first_unread", recipient=call.name):
+        raise NotReady(f"{call.name} has mail.")
     await tx.fetch("end_teammate", name=call.name, state=state, reason=call.reason or None)
     event(tx, state + "_teammate", call.by, name=call.name, reason=call.reason)
+    # What asked it to go has been seen to; in another life of its own it must not read that again.
+    asked = await tx.fetch("unread_shutdowns", recipient=call.name)
+    await show(tx, Show(recipient=call.name, messages=tuple(row["id"] for row in asked)))
     wake(tx, "team")
     wake(tx, f"inbox:{call.name}")
 

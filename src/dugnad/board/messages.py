@@ -77,6 +77,8 @@ async def _insert(tx: Tx, call: Tell, recipient: str, rank: int, accepted: bool 
             text=call.text, request=call.request, accepted=accepted, key=call.key,
         )  # fmt: skip
         wake(tx, f"inbox:{recipient}")
+        if call.kind == "shutdown":
+            wake(tx, "team")  # Its host sees to it that it ends, whatever the teammate is busy with.
 
 
 async def ask_for(tx: Tx, task: int, root: int, asker: str, outcome: Waiting, request: str) -> None:
@@ -133,6 +135,9 @@ async def reply(tx: Tx, call: Reply) -> Message:
     )
     for row in await tx.fetch("answered_task", request=call.request):
         made_ready(tx, {**row, "state": "ready"})
+        # The task itself goes on with the answer; in the inbox it would be read in another conversation.
+        sent = await tx.fetch("messages_by_key", key=answer.key)
+        await show(tx, Show(recipient=asked["sender"], messages=tuple(each["id"] for each in sent)))
     return records.message((await tx.fetch("messages_by_key", key=answer.key))[0])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..clock import Sources
-from ..errors import BadBoardURL
+from ..errors import BadBoardURL, BoardUnreachable
 from ..settings import Limits, Patience
 from .board import Board
 from .store import Store
@@ -18,11 +18,13 @@ async def open_board(
     patience: Patience | None = None,
     sources: Sources | None = None,
     threads: bool = True,
+    make: bool = True,
 ) -> Board:
     """Open the board at `url`, made if it is not there, brought up to date if it is old.
 
     sqlite:///relative/path.db, sqlite:////absolute/path.db, sqlite://:memory:, or
     postgresql://user@host/database?board=name. Without `threads` (simulation) SQLite works inline.
+    Without `make`, a board that is not there is an error.
     """
     limits, patience, sources = limits or Limits(), patience or Patience(), sources or Sources()
     store: Store
@@ -30,11 +32,13 @@ async def open_board(
         from .sqlite import open_sqlite
 
         path = sqlite_path(url)
+        if not make and (path is None or not path.exists()):
+            raise BoardUnreachable(f"There is no board at {path or url} yet; `dugnad add` or `dugnad run` makes one.")
         store = open_sqlite(path, limits=limits, patience=patience, sources=sources, threads=threads)
     elif url.startswith(("postgresql://", "postgres://")):
         from .postgres import open_postgres  # Imported where used: a laptop's board needs no driver.
 
-        store = await open_postgres(url, limits=limits, patience=patience, sources=sources)
+        store = await open_postgres(url, limits=limits, patience=patience, sources=sources, make=make)
     else:
         raise BadBoardURL(
             f"{url.partition(':')[0]!r} is no kind of board: use sqlite:///path/to/board.db or postgresql://host/database."

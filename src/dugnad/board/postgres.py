@@ -22,6 +22,7 @@ from ..errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardTrou
 from ..settings import Limits, Patience
 from . import migrations
 from .queries import load, load_setup
+from .readers import Readers
 from .store import Pending, Row, Topics, TryAgain, Work, events_json, topics_json
 
 _VERSION_MIN = 140_000
@@ -59,8 +60,11 @@ def split_url(url: str) -> tuple[str, str]:
     try:
         parts = urlsplit(url)
         _ = parts.port  # Refuses what is no port.
-    except ValueError as trouble:
-        raise BadBoardURL(f"The board's address cannot be read: {trouble}.") from None
+    except ValueError:  # What exactly is wrong is not repeated: it may be a piece of the password.
+        raise BadBoardURL(
+            "The board's address cannot be read: write postgresql://user:password@host:port/database, the port "
+            "a number, and signs like / or @ in the password as %2F or %40."
+        ) from None
     options = parse_qsl(parts.query, keep_blank_values=True)
     board = dict(options).get("board", "dugnad")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", board) or board.startswith("pg_") or board == "information_schema":
@@ -116,23 +120,15 @@ class PostgresStore:
         self._listeners: list[Callable[[Topics], None]] = []
         self._writer: Any = None
         self._listener: Any = None
-        self._readers: Any = None
+        self._readers = Readers(lambda: self._connect({"jit": "off"}), _READERS_MAX)
         self._writing = asyncio.Lock()
         self._chores: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def open(self) -> None:
+    async def open(self, *, make: bool) -> None:
         """Reach the server once, at once: a wrong address should be said now, not after half a minute."""
         try:
-            await self._migrate()
-            self._readers = await asyncpg.create_pool(
-                self._address,
-                min_size=0,
-                max_size=_READERS_MAX,
-                init=self._be_impatient,
-                reset=_no_reset,
-                **self._options({"jit": "off"}),
-            )
+            await self._migrate(make)
             await self._listen()
         except (asyncpg.InvalidPasswordError, asyncpg.InsufficientPrivilegeError) as trouble:
             raise BoardUnreachable(f"{self._where()} refuses this user: {trouble}.") from trouble
@@ -172,8 +168,7 @@ class PostgresStore:
             if connection is not None and not connection.is_closed():
                 with contextlib.suppress(*_GONE):
                     await connection.close(timeout=2)
-        if self._readers is not None:
-            self._readers.terminate()
+        self._readers.terminate()
 
     async def _transact(self, work: Work, repeated: bool) -> Topics:
         if self._writer is None or self._writer.is_closed():
@@ -324,7 +319,7 @@ class PostgresStore:
         parts = urlsplit(self._address)
         return f"PostgreSQL at {parts.hostname or 'the local socket'}{parts.path}"
 
-    async def _migrate(self) -> None:
+    async def _migrate(self, make: bool) -> None:
         setup = {
             name: text.replace("SCHEMA SCHEMA", f'SCHEMA "{self._board}"').replace("SCHEMA.", f"{self._board}.")
             for name, text in load_setup("postgres").items()
@@ -339,9 +334,12 @@ class PostgresStore:
                 )
             if server["version"] < _VERSION_MIN:
                 raise BoardUnreachable(f"{self._where()} is too old: dugnad needs PostgreSQL 14 or newer.")
-            if not await connection.fetchval(setup["migrations_exist"]) or migrations.missing(
-                await connection.fetchval(setup["version"]), "postgres"
-            ):
+            there = await connection.fetchval(setup["migrations_exist"])
+            if not there and not make:
+                raise BoardUnreachable(
+                    f"There is no board {self._board!r} at {self._where()} yet; `dugnad add` or `dugnad run` makes one."
+                )
+            if not there or migrations.missing(await connection.fetchval(setup["version"]), "postgres"):
                 async with connection.transaction():
                     await _apply(connection, setup, self._board)
         finally:
@@ -376,14 +374,12 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
                 wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-async def _no_reset(_connection: object) -> None:
-    """Readers leave nothing behind; the pool's own reset would cost a round trip each time."""
-
-
-async def open_postgres(url: str, *, limits: Limits, patience: Patience, sources: Sources) -> PostgresStore:
+async def open_postgres(
+    url: str, *, limits: Limits, patience: Patience, sources: Sources, make: bool = True
+) -> PostgresStore:
     store = PostgresStore(url, limits=limits, patience=patience, sources=sources)
     try:
-        await store.open()
+        await store.open(make=make)
     except BaseException:
         await store.close()
         raise

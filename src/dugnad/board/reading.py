@@ -11,6 +11,7 @@ from ..errors import BoardClosed, UnknownRequest, UnknownTask, UnknownTeammate
 from ..settings import Limits, Patience
 from ..types import (
     HUMAN,
+    Amount,
     Attempt,
     Cooldown,
     Event,
@@ -18,6 +19,7 @@ from ..types import (
     Message,
     Need,
     Note,
+    ShutdownRequest,
     Spending,
     Task,
     TaskState,
@@ -72,6 +74,11 @@ class Reading:
             raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
         return records.task(rows[0])
 
+    async def find_all(self, tasks: Iterable[int]) -> dict[int, Task]:
+        """Those of these that there are, in one go."""
+        rows = await self._read("tasks_by_id", ids=ids_json(tasks))
+        return {row["id"]: records.task(row) for row in rows}
+
     async def list_tasks(
         self,
         *,
@@ -94,13 +101,25 @@ class Reading:
         )
         return [records.task(row) for row in rows]
 
-    async def count_tasks(self) -> dict[str, int]:
-        return {row["state"]: row["n"] for row in await self._read("count_tasks")}
+    async def count_tasks(self, *, root: int | None = None) -> dict[str, int]:
+        """How many there are in each state, on the whole board or under one root."""
+        rows = await self._read("count_tasks") if root is None else await self._read("count_tasks_of", root=root)
+        return {row["state"]: row["n"] for row in rows}
+
+    async def cost_by_teammate(self, root: int) -> dict[str, Amount]:
+        """What each one's turns came to under a root."""
+        rows = await self._read("cost_by_teammate", root=root)
+        return {row["teammate"]: Amount(**{name: int(row[name]) for name in Amount.__slots__}) for row in rows}
 
     async def needs_of(self, task: int) -> list[tuple[Need, str]]:
         """What a task waits for, each with open, met or broken."""
         rows = await self._read("needs_of", task=task)
         return [(Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
+
+    async def needed_by(self, task: int) -> list[tuple[int, str | None]]:
+        """Which tasks wait for this one, each with the outcome it asks for, if it does."""
+        rows = await self._read("needs_behind", ids=ids_json([task]))
+        return [(row["task_id"], row["outcome"]) for row in rows]
 
     async def attempts(self, task: int) -> list[Attempt]:
         return [records.attempt(row) for row in await self._read("attempts_of", task=task)]
@@ -148,6 +167,18 @@ class Reading:
                 return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
         raise UnknownRequest(f"Nobody asked {request!r}; `dugnad inbox` lists what waits for an answer.")
 
+    async def recent_talk(self, name: str, *, page: int = 20) -> list[Message]:
+        """What one said and was told last, oldest first. What waits in the inbox is not among it."""
+        rows = await self._read("recent_talk", name=name, page=self._page(page))
+        return [records.message(row) for row in reversed(rows)]
+
+    async def plan_approved(self, task: int) -> bool:
+        return bool(await self._read("approved_plan", task=task))
+
+    async def shutdown_requests(self, host: str) -> list[ShutdownRequest]:
+        """What this host's teammates were asked, answered or not."""
+        return [records.shutdown_request(row) for row in await self._read("shutdown_requests", host=host)]
+
     async def read_note(self, note: int) -> Note | None:
         rows = await self._read("read_note", id=note)
         return records.note(rows[0]) if rows else None
@@ -176,6 +207,19 @@ class Reading:
 
     async def hosts(self) -> list[Host]:
         return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
+
+    async def next_lapse(self) -> float | None:
+        """In how many seconds the first lease runs out, if its host does not renew it; None: there is none."""
+        milliseconds = (await self._read("next_lapse"))[0]["milliseconds"]
+        return None if milliseconds is None else milliseconds / 1000
+
+    async def ready_work(self, *, most: int = 100) -> dict[str, int]:
+        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. Counted up to `most` each."""
+        return {row["lane"]: row["n"] for row in await self._read("ready_counts", most=most)}
+
+    async def now_ms(self) -> int:
+        """What time it is by the board's clock."""
+        return int((await self._read("read_cooldown", key=""))[0]["now"])
 
     # The log.
 
@@ -214,9 +258,9 @@ class Reading:
         """
         return Watch(self._hub, topics)
 
-    def watch_for(self, teammate: str, roles: Iterable[str]) -> Watch:
+    def watch_for(self, teammate: str, roles: Iterable[str], *, lead: bool = False) -> Watch:
         """Interest in all that concerns one teammate: work it may take, and its inbox."""
-        lanes = [f"ready:{lane}" for lane in rules.lanes(teammate, roles)]
+        lanes = [f"ready:{lane}" for lane in rules.lanes(teammate, roles, lead)]
         return self.watch([f"inbox:{teammate}", *lanes])
 
     async def wait_for_change(self, topics: Iterable[str], seconds: float) -> bool:

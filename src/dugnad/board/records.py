@@ -6,7 +6,20 @@ from typing import Any
 
 import orjson
 
-from ..types import Amount, Attempt, Cooldown, Event, Host, Message, Note, Spending, Task, Teammate, Turn
+from ..types import (
+    Amount,
+    Attempt,
+    Cooldown,
+    Event,
+    Host,
+    Message,
+    Note,
+    ShutdownRequest,
+    Spending,
+    Task,
+    Teammate,
+    Turn,
+)
 from .store import Row
 
 
@@ -24,6 +37,7 @@ def task(row: Row) -> Task:
         priority=row["priority"],
         chain=row["chain"],
         check=row["check_command"],
+        plan=bool(row["plan"]),
         state=row["state"],
         open_needs=row["open_needs"],
         due_at=row["due_at"],
@@ -122,6 +136,17 @@ def message(row: Row) -> Message:
     )
 
 
+def shutdown_request(row: Row) -> ShutdownRequest:
+    return ShutdownRequest(
+        teammate=row["recipient"],
+        sender=row["sender"],
+        request=row["request"],
+        why=row["text"],
+        age_seconds=row["age"] / 1000,
+        accepted=None if row["accepted"] is None else bool(row["accepted"]),
+    )
+
+
 def note(row: Row) -> Note:
     return Note(
         id=row["id"],
@@ -138,7 +163,9 @@ def teammate(row: Row) -> Teammate:
     """From a row of `list_teammates`, which says what is derived: whether its host lives and what it holds."""
     status: Any = row["state"]
     if status == "seated":
-        if not row["alive"]:
+        if row["left_in_order"]:
+            status = "wanted"  # Its host ended in an orderly way; the next one takes it.
+        elif not row["alive"]:
             status = "lost"
         elif row["holding"]:
             status = "working"
@@ -150,6 +177,7 @@ def teammate(row: Row) -> Teammate:
         lead=bool(row["lead"]),
         prompt=row["prompt"],
         model=row["model"],
+        plan=bool(row["plan"]),
         status=status,
         host=row["host_id"],
         seat=row["seat"],

@@ -39,6 +39,11 @@ def apply(state: State, event: Event) -> None:
 Data = dict[str, Any]
 
 
+def _if_planned(data: Data) -> Entity:
+    """Said only of what needs a plan: older logs know of none."""
+    return {"plan": True} if data.get("plan") else {}
+
+
 def _put(state: State, event: Event, data: Data) -> None:
     given = ("parent", "depth", "key", "title", "body", "role", "assignee", "priority", "check", "state", "due_at")
     task: Entity = {
@@ -46,6 +51,7 @@ def _put(state: State, event: Event, data: Data) -> None:
         "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
         "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
         "outcome": None, "result": None, "reason": None, "needs": {},
+        **_if_planned(data),
     }  # fmt: skip
     for needed, outcome, _ in data["needs"]:
         other = state["task"].get(str(needed))  # None: further down in the same batch.
@@ -103,14 +109,16 @@ def _settled(state: State, event: Event, data: Data) -> None:
     if attempt is not None and (not by_hand or task["state"] == "claimed"):
         attempt["ended_as"] = names.get(event.kind, event.kind)
         attempt["handover"] = data.get("handover") or attempt["handover"]
-    waited = data.get("waiting_for") is not None or event.kind == "waiting"
+    goes_on = data.get("waiting_for") is not None or event.kind == "waiting" or data.get("resume", False)
     task.update(
         state=data["state"], epoch=data["epoch"] + 1, due_at=data.get("due_at"), reason=data.get("reason") or None,
         waiting_for=data.get("waiting_for"), request=data.get("request"),
         tries=task["tries"] + data.get("tried", 0),
     )  # fmt: skip
     if not by_hand:
-        task.update(outcome=data.get("outcome"), result=data.get("result"), continues=data["epoch"] if waited else None)
+        task.update(
+            outcome=data.get("outcome"), result=data.get("result"), continues=data["epoch"] if goes_on else None
+        )
         still_open = [each for each in data["tasks"] if not _has_ended(state, each)]
         task["needs"].update({str(each): ["ended", "open"] for each in still_open})
         task["open_needs"] = len(still_open)
@@ -167,6 +175,10 @@ def _retried(state: State, event: Event, data: Data) -> None:
         need = other["needs"].get(str(event.task))
         if need and need[1] == "broken":
             need[1] = "open"
+
+
+def _assigned(state: State, event: Event, data: Data) -> None:
+    state["task"][str(event.task)]["assignee"] = data.get("assignee")
 
 
 def _repeated(state: State, event: Event, data: Data) -> None:
@@ -238,7 +250,9 @@ def _noted(state: State, event: Event, data: Data) -> None:
 def _spawned(state: State, event: Event, data: Data) -> None:
     seat = state["teammate"].get(data["name"], {}).get("seat", 0)
     settings = {name: data[name] for name in ("roles", "lead", "prompt", "model")}
-    state["teammate"][data["name"]] = {**settings, "state": "wanted", "host": None, "seat": seat, "reason": None}
+    state["teammate"][data["name"]] = {
+        **settings, **_if_planned(data), "state": "wanted", "host": None, "seat": seat, "reason": None,
+    }  # fmt: skip
 
 
 def _seated(state: State, event: Event, data: Data) -> None:
@@ -271,6 +285,7 @@ _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "put": _put, "need_added": _need_added, "claimed": _claimed, "done": _settled, "failed": _settled,
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
     "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried, "repeated": _repeated,
+    "assigned": _assigned,
     "turn": _turn, "handover": _handover, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
     "budget_reached": _budget_reached, "budget_set": _budget_set, "cooled": _cooled, "told": _told, "shown": _shown,
     "noted": _noted,

@@ -39,10 +39,14 @@ def text(what: str, value: str, *, characters: int | None = None, bytes_max: int
 def name(what: str, value: str, limits: Limits) -> str:
     if not _NAME.fullmatch(value) or len(value) > limits.name_chars_max:
         raise BadText(
-            f"{value!r} cannot be a {what}: use up to {limits.name_chars_max} letters, digits, '.', '_' and '-', "
+            f"{value!r} cannot be {_a(what)}: use up to {limits.name_chars_max} letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit."
         )
     return value
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def quantity(what: str, value: float, *, scale: int = 1) -> int:
@@ -175,8 +179,9 @@ def lane(role: str | None, assignee: str | None) -> str:
     return f"@{assignee}" if assignee is not None else role or ""
 
 
-def lanes(teammate: str, roles: Iterable[str]) -> tuple[str, ...]:
-    return (f"@{teammate}", *roles, "")
+def lanes(teammate: str, roles: Iterable[str], lead: bool = False) -> tuple[str, ...]:
+    """What is its own, what is of its roles, what is anybody's. A lead plans and answers: anybody's work is not its."""
+    return (f"@{teammate}", *roles) if lead else (f"@{teammate}", *roles, "")
 
 
 # Needs.

@@ -95,8 +95,9 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
     if isinstance(outcome, Released):
         delay = rules.quantity("A delay", outcome.delay_seconds, scale=1000)
         return Move(
-            state="scheduled" if delay else "ready", ended_as="released", reason=outcome.why or None, delay=delay
-        )
+            state="scheduled" if delay else "ready", ended_as="released", reason=outcome.why or None, delay=delay,
+            continues=row["epoch"] if outcome.resume else None,
+        )  # fmt: skip
     return Move(
         state="waiting", ended_as="waiting", waiting_for=outcome.on, continues=row["epoch"],
         reason=outcome.question or None, open_needs=len(outcome.tasks),
@@ -195,7 +196,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         event(
             tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
             state=move.state, tried=move.tried, outcome=move.outcome, result=move.result, reason=move.reason,
-            handover=call.handover,
+            handover=call.handover, resume=(move.ended_as == "released" and move.continues is not None) or None,
             waiting_for=move.waiting_for, request=move.request, due_at=due[task],
             tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
         )  # fmt: skip
@@ -265,12 +266,14 @@ async def _take_back(tx: Tx, count: int) -> list[int]:
         return []
     given = []
     for task, row in rows.items():
-        reason = f"attempt {row['tries'] + 1}: host {row['host_id']} of {row['teammate']} was lost"
+        reason = f"attempt {row['tries'] + 1}: the host of {row['teammate']} was lost"
         worn_out = row["tries"] + 1 >= tx.limits.attempts_max or row["claims"] >= tx.limits.claims_max
-        delay = rules.backoff_ms(row["tries"], tx.limits, tx.sources.chance())
+        # The first loss is hardly the task's doing and is made good at once; one that takes its hosts down waits.
+        delay = rules.backoff_ms(row["tries"] - 1, tx.limits, tx.sources.chance()) if row["tries"] else 0
+        state = "failed" if worn_out else "scheduled" if delay else "ready"
         given.append(
             {
-                "id": task, "state": "failed" if worn_out else "scheduled", "delay": 0 if worn_out else delay,
+                "id": task, "state": state, "delay": 0 if worn_out else delay,
                 "reason": f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}" if worn_out else reason,
             }
         )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import BadInput, LimitReached, NotReady, UnknownTask
+from ..errors import BadInput, LimitReached, NotReady, UnknownTask, UnknownTeammate
 from ..types import ENDED, Claim, Need, NewTask, Task
 from . import records, rules
 from .budgets import hold
@@ -212,6 +212,7 @@ async def _insert(tx: Tx, call: Put, plan: _Plan, budgets: Mapping[int, Row]) ->
                 "lane": rules.lane(task.role, task.assignee),
                 "priority": task.priority,
                 "check": task.check,
+                "plan": int(task.plan),
                 "shelved": int(budgets[row["root"]]["held"] is not None),
                 "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
                 "not_before": task.not_before,
@@ -231,8 +232,8 @@ async def _insert(tx: Tx, call: Put, plan: _Plan, budgets: Mapping[int, Row]) ->
         event(
             tx, "put", call.by, task=row["id"], root=row["root"], parent=row["parent"], depth=row["depth"],
             key=row["key"], title=row["title"], body=row["body"], role=row["role"], assignee=row["assignee"],
-            priority=row["priority"], check=row["check"], state=stored["state"], due_at=stored["due_at"],
-            followup_of=call.claim and call.claim.task.id, put_at=stored["put_at"],
+            priority=row["priority"], check=row["check"], plan=task.plan or None, state=stored["state"],
+            due_at=stored["due_at"], followup_of=call.claim and call.claim.task.id, put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
             caps=rules.caps(task.budget) if row["parent"] is None else None,
         )  # fmt: skip
@@ -300,6 +301,32 @@ async def release(tx: Tx, call: ByHand) -> None:
         wake(tx, f"ready:{row['lane']}" if state == "ready" else "due")
 
     await once(tx, call.key, "release", give_back)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    task: int
+    assignee: str | None
+    by: str
+    key: str
+
+
+async def assign(tx: Tx, call: Assign) -> None:
+    """Let only this teammate take a task that nobody holds; or, with None, whoever has its role."""
+
+    async def give() -> None:
+        row = await _held_row(tx, call.task)
+        if row["state"] not in ("blocked", "scheduled", "ready"):
+            raise NotReady(f"#{call.task} is {row['state']}; only a task that was not taken yet can be assigned.")
+        if call.assignee is not None and not await tx.fetch("recipient", name=call.assignee):
+            raise UnknownTeammate(f"There is no teammate {call.assignee!r}; `dugnad team` lists them.")
+        lane = rules.lane(row["role"], call.assignee)
+        await tx.fetch("assign_task", id=call.task, assignee=call.assignee, lane=lane)
+        event(tx, "assigned", call.by, task=call.task, root=row["root_id"], assignee=call.assignee)
+        if row["state"] == "ready":
+            wake(tx, f"ready:{lane}")
+
+    await once(tx, call.key, "assign", give)
 
 
 async def retry(tx: Tx, call: ByHand) -> list[int]:

@@ -39,6 +39,10 @@ class Watch:
 
     async def wait(self, seconds: float) -> bool:
         """Until something of interest changes, or the time is over: then False. Begins anew afterwards."""
+        return bool(await self.changes(seconds))
+
+    async def changes(self, seconds: float) -> set[str]:
+        """The same, with what changed."""
         if not self.changed:
             loop = asyncio.get_running_loop()
             self._woken = loop.create_future()
@@ -48,8 +52,7 @@ class Watch:
             finally:
                 limit.cancel()
                 self._woken = None
-        changed = bool(self.changed)
-        self.changed = set()
+        changed, self.changed = self.changed, set()
         return changed
 
     def wake(self, topic: str) -> bool:

@@ -2,47 +2,100 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from .. import __version__
+from .base import Commands
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+# Section, then verb, where its command is (module:attribute in this folder), and what it does in a few words.
+SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "Start": (
+        ("demo", "running:demo", "The whole idea in under a minute, offline."),
+        ("run", "running:run", "Give the team a goal and watch it work."),
+        ("work", "running:work", "Run teammates only, on as many machines as you like."),
+        ("chat", "running:chat", "Talk to the lead while the team works."),
+    ),
+    "The board": (
+        ("add", "tasks:add", "Put a task on the board."),
+        ("tasks", "tasks:tasks", "What is on the board."),
+        ("show", "tasks:show", "All about one task."),
+        ("log", "history:log", "What happened, one line per event."),
+        ("notes", "history:notes", "What the team found out."),
+    ),
+    "The team": (
+        ("team", "people:team", "Who is there, and what each is doing."),
+        ("spawn", "people:spawn", "Want a teammate."),
+        ("stop", "people:stop", "Ask a teammate to shut down."),
+        ("tell", "people:tell", "Send a teammate a message."),
+    ),
+    "What waits for you": (
+        ("inbox", "people:inbox", "What the team tells you and asks of you."),
+        ("answer", "people:answer", "Answer a question."),
+        ("approve", "people:approve", "Approve a plan."),
+        ("reject", "people:reject", "Send a plan back, with the reason."),
+    ),
+    "By hand": (
+        ("retry", "tasks:retry", "Open a failed or cancelled task again."),
+        ("cancel", "tasks:cancel", "End a task."),
+        ("release", "tasks:release", "Take a task from its holder."),
+        ("budget", "tasks:budget", "What a goal has used of what it may; raise it."),
+    ),
+    "Setting up": (
+        ("doctor", "doctor:doctor", "Check everything that can be set up wrong."),
+        ("model", "about:model", "What is known of a model: its window and its price."),
+        ("completion", "about:completion", "The script that lets your shell complete commands."),
+    ),
+}  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Lazy(Commands):
+    """Commands are imported when they are asked for; the list of them is the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for verbs in SECTIONS.values() for name, _, _ in verbs]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for verbs in SECTIONS.values():
+            for name, place, _ in verbs:
+                if name == cmd_name:
+                    module, _, attribute = place.partition(":")
+                    command: Any = getattr(import_module(f".{module}", __name__), attribute)
+                    return command if isinstance(command, click.Command) else None
+        return None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [each for section in SECTIONS.values() for each in section]
+        found = [CompletionItem(name, help=what) for name, _, what in verbs if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)  # The options.
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, verbs in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, what) for name, _, what in verbs])
+
+
+@click.group(
+    "dugnad",
+    cls=_Lazy,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`dugnad VERB --help` shows what a verb can do, with an example.",
+)
 @click.version_option(__version__, prog_name="dugnad")
-def main() -> None:
-    """A team of LLM agents that finds its own work."""
+@click.option("--board", metavar="URL", help="sqlite:///path/to/board.db or postgresql://host/database.")
+@click.pass_context
+def main(context: click.Context, board: str | None) -> None:
+    """A team of LLM agents that finds its own work.
 
-
-@main.command()
-@click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def model(name: str | None, as_json: bool) -> None:
-    """What is known of a model: its window and its price. Asks nobody, costs nothing.
-
-    Example: dugnad model anthropic:claude-sonnet-5-5
+    The board is found by --board, then DUGNAD_BOARD, then dugnad.toml, then .dugnad/board.db under the project's root.
     """
-    import json
-
-    from ..errors import DugnadError
-    from ..models.opening import default_model
-    from ..models.prices import facts_of
-
-    try:
-        provider, _, model_name = (name or default_model()).partition(":")
-    except DugnadError as error:
-        raise click.UsageError(str(error)) from None
-    if not model_name:
-        raise click.UsageError(f"{name!r} names no model; write provider:model.")
-    facts = facts_of(provider, model_name)
-    price = facts.price
-    if as_json:
-        shown = {"input": price.input, "output": price.output} if price else None
-        click.echo(
-            json.dumps({"model": f"{provider}:{model_name}", "window_tokens": facts.window_tokens, "price": shown})
-        )
-        return
-    window = f"{facts.window_tokens:,} tokens" if facts.window_tokens else "not known"
-    cost = (
-        f"${price.input:g} in, ${price.output:g} out, per million tokens" if price else "not known: counted in tokens"
-    )
-    click.echo(f"{provider}:{model_name}\n  window  {window}\n  price   {cost}")
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -47,5 +47,5 @@ def default_model() -> str:
             return name
     raise ModelMisconfigured(
         "No model is set. Set a key (ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY), or name a local "
-        "OpenAI-compatible server (openai:MODEL with its base URL), or try it offline with `make demo`."
+        "OpenAI-compatible server (openai:MODEL with its base URL), or try it offline with `dugnad demo`."
     )

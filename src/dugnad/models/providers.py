@@ -278,7 +278,9 @@ def open_provider(
         native = _native(provider, model, lines, api_key, base_url)
     except (trouble.UserError, ValueError) as error:
         said = str(error).split(" To try Pydantic AI")[0]  # That advice is for its own users.
-        raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {said}") from None
+        if said.startswith("Unknown provider"):
+            said = "there is no such provider; write anthropic:MODEL, openai:MODEL, google:MODEL or scripted:FILE"
+        raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {said.rstrip('.')}.") from None
     except ImportError as error:
         raise ModelMisconfigured(f"{provider} needs a package that is not installed: {error}") from None
     return ProviderModel(

@@ -75,7 +75,11 @@ class ScriptedModel:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"The script {path} cannot be read: {error}.") from None
-        return cls(read_script(text), name=f"scripted:{path.stem}")
+        try:
+            script = read_script(text)
+        except BadInput as wrong:
+            raise BadInput(f"{path}: {wrong}") from None
+        return cls(script, name=f"scripted:{path.stem}")
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -150,7 +154,11 @@ def read_script(text: str) -> dict[str, list[Step]]:
     try:
         given = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise BadInput(f"The script is not YAML: {error}") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise BadInput(
+            f"The script is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}."
+        ) from None
     if not isinstance(given, dict):
         raise BadInput("A script maps the titles of tasks to lists of steps.")
     script = {}

@@ -2,6 +2,7 @@
 
 from .context import Context, Desk, Ends
 from .finishing import claim_task, finish, give_up, idle, release
+from .leading import approve_plan, assign, shutdown_teammate, spawn_teammate
 from .planning import add_task, list_tasks, schedule_followup, show_task, todo
 from .remembering import compact, note, read_notes, read_output, search_notes
 from .skills import Skill, find_skills, use_skill
@@ -17,11 +18,15 @@ BUILT_IN: tuple[Tool, ...] = (
     consult, delegate, use_skill,
 )  # fmt: skip
 
+# Besides, for a lead.
+LEADING: tuple[Tool, ...] = (spawn_teammate, shutdown_teammate, approve_plan, assign)
+
 # What a consulted mind may use: it looks, and changes nothing.
 READING: tuple[Tool, ...] = (list_tasks, show_task, read_notes, search_notes, list_teammates, use_skill)
 
 __all__ = [
     "BUILT_IN",
+    "LEADING",
     "READING",
     "BadCall",
     "Context",

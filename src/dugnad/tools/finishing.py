@@ -20,7 +20,7 @@ async def finish(context: Context, result: str, outcome: str | None = None) -> E
     return Ends(Done(result, outcome), "Done.")
 
 
-@own_tool()
+@own_tool(early=True)
 async def give_up(context: Context, reason: str) -> Ends:
     """The task cannot be done, by nobody.
 
@@ -30,7 +30,7 @@ async def give_up(context: Context, reason: str) -> Ends:
     return Ends(Failed(reason or "given up without a reason"), "Given up.")
 
 
-@own_tool()
+@own_tool(early=True)
 async def release(context: Context, reason: str, delay_minutes: float = 0) -> Ends:
     """Give the task back: another should do it, or it should be done later.
 
@@ -41,7 +41,7 @@ async def release(context: Context, reason: str, delay_minutes: float = 0) -> En
     return Ends(Released(reason, max(0.0, delay_minutes) * 60), "Released.")
 
 
-@own_tool()
+@own_tool(early=True)
 async def idle(context: Context) -> Ends:
     """There is nothing more for you to do here. A task you still hold is given back to the others."""
     return Ends(Released("there is nothing more for me to do", 30.0), "Idle.")

@@ -33,7 +33,7 @@ def budget_line(spending: Spending) -> str:
         parts.append(f"${spending.spent.microdollars / 1e6:.2f} of ${spending.microdollars_max / 1e6:.2f}")
     if spending.milliseconds_max is not None:
         parts.append(f"{spending.spent.milliseconds // 1000} of {spending.milliseconds_max // 1000} seconds")
-    return ", ".join(filter(None, parts)) or f"no cap, {spending.runs} task runs used"
+    return ", ".join(filter(None, parts)) or f"no cap, {spending.runs} task run{'' if spending.runs == 1 else 's'} used"
 
 
 async def put_child(context: Context, task: NewTask) -> str:
@@ -142,7 +142,7 @@ async def show_task(context: Context, task: int) -> str:
     return "\n".join(lines)
 
 
-@own_tool()
+@own_tool(early=True)
 async def todo(context: Context, items: list[str]) -> str:
     """Keep your private list for this task: the whole list, each time. Mark what is done with [x], the rest with [ ].
 

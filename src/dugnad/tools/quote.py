@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
 _BREAKS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -21,7 +22,8 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str, most: int = 120) -> str:
-    flat = " ".join(_BREAKS.sub(" ", text).split())
+    """On one line, and with nothing in it that a terminal would obey."""
+    flat = " ".join(_CONTROLS.sub("\ufffd", _BREAKS.sub(" ", text)).split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 

@@ -14,7 +14,7 @@ def note_text(note: Note) -> str:
     return f"Note {note.id} by {note.author}{about}: {one_line(note.title)}\n{quote(note.text)}"
 
 
-@own_tool()
+@own_tool(early=True)
 async def note(context: Context, title: str, text: str) -> str:
     """Write down what you found out and others will need: facts, decisions, traps. Everybody can read it.
 
@@ -65,7 +65,7 @@ async def read_output(context: Context, output: str, start: int = 0) -> str:
     return cut_from(whole[: start + most], start) + more
 
 
-@own_tool()
+@own_tool(early=True)
 async def compact(context: Context) -> str:
     """Make room: what was said so far in this task becomes a summary before your next turn. Who you are and what the
     task is stays."""

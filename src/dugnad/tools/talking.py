@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..board import Board
 from ..errors import ToolError, UnknownRequest
-from ..types import HUMAN, Message, Waiting
+from ..types import HUMAN, Message, Released, Waiting
 from .context import Context, Ends
 from .quote import one_line, quote
 from .tool import own_tool
@@ -22,10 +22,12 @@ def message_text(message: Message, leads: frozenset[str]) -> str:
         lines.insert(1, "accepted" if message.accepted else "refused")
     if message.kind in ("shutdown", "plan", "question"):
         lines.append(f"Answer with respond(request={message.request!r}, ...).")
+    if message.kind == "shutdown":
+        lines.append("If you accept, the task you hold is given back as it stands. If you refuse, say why.")
     return "\n".join(lines)
 
 
-@own_tool()
+@own_tool(early=True)
 async def send_message(context: Context, to: str, text: str) -> str:
     """Tell one teammate something, or "human". It is read at the other's next turn.
 
@@ -48,7 +50,7 @@ async def broadcast(context: Context, text: str) -> str:
     return f"Sent to {', '.join(sorted(message.recipient for message in told)) or 'nobody: you are alone'}."
 
 
-@own_tool()
+@own_tool(early=True)
 async def read_inbox(context: Context) -> str:
     """What waits in your inbox. You are shown it before your next turn in any case."""
     found = await context.board.take(context.teammate.name, context.key)
@@ -72,7 +74,7 @@ async def list_teammates(context: Context) -> str:
     )
 
 
-@own_tool()
+@own_tool(early=True)
 async def ask_human(context: Context, question: str) -> str | Ends:
     """Ask the person the team works for, and wait for the answer. Others work on meanwhile, and so can you, on other
     tasks.
@@ -85,7 +87,7 @@ async def ask_human(context: Context, question: str) -> str | Ends:
     return Ends(Waiting(on="human", question=question or "May I go on?"))
 
 
-@own_tool()
+@own_tool(early=True)
 async def submit_plan(context: Context, plan: str) -> str | Ends:
     """Show the lead, or the human where there is no lead, what you intend to do, and wait for approval.
 
@@ -121,8 +123,8 @@ async def answer_since(board: Board, task: int, epoch: int | None) -> str | None
     return f"{verdict}{who} answered:\n{quote(reply.text or ('yes' if reply.accepted is not False else 'no'))}"
 
 
-@own_tool()
-async def respond(context: Context, request: str, accept: bool, text: str = "") -> str:
+@own_tool(early=True)
+async def respond(context: Context, request: str, accept: bool, text: str = "") -> str | Ends:
     """Answer a request you were sent: a shutdown, a plan, a question.
 
     Args:
@@ -133,6 +135,12 @@ async def respond(context: Context, request: str, accept: bool, text: str = "") 
     asked, _ = await context.board.request(request)
     if asked.recipient != context.teammate.name:
         raise ToolError(f"That was asked of {asked.recipient}, not of you.")
+    if asked.kind == "shutdown" and asked.sent_at < context.teammate.spawned_at:
+        raise ToolError("That was asked before you were spawned again; it is over.")
     accepted = None if asked.kind == "question" else accept
     await context.board.reply(request, context.teammate.name, text, accepted=accepted)
+    if asked.kind == "shutdown" and accept:
+        return Ends(
+            Released(f"{context.teammate.name} was asked by {asked.sender} to shut down", resume=True), "Goodbye."
+        )
     return f"Answered {asked.sender}'s {asked.kind}: {one_line(text) or ('yes' if accept else 'no')}."

@@ -12,7 +12,7 @@ from .tool import own_tool
 _LOOK_MAX = 500
 
 
-@own_tool(keyed=False)
+@own_tool(keyed=False, early=True)
 async def consult(context: Context, prompt: str, role: str | None = None) -> str:
     """Ask a fresh mind that knows nothing of this conversation, and get only its answer. It can look at the board and
     the notes, and is paid from the same budget. Good for a second opinion, or to look into something at length.

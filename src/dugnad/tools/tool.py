@@ -27,17 +27,19 @@ class BadCall(ToolError):
 
 class Tool:
     """A tool. `safe`: may run beside others of the same reply. `keyed`: what it does is done once per call, also when
-    it is run again after a crash. `own`: one of ours, whose bugs must not be told to the model as its mistake."""
+    it is run again after a crash. `own`: one of ours, whose bugs must not be told to the model as its mistake.
+    `early`: may be used before the plan of the task is approved, as whatever only reads may."""
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, safe: bool = False, keyed: bool = False,
-        own: bool = False,
+        own: bool = False, early: bool = False,
     ) -> None:  # fmt: skip
         self.function = function
         self.name = name or function.__name__
         self.safe = safe
         self.keyed = keyed
         self.own = own
+        self.early = early or safe
         if not inspect.getdoc(function):
             raise DugnadError(f"The tool {self.name} needs a docstring: it is all the model knows of it.")
 
@@ -167,6 +169,6 @@ def tool(
     return lambda given: Tool(given, name=name, safe=safe, keyed=keyed)
 
 
-def own_tool(*, safe: bool = False, keyed: bool = True) -> Callable[[Callable[..., Any]], Tool]:
+def own_tool(*, safe: bool = False, keyed: bool = True, early: bool = False) -> Callable[[Callable[..., Any]], Tool]:
     """One of dugnad's own tools: the board knows their keys."""
-    return lambda given: Tool(given, safe=safe, keyed=keyed, own=True)
+    return lambda given: Tool(given, safe=safe, keyed=keyed, own=True, early=early)

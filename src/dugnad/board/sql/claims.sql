@@ -13,7 +13,7 @@ UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
 
 -- name: claimants
 -- Who asks: known, seated at this host, the host alive by the database's clock.
-SELECT teammates.name, teammates.roles, teammates.state, teammates.host_id, hosts.id AS known_host,
+SELECT teammates.name, teammates.roles, teammates.lead, teammates.state, teammates.host_id, hosts.id AS known_host,
   CASE WHEN hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
 FROM json_each(CAST(:claimants AS text)) AS asked
@@ -179,6 +179,20 @@ WITH RECURSIVE found (lane) AS (
   FROM found WHERE found.lane IS NOT NULL
 )
 SELECT lane FROM found WHERE lane IS NOT NULL
+
+-- name: ready_counts
+-- How much there is to take in each lane, counted up to a limit.
+WITH RECURSIVE found (lane) AS (
+  SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
+  UNION ALL
+  SELECT (SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane > found.lane)
+  FROM found WHERE found.lane IS NOT NULL
+)
+SELECT lane, (
+  SELECT count(*) FROM (
+    SELECT 1 FROM tasks WHERE state = 'ready' AND shelved = 0 AND tasks.lane = found.lane LIMIT :most
+  ) AS few
+) AS n FROM found WHERE lane IS NOT NULL
 
 -- name: due_lanes
 SELECT DISTINCT lane FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()

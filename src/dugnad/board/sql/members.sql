@@ -18,7 +18,7 @@ RETURNING id, label
 SELECT * FROM hosts WHERE id = :id
 
 -- name: stop_host
-UPDATE hosts SET stopped_at = now_ms() WHERE id = :id AND stopped_at IS NULL RETURNING id
+UPDATE hosts SET stopped_at = now_ms() WHERE id = :id AND stopped_at IS NULL RETURNING id, label
 
 -- name: list_hosts
 SELECT id, label, started_at, CASE WHEN stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms()
@@ -51,13 +51,13 @@ SELECT * FROM teammates WHERE name = :name
 SELECT * FROM teammates WHERE name = :name FOR UPDATE
 
 -- name: insert_teammate
-INSERT INTO teammates (name, roles, lead, prompt, model, state, spawned_at)
-VALUES (:name, :roles, :lead, :prompt, :model, 'wanted', now_ms())
+INSERT INTO teammates (name, roles, lead, prompt, model, plan, state, spawned_at)
+VALUES (:name, :roles, :lead, :prompt, :model, :plan, 'wanted', now_ms())
 ON CONFLICT (name) DO NOTHING RETURNING name
 
 -- name: respawn_teammate
-UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, state = 'wanted', host_id = NULL,
-  reason = NULL, spawned_at = now_ms() WHERE name = :name
+UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, plan = :plan,
+  state = 'wanted', host_id = NULL, reason = NULL, spawned_at = now_ms() WHERE name = :name
 
 -- name: lock_seats (sqlite)
 SELECT 1
@@ -92,9 +92,14 @@ UPDATE teammates SET state = :state, host_id = NULL, seat = seat + 1, reason = :
 SELECT teammates.*,
   CASE WHEN hosts.id IS NOT NULL AND hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive,
+  CASE WHEN hosts.stopped_at IS NOT NULL THEN 1 ELSE 0 END AS left_in_order,
   (SELECT count(*) FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
     AND tasks.state = 'claimed') AS holding,
   (SELECT count(*) FROM tasks WHERE tasks.teammate = teammates.name AND tasks.state = 'waiting') AS waiting
 FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.name = :name)
 ORDER BY teammates.spawned_at, teammates.name
+
+-- name: next_lapse
+-- When the first lease that runs now will have run out, if it is not renewed.
+SELECT min(lease_until) - now_ms() AS milliseconds FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL

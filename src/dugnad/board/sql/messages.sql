@@ -61,7 +61,11 @@ SELECT id FROM messages WHERE request = :request ORDER BY id FOR UPDATE
 SELECT asked.* FROM messages AS asked
 WHERE asked.recipient = :recipient AND asked.kind IN ('question', 'plan', 'shutdown') AND NOT EXISTS (
   SELECT 1 FROM messages AS reply WHERE reply.request = asked.request AND reply.kind IN ('answer', 'plan_reply', 'shutdown_reply')
-) ORDER BY asked.id
+) AND (asked.kind <> 'shutdown' OR asked.sent_at >= (SELECT spawned_at FROM teammates WHERE name = asked.recipient))
+ORDER BY asked.id
+
+-- name: unread_shutdowns
+SELECT id FROM messages WHERE recipient = :recipient AND kind = 'shutdown' AND shown_at IS NULL
 
 -- name: answered_task
 UPDATE tasks SET state = 'ready', waiting_for = NULL
@@ -76,3 +80,24 @@ WITH RECURSIVE found (name) AS (
   FROM found WHERE found.name IS NOT NULL
 )
 SELECT name FROM found WHERE name IS NOT NULL
+
+-- name: recent_talk
+-- What one said and was told last, newest first; what was not shown yet is still to come.
+SELECT * FROM (
+  SELECT * FROM (
+    SELECT * FROM messages WHERE recipient = :name AND shown_at IS NOT NULL ORDER BY id DESC LIMIT :page
+  ) AS heard
+  UNION
+  SELECT * FROM (SELECT * FROM messages WHERE sender = :name ORDER BY id DESC LIMIT :page) AS said
+) AS talk ORDER BY id DESC LIMIT :page
+
+-- name: approved_plan
+SELECT id FROM messages WHERE task_id = :task AND kind = 'plan_reply' AND accepted = 1 LIMIT 1
+
+-- name: shutdown_requests
+-- What teammates of a host were asked in this life of theirs, with how long ago, and the answer if there is one.
+SELECT asked.recipient, asked.sender, asked.request, asked.text, now_ms() - asked.sent_at AS age, reply.accepted
+FROM teammates JOIN messages AS asked ON asked.recipient = teammates.name AND asked.kind = 'shutdown'
+LEFT JOIN messages AS reply ON reply.request = asked.request AND reply.kind = 'shutdown_reply'
+WHERE teammates.host_id = :host AND teammates.state = 'seated' AND asked.sent_at >= teammates.spawned_at
+ORDER BY asked.id

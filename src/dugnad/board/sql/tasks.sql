@@ -15,7 +15,7 @@ WITH new AS (
     CAST(value ->> 'scope' AS bigint) AS scope, value ->> 'key' AS key, value ->> 'title' AS title,
     value ->> 'body' AS body, value ->> 'role' AS role, value ->> 'assignee' AS assignee, value ->> 'lane' AS lane,
     CAST(value ->> 'priority' AS bigint) AS priority, CAST(value ->> 'chain' AS bigint) AS chain,
-    value ->> 'check' AS check_command, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
+    value ->> 'check' AS check_command, CAST(value ->> 'plan' AS bigint) AS plan, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
     CAST(value ->> 'shelved' AS bigint) AS shelved,
     CASE
       WHEN CAST(value ->> 'not_before' AS bigint) > now_ms() + CAST(value ->> 'delay' AS bigint)
@@ -25,11 +25,11 @@ WITH new AS (
   FROM json_each(CAST(:tasks AS text))
 )
 INSERT INTO tasks (
-  id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command,
+  id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
   state, shelved, open_needs, due_at, put_by, put_at
 )
 SELECT
-  id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command,
+  id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
   CASE WHEN open_needs > 0 THEN 'blocked' WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
   shelved, open_needs, due_at, CAST(:put_by AS text), now_ms()
 FROM new WHERE true
@@ -61,12 +61,12 @@ SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json
 -- name: hold_tasks (sqlite)
 -- The rows as they stand, kept from changing until the commit; the long texts stay where they are. Also used for
 -- tasks that others are put behind: their end then sees the new need.
-SELECT id, root_id, depth, title, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
+SELECT id, root_id, depth, title, role, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
   host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
 
 -- name: hold_tasks (postgres)
-SELECT id, root_id, depth, title, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
+SELECT id, root_id, depth, title, role, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
   host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 ORDER BY id FOR UPDATE
@@ -172,6 +172,20 @@ SELECT task_id FROM needs WHERE needs_id = :id AND state = 'broken' ORDER BY tas
 UPDATE tasks SET state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,
   due_at = CASE WHEN :delay > 0 THEN now_ms() + :delay END, waiting_for = NULL, request = NULL, reason = :reason
 WHERE id = :id RETURNING state, due_at
+
+-- name: assign_task
+UPDATE tasks SET assignee = :assignee, lane = :lane WHERE id = :id
+
+-- name: count_tasks_of
+SELECT state, count(*) AS n FROM tasks WHERE root_id = :root GROUP BY state
+
+-- name: cost_by_teammate
+-- What the turns of each came to under one root.
+SELECT attempts.teammate, sum(turns.tokens) AS tokens, sum(turns.microdollars) AS microdollars,
+  sum(turns.milliseconds) AS milliseconds
+FROM tasks JOIN attempts ON attempts.task_id = tasks.id
+JOIN turns ON turns.task_id = attempts.task_id AND turns.epoch = attempts.epoch
+WHERE tasks.root_id = :root GROUP BY attempts.teammate ORDER BY attempts.teammate
 
 -- name: list_tasks
 SELECT * FROM tasks

@@ -1,0 +1,261 @@
+"""What every command shares: the board it works on, how it prints, and how it fails.
+
+A failure is one sentence on standard error and an exit code: 2 when what was asked cannot be right, 1 when it could not
+be done, 130 when it was interrupted. With `--json` standard output then holds one object, `{"error": ...}`. A reader
+that closes the pipe early (`| head`) is no failure.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import BadInput, BoardReadOnly, BoardUnreachable, DugnadError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from ..board import Board
+    from ..team.project import Project
+    from ..view.shapes import Shape
+
+EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
+_PIPE_WIDTH = 1_000_000  # Nothing is wrapped for a reader that is a program.
+_BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board, instead of the project's own."})
+_JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md has the shapes."})
+Picture = Callable[[], "RenderableType"]  # Made only where it is looked at: rich is not imported for JSON.
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command under way: its board, and how it answers."""
+
+    board: Board
+    as_json: bool
+
+    def answer(self, shape: Shape, picture: Picture | str) -> None:
+        """Print the JSON shape, or what a person is shown."""
+        if self.as_json:
+            show_json(shape)
+        else:
+            show(picture if isinstance(picture, str) else picture())
+
+
+def verb(name: str, *, example: str, makes_board: bool = False) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
+    """Turn `async def name(call, **arguments)` into a command with `--board`, `--json` and an example in its help."""
+
+    def wrap(work: Callable[..., Awaitable[Any]]) -> click.Command:
+        @functools.wraps(work)
+        def run(*, board: str | None, as_json: bool, **arguments: Any) -> Any:
+            import asyncio  # Here, so that help does not wait for it.
+
+            async def once() -> Any:
+                async with opened(board, makes=makes_board) as there:
+                    return await work(Call(there, as_json), **arguments)
+
+            return asyncio.run(once())
+
+        command = click.command(name, epilog=examples(example))(run)
+        command.params += [click.Option(_BOARD[0], **_BOARD[1]), click.Option(_JSON[0], **_JSON[1])]  # At the end.
+        return command
+
+    return wrap
+
+
+def board_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--board`. Without it the group's is used: `dugnad --board URL tasks`."""
+    return click.option(*_BOARD[0], **_BOARD[1])(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(*_JSON[0], **_JSON[1])(command)
+
+
+def examples(text: str) -> str:
+    """Lines of commands as the end of a help text, kept as they are."""
+    return "\b\nExample:\n" + "\n".join(f"  {each.strip()}" for each in text.strip().splitlines())
+
+
+# The board.
+
+
+def here() -> Project:
+    """The project of the working folder."""
+    from ..team.project import read_project
+
+    try:
+        return read_project(Path.cwd())
+    except FileNotFoundError:
+        raise BadInput("The working folder is gone; change to one that is there.") from None
+
+
+def board_url(given: str | None, project: Project) -> str:
+    """Where the board is: `--board` > DUGNAD_BOARD > dugnad.toml > .dugnad/board.db under the project's root."""
+    context = click.get_current_context(silent=True)
+    if given is None and context is not None:
+        given = context.find_root().params.get("board")
+    return project.board_url(given, os.environ)
+
+
+@asynccontextmanager
+async def opened(given: str | None, *, makes: bool = False) -> AsyncIterator[Board]:
+    """The board of this command, closed afterwards. Only commands that put something on it make a new one."""
+    from ..board import open_board
+
+    project = here()
+    url = board_url(given, project)
+    path = file_of(url)
+    if path is not None and not makes and not _exists(path):
+        raise BoardUnreachable(f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
+    if path is not None and makes:
+        make_folder(path.parent)
+    async with await open_board(url, limits=project.limits, make=makes) as board:
+        yield board
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a SQLite board; None for a board that has none."""
+    from ..board.opening import sqlite_path
+
+    return sqlite_path(url) if url.startswith("sqlite://") else None
+
+
+def shown_url(url: str) -> str:
+    """A board's address as it may be shown: a file's path, or a server without the password."""
+    path = file_of(url)
+    if path is not None:
+        return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as trouble:
+        raise BoardUnreachable(f"Cannot look for a board at {path}: {trouble.strerror}.") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a board's folder. One of our own name is kept out of version control."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        if folder.name == ".dugnad":
+            (folder / ".gitignore").write_text("*\n")
+    except FileExistsError:
+        if not folder.is_dir():
+            raise BoardUnreachable(f"{folder} is in the way: the board's folder should be there.") from None
+    except OSError as trouble:
+        raise BoardReadOnly(f"Cannot make the folder {folder} for the board: {trouble.strerror}.") from None
+
+
+# Printing.
+
+
+def show(what: RenderableType) -> None:
+    """Print for a person; in a pipe without colour, without wrapping, without spaces at the ends of lines."""
+    screen = console()
+    if screen.is_terminal:
+        screen.print(what)
+        return
+    with screen.capture() as caught:
+        screen.print(what)
+    text = "\n".join(each.rstrip() for each in caught.get().split("\n"))
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    style: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    if sys.stdout.isatty():
+        return Console(**style)
+    return Console(**style, width=_PIPE_WIDTH, color_system=None, force_terminal=False, force_interactive=False)
+
+
+def show_json(shape: Shape) -> None:
+    from ..view.shapes import as_line
+
+    sys.stdout.write(as_line(shape) + "\n")
+    sys.stdout.flush()
+
+
+def text_or_stdin(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A text, or with `-` what stands on standard input. Read before the event loop runs, so that Ctrl-C works."""
+    if value != "-" or context.resilient_parsing:
+        return value
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter("what stands on standard input is not UTF-8.", context, parameter) from None
+
+
+# Failing.
+
+
+class Commands(click.Group):
+    """A group whose failures are one sentence and an exit code."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # A terminal that cannot show a letter shows a mark.
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(given, prog_name or "dugnad", **extra)
+        except click.UsageError as wrong:
+            where = f" Try `{wrong.ctx.command_path} --help`." if wrong.ctx is not None else ""
+            code = fail(wrong.format_message() + where, kind="BadUse", code=EXIT_BAD_USE, args=given)
+        except click.ClickException as wrong:
+            code = fail(wrong.format_message(), kind="BadUse", code=wrong.exit_code, args=given)
+        except DugnadError as error:
+            bad = isinstance(error, BadInput)
+            code = fail(str(error), kind=type(error).__name__, code=EXIT_BAD_USE if bad else EXIT_FAILED, args=given)
+        except (click.Abort, KeyboardInterrupt):
+            code = fail("Interrupted.", kind="Interrupted", code=EXIT_INTERRUPTED, args=given)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # The reader has seen enough. What was asked of the board is done.
+            forget_stdout()
+            return 0
+        return code
+
+
+def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
+    """Say what went wrong, once for people and with `--json` once for programs."""
+    from ..view.plain import plain
+
+    click.echo(f"dugnad: {plain(message)}", err=True)
+    if "--json" in args:
+        from ..view.shapes import error_shape
+
+        try:
+            show_json(error_shape(kind, message, code))
+        except BrokenPipeError:
+            forget_stdout()
+    return code
+
+
+def forget_stdout() -> None:
+    """Let what is still in the buffer go nowhere; the interpreter would complain about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

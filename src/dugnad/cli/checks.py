@@ -1,0 +1,275 @@
+"""What `dugnad doctor` looks at, and what it finds on the machine, in the files and about the model.
+
+A check is a small function of the scene that returns a finding, or None where there is nothing to look at. What an
+earlier one reads or opens, a later one looks into.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from ..clock import wall_ms
+from ..errors import ModelTrouble
+
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..models import Model
+    from ..team.project import Project
+    from ..team.userfile import UserSettings
+    from ..types import Task
+
+Level = Literal["ok", "warning", "wrong"]
+_PYTHON_MIN = (3, 11)
+_COMMAND_SECONDS_MAX = 10.0
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+# A project's own git configuration must not make git run a program.
+_QUIET_GIT = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    level: Level
+    says: str
+    mend: str = ""  # What to do, as a command where there is one.
+
+
+@dataclass(slots=True)
+class Scene:
+    """What is looked at. The later fields are filled in on the way."""
+
+    start: Path
+    environment: Mapping[str, str]
+    board_given: str | None = None
+    online: bool = False
+    now_ms: Callable[[], int] = wall_ms
+    project: Project | None = None
+    user: UserSettings | None = None
+    url: str = ""
+    board: Board | None = None
+    tasks: list[Task] = field(default_factory=list)  # The first thousand open ones.
+    model: Model | None = None
+
+
+Check = Callable[[Scene], "Finding | Awaitable[Finding | None] | None"]
+
+
+# The machine.
+
+
+def python_version(_: Scene) -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if tuple(sys.version_info) < _PYTHON_MIN:
+        return Finding("python", "wrong", f"This is Python {version}, and dugnad needs 3.11.", "install a newer Python")
+    return Finding("python", "ok", f"Python {version}.")
+
+
+def terminal(scene: Scene) -> Finding | None:
+    if not sys.stdout.isatty():
+        return None
+    size = shutil.get_terminal_size()
+    what = f"{size.columns} by {size.lines}"
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    if encoding != "utf8":
+        return Finding("terminal", "warning", f"It shows {encoding or 'unknown letters'}.", "export LC_ALL=C.UTF-8")
+    if scene.environment.get("TERM", "dumb") == "dumb":
+        return Finding("terminal", "warning", "It cannot be drawn on; plain lines are shown.", "export TERM=xterm")
+    if size.columns < 80 or size.lines < 24:
+        return Finding("terminal", "warning", f"It is {what}.", "make it 80 by 24 or larger")
+    colour = "without colour, as NO_COLOR asks" if scene.environment.get("NO_COLOR") else "in colour"
+    return Finding("terminal", "ok", f"{what}, {colour}.")
+
+
+def git(scene: Scene) -> Finding:
+    if shutil.which("git") is None:
+        return Finding("git", "warning", "git is not installed; work cannot be kept apart.", "apt install git")
+    root = scene.project.root if scene.project else scene.start
+    code, said = _run("git", *_QUIET_GIT, "-C", str(root), "rev-parse", "--is-inside-work-tree")
+    if code != 0:
+        why = "not a git repository" if "not a git repository" in said else said or "git does not answer"
+        return Finding("git", "warning", f"{root}: {why}.", f"git init {root}")
+    _, kept = _run("git", *_QUIET_GIT, "-C", str(root), "ls-files", "--", ".dugnad")
+    if kept:
+        says = "The board's folder is under version control: whoever commits could put tasks on your board."
+        return Finding("git", "warning", says, "git rm -r --cached .dugnad")
+    code, changed = _run(
+        "git", *_QUIET_GIT, "-C", str(root), "status", "--porcelain", "--ignore-submodules=all", "--", "."
+    )
+    if code != 0:
+        return Finding("git", "warning", f"The state of the work tree is not known: {changed or 'no answer'}.")
+    if changed:
+        count = len(changed.splitlines())
+        says = f"{count} file{'s have' if count > 1 else ' has'} changes that are not committed."
+        return Finding("git", "warning", says, "git commit, or git stash")
+    return Finding("git", "ok", "A git repository, and the work tree is clean.")
+
+
+def sandbox(_: Scene) -> Finding:
+    if not sys.platform.startswith("linux"):
+        return Finding("sandbox", "warning", "There is no sandbox on this system; shell tools are refused.")
+    if shutil.which("bwrap") is None:
+        says = "bubblewrap is not installed; shell tools are refused without it."
+        return Finding("sandbox", "warning", says, "apt install bubblewrap, or dnf install bubblewrap")
+    code, said = _run("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
+    if code != 0:
+        mend = "sysctl -w kernel.unprivileged_userns_clone=1, or allow user namespaces in the container"
+        return Finding("sandbox", "warning", f"bubblewrap cannot make a sandbox here: {said or 'no answer'}.", mend)
+    return Finding("sandbox", "ok", "bubblewrap works.")
+
+
+def proxy(scene: Scene) -> Finding | None:
+    from urllib.parse import urlsplit
+    from urllib.request import proxy_bypass
+
+    named = [each for each in _PROXIES if scene.environment.get(each) or scene.environment.get(each.lower())]
+    if not named:
+        return None
+    host = urlsplit(_base_url(scene)).hostname
+    if host in _LOCAL and not proxy_bypass(host):
+        says = f"The model's server is on this machine, and would be asked through {named[0]}."
+        return Finding("proxy", "warning", says, f"export NO_PROXY={','.join(_LOCAL)}")
+    return Finding("proxy", "ok", f"{' and '.join(named)} set: models are asked through it.")
+
+
+# The files.
+
+
+def project_file(scene: Scene) -> Finding:
+    from ..team.project import FILE, read_project
+
+    scene.project = read_project(scene.start, environment=scene.environment)
+    if scene.project.file is None:
+        return Finding("project", "ok", f"{scene.project.root}, without a {FILE}: what is built in holds.")
+    if scene.project.file.stat().st_mode & 0o022:
+        return Finding("project", "warning", f"Others may write {scene.project.file}.", f"chmod go-w {FILE}")
+    return Finding("project", "ok", f"{scene.project.file} can be read.")
+
+
+def user_settings(scene: Scene) -> Finding:
+    from ..team.userfile import read_user, user_file
+
+    scene.user = read_user(scene.environment)
+    file = scene.user.file
+    if file is None:
+        where = user_file(scene.environment)
+        return Finding("user", "ok", f"There is no {where}; the environment has to do." if where else "No home folder.")
+    mode = file.stat().st_mode
+    if mode & 0o022:
+        return Finding("user", "wrong", f"Others may write {file}, and send your keys anywhere.", f"chmod 600 {file}")
+    if mode & 0o044 and any(each.api_key_env or each.base_url for each in scene.user.models.values()):
+        return Finding("user", "warning", f"Others may read in {file} where your models are.", f"chmod 600 {file}")
+    return Finding("user", "ok", f"{file} can be read.")
+
+
+# The model.
+
+
+def choose_model(scene: Scene) -> Finding | None:
+    from ..models.opening import default_model
+    from ..team.userfile import open_named_model
+
+    if scene.user is None:
+        return None
+    named = (
+        (scene.environment.get("DUGNAD_MODEL"), "as DUGNAD_MODEL says"),
+        (scene.project.model if scene.project else None, "as dugnad.toml says"),
+        (scene.user.model, f"as {scene.user.file} says"),
+    )
+    name, why = next(((name, why) for name, why in named if name), (None, "the first provider whose key is set"))
+    name = name or default_model()
+    scene.model = open_named_model(name, scene.user)
+    return Finding("model", "ok", f"{name}, {why}.")
+
+
+def _base_url(scene: Scene) -> str:
+    return (scene.user.endpoint(scene.model.name).base_url or "") if scene.user and scene.model else ""
+
+
+def find_key(scene: Scene) -> Finding | None:
+    """Whether a key is there, never which."""
+    if scene.model is None or scene.user is None or scene.model.name.startswith("scripted"):
+        return None
+    provider, server = scene.model.name.partition(":")[0], urlsplit(_base_url(scene))
+    variable = scene.user.endpoint(scene.model.name).api_key_env
+    if variable is None and server.hostname and provider == "openai":
+        return Finding("key", "ok", f"None is sent to {server.hostname}.")
+    variable = variable or f"{provider.partition('-')[0].upper()}_API_KEY"
+    if server.scheme == "http" and server.hostname not in _LOCAL:
+        return Finding("key", "warning", f"It goes to {server.hostname} unencrypted.", "use an https:// address")
+    says = f"{variable} is set." if scene.environment.get(variable) else "The provider's own package finds one."
+    return Finding("key", "ok", says)
+
+
+def know_price(scene: Scene) -> Finding | None:
+    if scene.model is None or scene.model.name.startswith("scripted"):
+        return None
+    if price := scene.model.facts.price:
+        return Finding("price", "ok", f"${price.input:g} in and ${price.output:g} out for a million tokens.")
+    capped = scene.project is not None and scene.project.budget.dollars is not None
+    says = f"The price of {scene.model.name} is not known, so a cap in dollars cannot be kept."
+    mend = f'[models."{scene.model.name}"] price_input and price_output in your config.toml, or a cap in tokens'
+    return Finding("price", "wrong" if capped else "warning", says, mend)
+
+
+def know_window(scene: Scene) -> Finding | None:
+    from ..settings import AgentLimits
+
+    if scene.model is None:
+        return None
+    if tokens := scene.model.facts.window_tokens:
+        return Finding("window", "ok", f"{tokens:,} tokens.")
+    limits = scene.project.agent_limits if scene.project else AgentLimits()
+    says = f"The window of {scene.model.name} is not known; it counts as {limits.window_tokens_default:,} tokens."
+    return Finding("window", "warning", says, f'[models."{scene.model.name}"] window_tokens in your config.toml')
+
+
+async def open_role_models(scene: Scene) -> Finding | None:
+    from ..team.userfile import open_named_model
+
+    if scene.project is None or scene.user is None:
+        return None
+    of_roles = [role.model for role in scene.project.roles.values()]
+    named = sorted({name for name in (*of_roles, *(member.model for member in scene.project.members)) if name})
+    for name in named:
+        await open_named_model(name, scene.user).close()
+    return Finding("role models", "ok", f"{', '.join(named)}.") if named else None
+
+
+async def ask_model(scene: Scene) -> Finding | None:
+    from ..models.talk import Request, Said
+
+    if scene.model is None or not scene.online:
+        return None
+    request = Request(
+        system="You answer in one word.", messages=(Said("Are you there?"),), output_tokens_max=256, seconds_max=60.0
+    )
+    began = asyncio.get_running_loop().time()
+    try:
+        reply = await scene.model.ask(request)
+    except ModelTrouble as trouble:
+        return Finding("online", "wrong", str(trouble))
+    seconds = asyncio.get_running_loop().time() - began
+    return Finding("online", "ok", f"It answered in {seconds:.1f} s, with {reply.usage.tokens} tokens.")
+
+
+def _run(*command: str) -> tuple[int, str]:
+    """How a small command ended, and what it said; its errors as one line."""
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, timeout=_COMMAND_SECONDS_MAX, check=False, stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return -1, ""
+    said = (ran.stdout if ran.returncode == 0 else ran.stderr).decode(errors="replace").strip()
+    return ran.returncode, said if ran.returncode == 0 else said.partition("\n")[0].rstrip(".")

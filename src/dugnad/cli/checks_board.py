@@ -1,0 +1,198 @@
+"""What `dugnad doctor` finds on the board: whether it works, and whether its team gets anywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .base import file_of
+from .checks import Finding, Scene
+
+if TYPE_CHECKING:
+    from ..types import Task, TaskState
+
+_SKEW_MS_MAX = 2_000
+_SPACE_LOW, _SPACE_LEAST = 1024**3, 64 * 1024**2
+_ROOTS_MAX = 200  # Accounts looked at; a board with more open goals has other troubles.
+_NAMED_MAX = 5
+_OPEN: tuple[TaskState, ...] = ("ready", "blocked", "scheduled", "claimed", "waiting")
+
+
+async def open_the_board(scene: Scene) -> Finding | None:
+    from ..board import open_board
+    from ..board.migrations import latest
+    from ..settings import Patience
+
+    if scene.project is None and not scene.board_given:
+        return None
+    if scene.project is not None:
+        scene.url = scene.project.board_url(scene.board_given, scene.environment)
+    else:
+        scene.url = scene.board_given or ""
+    path = file_of(scene.url)
+    if path is not None and path.exists() and not path.is_file():
+        return Finding("board", "wrong", f"{path} is not a file.", "remove it, or name another place with --board")
+    if path is not None and not (path.exists() and path.stat().st_size):
+        return _no_board_yet(path)
+    if path is not None and 0 < (schema := _schema(path)) < latest():
+        says = f"{path} has schema {schema}; the next command brings it to {latest()}, and there is no way back."
+        return Finding("board", "warning", says, f"sqlite3 {path} \"VACUUM INTO 'backup.db'\"")
+    limits = scene.project.limits if scene.project else None
+    patience = Patience(busy_seconds=3, reconnect_seconds=5, statement_seconds=10, network_seconds=5)
+    scene.board = await open_board(scene.url, limits=limits, patience=patience)
+    scene.tasks = await scene.board.list_tasks(states=_OPEN, page=1_000)
+    return Finding("board", "ok", f"{shown_url(scene.url)}: opened, schema {latest()}.")
+
+
+def _no_board_yet(path: Path) -> Finding:
+    above = next(each for each in path.parents if each.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        return Finding("board", "wrong", f"No board can be made in {above}.", f"chmod u+rwx {above}, or use --board")
+    return Finding("board", "ok", f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
+
+
+def _schema(path: Path) -> int:
+    """The number SQLite keeps in the file's head; 0 where that may be out of date, because the log holds changes."""
+    log = path.with_name(f"{path.name}-wal")
+    with path.open("rb") as file:
+        head = file.read(64)
+    known = head.startswith(b"SQLite format 3\0") and not (log.exists() and log.stat().st_size)
+    return int.from_bytes(head[60:64], "big") if known else 0
+
+
+async def write(scene: Scene) -> Finding | None:
+    from ..types import HUMAN
+
+    if scene.board is None:
+        return None
+    await scene.board.show(HUMAN, [0])  # There is no such message, so a transaction is all that happens.
+    return Finding("writing", "ok", "The board can be written.")
+
+
+def disk(scene: Scene) -> Finding | None:
+    from ..board.disk import network_filesystem, read_mounts
+
+    path = file_of(scene.url) if scene.url else None
+    if path is None:
+        return None
+    above = next(each for each in path.parents if each.exists())
+    if kind := network_filesystem(above.resolve(), read_mounts()):
+        says = f"{above} is on a network file system ({kind}), where SQLite can lose writes."
+        return Finding("disk", "wrong", says, "DUGNAD_BOARD=postgresql://HOST/DATABASE, or a path on a local disk")
+    free = shutil.disk_usage(above).free
+    says = f"{free / 1024**3:,.1f} GiB are free under {above}."
+    if free < _SPACE_LOW:
+        return Finding("disk", "wrong" if free < _SPACE_LEAST else "warning", says, "free some space")
+    if scene.board is not None and not path.with_name(f"{path.name}-wal").exists():
+        return Finding("disk", "wrong", f"SQLite's WAL does not work in {above}.", "use a path on a local disk")
+    return Finding("disk", "ok", f"A local disk. {says}")
+
+
+async def clocks(scene: Scene) -> Finding | None:
+    if scene.board is None:
+        return None
+    before = scene.now_ms()
+    theirs = await scene.board.now_ms()
+    skew = theirs - (before + scene.now_ms()) // 2
+    if abs(skew) > _SKEW_MS_MAX:
+        says = f"This machine's clock is {abs(skew) / 1000:,.1f} s {'behind' if skew > 0 else 'ahead of'} the board's."
+        return Finding("clock", "warning", says, "timedatectl set-ntp true")
+    last = await scene.board.events(await scene.board.last_event() - 1)
+    if last and last[-1].at > theirs + _SKEW_MS_MAX:
+        says = "The last event on the board is in the future: a clock was set back, and leases and delays go wrong."
+        return Finding("clock", "wrong", says, "timedatectl set-ntp true")
+    return Finding("clock", "ok", "This machine and the board agree on the time.")
+
+
+# The team.
+
+
+async def hosts(scene: Scene) -> Finding | None:
+    if scene.board is None:
+        return None
+    hosts = await scene.board.hosts()
+    alive = sum(host.alive for host in hosts)
+    gone = {host.id for host in hosts if not host.alive}
+    ready = [task for task in scene.tasks if task.state == "ready"]
+    left = [task for task in scene.tasks if task.state == "claimed" and task.host in gone]
+    if left:
+        return Finding("hosts", "warning", f"A lost host still holds {_ids(left)}.", "dugnad work")
+    if ready and not alive:
+        return Finding("hosts", "warning", f"No host runs, and work is ready: {_ids(ready)}.", "dugnad work")
+    return Finding("hosts", "ok", f"{alive} alive, {len(gone)} lost.")
+
+
+async def answers(scene: Scene) -> Finding | None:
+    if scene.board is None or not (asked := await scene.board.requests()):
+        return None
+    which = _few(f"m{each.id} from {each.sender}{f' about #{each.task}' if each.task else ''}" for each in asked)
+    return Finding("answers", "warning", f"Waiting for you: {which}.", "dugnad inbox")
+
+
+async def budgets(scene: Scene) -> Finding | None:
+    if scene.board is None:
+        return None
+    for root in sorted({task.root for task in scene.tasks})[:_ROOTS_MAX]:
+        if (account := await scene.board.budget(root)).held:
+            option = "minutes" if account.held == "seconds" else account.held
+            says = f"#{root} has reached its cap of {account.held}; nothing under it is taken."
+            return Finding("budget", "warning", says, f"dugnad budget {root} --{option} N")
+    return Finding("budget", "ok", "No goal is held by its budget.")
+
+
+async def lanes(scene: Scene) -> Finding | None:
+    """Work that nobody on the board or in the project may take."""
+    if scene.board is None:
+        return None
+    team = [mate for mate in await scene.board.team() if mate.status not in ("stopped", "failed")]
+    names, roles = {mate.name for mate in team}, {role for mate in team for role in mate.roles}
+    if scene.project is not None:  # A host seats those as soon as there is work for them.
+        names |= {member.name for member in scene.project.members}
+        roles |= {role for member in scene.project.members for role in member.roles} | set(scene.project.roles)
+    for task in scene.tasks:
+        if task.assignee is not None and task.assignee not in names:
+            says = f"#{task.id} is for {task.assignee}, who is not there."
+            return Finding("roles", "warning", says, f"dugnad spawn {task.assignee}")
+        if task.assignee is None and task.role is not None and task.role not in roles:
+            says = f"#{task.id} is for the role {task.role}, which nobody has."
+            return Finding("roles", "warning", says, f"dugnad spawn NAME --role {task.role}")
+    return Finding("roles", "ok", "Every open task is for somebody.")
+
+
+async def teammates(scene: Scene) -> Finding | None:
+    if scene.board is None:
+        return None
+    team = await scene.board.team()
+    if failed := [mate for mate in team if mate.status == "failed"]:
+        says = _few(f"{mate.name} failed: {mate.reason or 'nobody knows why'}" for mate in failed)
+        return Finding("teammates", "warning", f"{says.rstrip('.')}.", f"dugnad spawn {failed[0].name}")
+    return Finding("teammates", "ok", f"{len(team)} on the board, none failed.")
+
+
+async def cooldowns(scene: Scene) -> Finding | None:
+    from ..view.figures import clock
+
+    if scene.board is None or not (resting := await scene.board.cooldowns()):
+        return None
+    says = _few(f"{each.key} rests until {clock(each.until)}: {each.reason}" for each in resting)
+    return Finding("rate limits", "warning", f"{says.rstrip('.')}.", "wait, or use another key")
+
+
+def shown_url(url: str) -> str:
+    """A board's address without the password in it."""
+    before, at, after = url.rpartition("@")
+    scheme, _, user = before.partition("://")
+    return f"{scheme}://{user.partition(':')[0]}@{after}" if at else url
+
+
+def _few(words: Iterable[str]) -> str:
+    found = list(words)
+    more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+    return "; ".join(found[:_NAMED_MAX]) + more
+
+
+def _ids(tasks: Iterable[Task]) -> str:
+    return _few(f"#{task.id}" for task in tasks).replace(";", ",")

@@ -1,0 +1,267 @@
+"""`dugnad demo`: three teammates build a small program, and one of their hosts is killed on the way.
+
+The model is scripted (demo.yaml), for there is none to ask offline. All else is real: the board, two host processes,
+the files, the tests, the commits, the kill -9. The tools here run only what the script wrote, so they need no sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput
+from ..models import ScriptedModel
+from ..models.scripted import read_script
+from ..models.talk import Price
+from ..settings import Limits, TeamLimits
+from ..team import Team
+from ..tools import Context, Tool, tool
+from ..types import Budget, Task
+from ..view.ending import report_page, report_shape
+from .base import show, show_json
+from .conducting import showing, stopping
+
+GOAL = "Build slug, which makes titles into web addresses"
+TRIED = "Blåbær på dugnad"
+_PRICE = Price(input=3.0, output=15.0)
+_ABOUT = f"""\
+dugnad demo: offline, with a scripted model. What it says is written down beforehand (demo.yaml); all else is real.
+
+  The goal   {GOAL}
+  The team   alice and bob (coder) on this host; carol (tester) on a second one, which is going to be killed
+  The cap    12 task runs, $0.50 at made-up prices
+"""
+
+
+def play(keep: str | None, *, as_json: bool) -> int:
+    """From an empty folder to a program that works."""
+    if shutil.which("git") is None:
+        raise BadInput("The demo builds in a git project, and there is no git; install it first (apt install git).")
+    try:
+        folder = _empty_folder(keep)
+    except OSError as trouble:
+        raise BadInput(f"The demo cannot build in {keep or tempfile.gettempdir()}: {trouble.strerror}.") from None
+    _git(folder, "init", "--quiet", "--initial-branch=main")
+    _git(folder, "add", ".gitignore")
+    _git(folder, "commit", "--quiet", "--message", "Begin")
+    if not as_json:
+        show(_ABOUT)
+    with _second_host(folder) as second:
+        return asyncio.run(_play(folder, second, as_json=as_json))
+
+
+def _empty_folder(keep: str | None) -> Path:
+    folder = Path(keep).resolve() if keep else Path(tempfile.mkdtemp(prefix="dugnad-demo-"))
+    if keep and folder.exists() and any(folder.iterdir()):
+        raise BadInput(f"{folder} is not empty; name a folder that is, or does not exist.")
+    (folder / ".dugnad").mkdir(parents=True)
+    (folder / ".gitignore").write_text(".dugnad/\n__pycache__/\n")
+    return folder
+
+
+async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool) -> int:
+    async with _team(folder) as team:
+        began = 0
+        for name in ("alice", "bob"):
+            await team.spawn(name, role="coder")
+        goal = await team.board.put(GOAL, role="coder", budget=Budget(tasks=12, dollars=0.5))
+        story = Story(team, second, quiet=as_json)
+        async with stopping(team) as stopped, showing(team, [goal.id], after=began, quiet=as_json, says=story.says):
+            killing = asyncio.create_task(story.kill_when_carol_is_at_work())
+            working = asyncio.create_task(team.run_roots([goal.id]))
+            asked = asyncio.create_task(stopped.wait())
+            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+            for each in (killing, working, asked):
+                each.cancel()
+            await asyncio.gather(killing, working, asked, return_exceptions=True)
+            await team.leave("the demo ended")
+        end = await team.report([goal.id], interrupted=stopped.is_set())
+        works = _works(folder) if not end.interrupted else None
+        if as_json:
+            show_json({**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works})
+        else:
+            show(report_page(end))
+            show(_ending(folder, works) if works else f"\nWhat there is so far is in {folder}.")
+        return end.exit_code or int(not (works and works["tests"]))
+
+
+class Story:
+    """The one thing that happens to the team from outside: carol's host is killed while she works."""
+
+    def __init__(self, team: Team, host: subprocess.Popen[bytes], *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.team = team
+        self.host = host
+        self.killed = 0
+
+    async def kill_when_carol_is_at_work(self) -> None:
+        async for event in self.team.events():
+            if event.actor == "carol" and event.kind == "turn" and event.data.get("turn_kind") == "tool":
+                self.host.send_signal(signal.SIGKILL)
+                self.host.wait()
+                self.killed = self.host.pid
+                if not self.quiet and not sys.stdout.isatty():
+                    show(f"          >>> kill -9 {self.killed}: carol's host is dead, in the middle of her task")
+                return
+
+    def says(self) -> str:
+        if self.killed:
+            return f"kill -9 {self.killed}: carol's host died in the middle of her task; see how it goes on."
+        return "carol works on a second host, another process. It will be killed in a moment."
+
+
+@contextmanager
+def _second_host(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, with carol. It is there before we begin."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dugnad.cli.demo", str(folder)], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def _team(folder: Path, *, seats_max: int = 3) -> Team:
+    with as_file(files("dugnad.cli").joinpath("demo.yaml")) as path:
+        script = read_script(path.read_text())
+    return Team.open(
+        f"sqlite:///{folder}/.dugnad/board.db",
+        model=ScriptedModel(script, name="scripted:demo", price=_PRICE),
+        name="demo",
+        seats_max=seats_max,
+        tools=demo_tools(folder),
+        check=lambda task: _check(folder, task),
+        limits=TeamLimits(sweep_seconds=1.0, stop_seconds=3.0, idle_seconds=30.0),
+        board_limits=Limits(lease_seconds=3.0, backoff_seconds=0.5),
+    )
+
+
+async def _host_carol(folder: Path) -> None:
+    async with _team(folder, seats_max=1) as team, stopping(team) as stopped:
+        await team.spawn("carol", role="tester")
+        host = await team.start()
+        while "carol" not in host.lives:
+            await host.wait_for_move(0.1)
+        print("ready", flush=True)
+        # Nobody writes to it; it ends when our parent does, however that ends.
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopped.set)
+        await stopped.wait()
+
+
+# The tools: real files, real tests, real commits.
+
+
+def demo_tools(folder: Path) -> tuple[Tool, ...]:
+    @tool(keyed=True)
+    def write_file(path: str, text: str) -> str:
+        """Write a file of the project."""
+        target = folder / Path(path).name
+        half = target.with_name(f".{target.name}.{os.getpid()}")
+        half.write_text(text)
+        half.replace(target)
+        return f"Wrote {target.name}, {len(text.splitlines())} lines."
+
+    @tool(safe=True, keyed=True)
+    def run_tests() -> str:
+        """Run all the tests of the project."""
+        ran = _python(folder, "-m", "unittest")
+        return f"{'green' if ran.returncode == 0 else 'red'}\n{ran.stderr}{ran.stdout}"
+
+    @tool(safe=True, keyed=True)
+    def try_out(title: str) -> str:
+        """See what slugify() makes of a title."""
+        return _python(folder, "slug.py", title).stdout
+
+    @tool(keyed=True)
+    def commit(context: Context, message: str, paths: list[str]) -> str:
+        """Commit these files."""
+        with (folder / ".dugnad" / "commit.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _git(folder, "add", "--", *paths)
+            words = ["commit", "--quiet", "--message", message, "--", *paths]
+            done = _git(folder, *words, author=context.teammate.name)
+        return "Committed." if done.returncode == 0 else "There was nothing to commit."
+
+    return (write_file, run_tests, try_out, commit)
+
+
+async def _check(folder: Path, task: Task) -> str | None:
+    """The runtime runs it, not the model."""
+    command = (task.check or "").replace("python ", f"{sys.executable} ", 1)
+    ran = await asyncio.to_thread(
+        subprocess.run, command, shell=True, cwd=folder, capture_output=True, text=True, timeout=30, check=False
+    )
+    return None if ran.returncode == 0 else f"{ran.stdout}{ran.stderr}"
+
+
+def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def _git(folder: Path, *arguments: str, author: str = "dugnad") -> subprocess.CompletedProcess[str]:
+    who = {f"GIT_{each}_{what}": author if what == "NAME" else f"{author}@dugnad.invalid"
+           for each in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}  # fmt: skip
+    return subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", *arguments],
+        cwd=folder, env={**os.environ, **who}, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+# The end.
+
+
+def _works(folder: Path) -> dict[str, Any]:
+    """What the program they built does, now that nobody is there."""
+    tests = _python(folder, "-m", "unittest")
+    return {
+        "says": _python(folder, "slug.py", TRIED).stdout.strip(),
+        "tests": tests.returncode == 0,
+        "ran": tests.stderr.strip().splitlines()[-3] if tests.stderr.strip() else "",
+        "commits": _git(folder, "log", "--format=%h %an: %s", "--reverse").stdout.splitlines()[1:],
+    }
+
+
+def _ending(folder: Path, works: dict[str, Any]) -> str:
+    commits = "\n".join(f"    {each}" for each in works["commits"])
+    return f"""
+What they built works:
+    $ python slug.py "{TRIED}"
+    {works["says"]}
+    $ python -m unittest
+    {works["ran"]} {"OK" if works["tests"] else "FAILED"}
+    $ git log
+{commits}
+
+Where to look next:
+    cd {folder}
+    dugnad tasks                  what was on the board, and who did it
+    dugnad show 4 --transcript    carol's task: two hosts, one transcript
+    dugnad log                    all that happened, line by line
+    dugnad budget                 what it used of what it might
+And with a model of your own, in a project of yours: dugnad doctor, then dugnad run "GOAL" --dollars 2
+"""
+
+
+if __name__ == "__main__":
+    asyncio.run(_host_carol(Path(sys.argv[1])))

@@ -1,0 +1,108 @@
+"""`dugnad doctor`: everything a user can get wrong, one line each, with the way to mend it.
+
+Nothing is made or changed, except that a PostgreSQL board is opened as any command opens it. Nothing leaves the machine
+but for that connection and, with --online, one small question to the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import DugnadError
+from . import checks, checks_board
+from .base import board_option, examples, json_option, show, show_json
+from .checks import Check, Finding, Scene
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# In this order: what an earlier one opens, a later one looks into.
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("python", checks.python_version),
+    ("project", checks.project_file),
+    ("user", checks.user_settings),
+    ("board", checks_board.open_the_board),
+    ("writing", checks_board.write),
+    ("disk", checks_board.disk),
+    ("clock", checks_board.clocks),
+    ("hosts", checks_board.hosts),
+    ("answers", checks_board.answers),
+    ("budget", checks_board.budgets),
+    ("roles", checks_board.lanes),
+    ("teammates", checks_board.teammates),
+    ("rate limits", checks_board.cooldowns),
+    ("model", checks.choose_model),
+    ("key", checks.find_key),
+    ("price", checks.know_price),
+    ("window", checks.know_window),
+    ("role models", checks.open_role_models),
+    ("online", checks.ask_model),
+    ("proxy", checks.proxy),
+    ("git", checks.git),
+    ("sandbox", checks.sandbox),
+    ("terminal", checks.terminal),
+)
+_STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
+
+
+@click.command("doctor", epilog=examples("dugnad doctor\ndugnad doctor --online"))
+@board_option
+@json_option
+@click.option("--online", is_flag=True, help="Also ask the model one small question.")
+@click.pass_context
+def doctor(context: click.Context, board: str | None, as_json: bool, online: bool) -> None:
+    """Check everything that can be wrong, and say how to mend it. Exit code 1 if anything is."""
+    given = board or context.find_root().params.get("board")
+    scene = Scene(start=Path.cwd(), environment=os.environ, board_given=given, online=online)
+    findings = asyncio.run(examine(scene))
+    wrong, warnings = (sum(each.level == level for each in findings) for level in ("wrong", "warning"))
+    if as_json:
+        show_json({"findings": [asdict(each) for each in findings], "wrong": wrong, "warnings": warnings})
+    else:
+        show(_picture(findings))
+        show(f"{wrong or 'Nothing'} wrong, {warnings or 'no'} warning{'' if warnings == 1 else 's'}.")
+    context.exit(1 if wrong else 0)
+
+
+async def examine(scene: Scene) -> list[Finding]:
+    findings = []
+    try:
+        for name, check in CHECKS:
+            if (finding := await _look(name, check, scene)) is not None:
+                findings.append(finding)
+    finally:
+        for opened in (scene.board, scene.model):
+            if opened is not None:
+                await opened.close()
+    return findings
+
+
+async def _look(name: str, check: Check, scene: Scene) -> Finding | None:
+    try:
+        found = check(scene)
+        return await found if inspect.isawaitable(found) else found
+    except DugnadError as trouble:  # Its sentence says what to do next.
+        return Finding(name, "wrong", str(trouble))
+    except OSError as trouble:
+        return Finding(name, "wrong", f"{trouble.filename or 'It'} cannot be looked at: {trouble.strerror or trouble}.")
+
+
+def _picture(findings: Sequence[Finding]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..view.plain import line
+
+    table = Table.grid(padding=(0, 2))
+    for each in findings:
+        said = line(each.says, 1_000) + (f" Mend it: {line(each.mend, 300)}" if each.mend else "")
+        table.add_row(Text(each.level, _STYLES[each.level]), Text(each.name), Text(said))
+    return table

@@ -1,0 +1,156 @@
+"""What people write after a verb: ids, spans of time, needs, caps. And what the shell offers to complete it with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from ..board import Board
+
+    Parameter = click.ParamType[Any]
+else:  # Older releases of click have no type arguments.
+    Parameter = click.ParamType
+
+_TASK = re.compile(r"#?([0-9]{1,18})")
+_MESSAGE = re.compile(r"[mM]([0-9]{1,18})")
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_OFFERED_MAX = 100
+
+
+class TaskId(Parameter):
+    """12 or #12. The shell offers tasks in the states given, with their titles."""
+
+    name = "task"
+
+    def __init__(self, *states: str) -> None:
+        self._states = states
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _TASK.fullmatch(value)
+        if not found or int(found[1]) == 0:
+            self.fail(f"{value!r} is not the number of a task; write 12 or #12.", param, ctx)
+        return int(found[1])
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        async def tasks(board: Board) -> Sequence[tuple[str, str]]:
+            states: Any = self._states or None
+            return [(str(task.id), task.title) for task in await board.list_tasks(states=states, page=_OFFERED_MAX)]
+
+        return offered(ctx, incomplete, tasks)
+
+
+class Asked(Parameter):
+    """What waits for an answer: a task's number, or a message's (m34)."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if found := _TASK.fullmatch(value):
+            return found[1]
+        if found := _MESSAGE.fullmatch(value):
+            return f"m{found[1]}"
+        self.fail(f"{value!r} is neither a task (12) nor a message (m34); `dugnad inbox` lists both.", param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        async def requests(board: Board) -> Sequence[tuple[str, str]]:
+            return [(f"m{asked.id}", f"{asked.sender}: {asked.text}") for asked in await board.requests()]
+
+        return offered(ctx, incomplete, requests)
+
+
+class TeammateName(Parameter):
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        async def names(board: Board) -> Sequence[tuple[str, str]]:
+            return [(member.name, ", ".join((*member.roles, member.status))) for member in await board.team()]
+
+        return offered(ctx, incomplete, names)
+
+
+class Span(Parameter):
+    """90s, 10m, 2h, 1d, 1h30m; a number alone is seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = value.strip().lower()
+        parts = _SPAN.findall(text)
+        if parts and "".join(number + unit for number, unit in parts) == text:
+            return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        try:
+            return float(text)
+        except ValueError:
+            self.fail(f"{value!r} is not a time; write 90s, 10m, 2h or 1d.", param, ctx)
+
+
+class Needs(Parameter):
+    """3, 3:approved, or several with commas between."""
+
+    name = "needs"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        from ..types import Need
+
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for part in filter(None, (each.strip() for each in value.split(","))):
+            task, _, outcome = part.partition(":")
+            found.append(Need(TaskId().convert(task, param, ctx), outcome or None))
+        return tuple(found)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return TaskId().shell_complete(ctx, param, incomplete)
+
+
+class Cap(Parameter):
+    """A number, or `none` for no cap."""
+
+    name = "number"
+
+    def __init__(self, number: type[int] | type[float]) -> None:
+        self._number = number
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if value.lower() == "none":
+            return "none"
+        try:
+            return self._number(value)
+        except ValueError:
+            kind = "a whole number" if self._number is int else "a number"
+            self.fail(f"{value!r} is not {kind}, nor `none` for no cap.", param, ctx)
+
+
+def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]) -> list[CompletionItem]:
+    """What the board knows that begins so. A board that cannot be asked offers nothing: completion never fails."""
+    import asyncio
+
+    from ..view.plain import line
+    from .base import opened
+
+    async def look() -> list[CompletionItem]:
+        given = context.params.get("board") or context.find_root().params.get("board")
+        async with opened(given) as board:
+            return [
+                CompletionItem(value, help=line(what, 60))
+                for value, what in await ask(board)
+                if value.startswith(incomplete.removeprefix("#"))
+            ]
+
+    try:
+        return asyncio.run(look())
+    except Exception:  # Whatever it was, a shell that completes is no place to say it.
+        return []

@@ -1,0 +1,219 @@
+"""The team, and what is said between it and the human."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import BadInput
+from ..types import HUMAN
+from .base import Call, text_or_stdin, verb
+from .parameters import Asked, TeammateName
+
+if TYPE_CHECKING:
+    from ..types import Message, Task
+
+
+@verb("team", example="dugnad team")
+async def team(call: Call) -> None:
+    """Who is on the team, in which roles, and what each is doing."""
+    from ..view.shapes import host_shape, teammate_shape
+    from .tasks import collect
+
+    members, hosts = await call.board.team(), await call.board.hosts()
+    held: list[Task] = await collect(call.board, 10**9, states=["claimed", "waiting"])
+
+    def picture() -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        from ..view.figures import counted
+        from ..view.tables import team_table
+
+        alive = sum(host.alive for host in hosts)
+        below = (
+            f"{counted(alive, 'host')} running."
+            if alive
+            else "No host is running: `dugnad run` or `dugnad work` starts one."
+        )
+        if not members:
+            return Text(f"Nobody is on the team yet: `dugnad spawn alice --role coder`. {below}")
+        return Group(team_table(members, held), Text(f"\n{below}", style="dim"))
+
+    shape = {
+        "teammates": [
+            {**teammate_shape(member), "holds": [task.id for task in held if task.teammate == member.name]}
+            for member in members
+        ],
+        "hosts": [host_shape(host) for host in hosts],
+    }
+    call.answer(shape, picture)
+
+
+@verb("spawn", makes_board=True, example="""
+    dugnad spawn alice --role coder
+    dugnad spawn rita --role reviewer --prompt "You look for what can break." --plan
+    """)  # fmt: skip
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, help="What it may take; repeatable, or with commas. None: any task.")
+@click.option(
+    "--prompt", default="", callback=text_or_stdin, help="Who it is and how it works; - reads standard input."
+)
+@click.option("--model", default="", help="provider:model; otherwise the team's.")
+@click.option("--lead", is_flag=True, help="It leads: it may spawn, stop and approve.")
+@click.option("--plan", is_flag=True, help="It only reads until its plan for a task is approved.")
+async def spawn(call: Call, *, name: str, roles: tuple[str, ...], **settings: Any) -> None:
+    """Want a teammate. A running host takes it at once; otherwise the next `dugnad run` or `dugnad work` does."""
+    from ..view.shapes import teammate_shape
+
+    teammate = await call.board.spawn(name, roles=_split(roles), **settings)
+    alive = any(host.alive for host in await call.board.hosts())
+    how = (
+        "" if alive or teammate.status != "wanted" else " No host is running: `dugnad run` or `dugnad work` starts one."
+    )
+    call.answer({"teammate": teammate_shape(teammate)}, f"{teammate.name} is {teammate.status}.{how}")
+
+
+def _split(given: Iterable[str]) -> list[str]:
+    """Roles in the order given, each once."""
+    return list(dict.fromkeys(each.strip() for part in given for each in part.split(",") if each.strip()))
+
+
+@verb("stop", example="""
+    dugnad stop alice --why "the work is done"
+    dugnad stop alice --now
+    """)  # fmt: skip
+@click.argument("name", type=TeammateName())
+@click.option("--why", default="", help="The reason; it is told.")
+@click.option("--now", is_flag=True, help="Without asking it first.")
+async def stop(call: Call, *, name: str, why: str, now: bool) -> None:
+    """Ask a teammate to shut down. What it holds is finished or given back."""
+    from ..team import handshakes
+    from ..view.plain import plain
+    from ..view.shapes import teammate_shape
+
+    said = await handshakes.stop(call.board, name, why=why, now=now)
+    teammate = await call.board.teammate(name)
+    call.answer({"teammate": teammate_shape(teammate), "said": said}, plain(said))
+
+
+@verb("tell", example='dugnad tell alice "Please use the new client."')
+@click.argument("name", type=TeammateName())
+@click.argument("text", callback=text_or_stdin)
+async def tell(call: Call, *, name: str, text: str) -> None:
+    """Send a teammate a message; `-` reads it from standard input. It is read at its next turn."""
+    from ..view.shapes import message_shape
+
+    message = await call.board.tell(HUMAN, name, _something(text))
+    call.answer({"message": message_shape(message)}, f"m{message.id} is in {message.recipient}'s inbox.")
+
+
+def _something(text: str) -> str:
+    if not text.strip():
+        raise BadInput("There is nothing to send; write a text.")
+    return text
+
+
+@verb("inbox", example="""
+    dugnad inbox
+    dugnad inbox alice --all
+    """)  # fmt: skip
+@click.argument("name", required=False, default=HUMAN, type=TeammateName())
+@click.option("--keep", is_flag=True, help="Do not mark your messages as read.")
+@click.option("--all", "everything", is_flag=True, help="Also what was read before.")
+async def inbox(call: Call, *, name: str, keep: bool, everything: bool) -> None:
+    """What the team tells you and asks of you.
+
+    A message of your own is shown once; a question or a plan until you answer it. Looking into the inbox of a teammate
+    marks nothing.
+    """
+    from ..team.handshakes import waiting_requests
+    from ..view.shapes import message_shape
+
+    if name != HUMAN:
+        await call.board.teammate(name)
+    waiting = await (waiting_requests(call.board) if name == HUMAN else call.board.requests(name))
+    open_ids = {message.id for message in waiting}
+    found = await _messages(call, name, queued=not everything)
+    messages = [each for each in found if each.id not in open_ids and (everything or not _asks(each))]
+
+    def picture() -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        from ..view.tables import messages_table
+
+        if not messages and not waiting:
+            return Text("The inbox is empty.")
+        said = [messages_table(messages)] if messages else []
+        if not waiting:
+            return Group(*said)
+        head = Text("\nThese wait for an answer:" if messages else "These wait for an answer:", style="bold yellow")
+        return Group(*said, head, messages_table(waiting, waiting=open_ids))
+
+    call.answer(
+        {"messages": [message_shape(each) for each in messages], "requests": [message_shape(each) for each in waiting]},
+        picture,
+    )
+    if name == HUMAN and not keep:  # After printing: what could not be printed is shown again.
+        await call.board.show(HUMAN, [each.id for each in found if each.shown_at is None and each.id not in open_ids])
+
+
+def _asks(message: Message) -> bool:
+    return message.kind in ("question", "plan", "shutdown")
+
+
+async def _messages(call: Call, recipient: str, *, queued: bool) -> list[Message]:
+    found: list[Message] = []
+    after = 0
+    while page := await call.board.inbox(recipient, queued=queued, after=after, page=1_000):
+        found += page
+        after = page[-1].id
+    return found
+
+
+@verb("answer", example="""
+    dugnad answer 12 "Yes, go on."
+    dugnad answer m34 "The second one."
+    """)  # fmt: skip
+@click.argument("which", metavar="ID", type=Asked())
+@click.argument("text", callback=text_or_stdin)
+async def answer(call: Call, *, which: str, text: str) -> None:
+    """Answer a question: of a task that waits (12), or of a message (m34). The work goes on with it."""
+    from ..team import handshakes
+
+    await _said(call, await handshakes.answer(call.board, which, _something(text)))
+
+
+@verb("approve", example="""
+    dugnad approve 12
+    dugnad approve m34 "And mind the tests."
+    """)  # fmt: skip
+@click.argument("which", metavar="ID", type=Asked())
+@click.argument("text", required=False, default="", callback=text_or_stdin)
+async def approve(call: Call, *, which: str, text: str) -> None:
+    """Approve a plan that waits, with a word to go with it if you like."""
+    from ..team import handshakes
+
+    await _said(call, await handshakes.decide_plan(call.board, which, accept=True, why=text))
+
+
+@verb("reject", example='dugnad reject 12 --why "Not without a migration."')
+@click.argument("which", metavar="ID", type=Asked())
+@click.option("--why", required=True, help="What is to be changed.")
+async def reject(call: Call, *, which: str, why: str) -> None:
+    """Send a plan back, with the reason."""
+    from ..team import handshakes
+
+    await _said(call, await handshakes.decide_plan(call.board, which, accept=False, why=_something(why)))
+
+
+async def _said(call: Call, message: Message) -> None:
+    from ..view.shapes import message_shape
+
+    about = f", and #{message.task} goes on" if message.task is not None else ""
+    alive = any(host.alive for host in await call.board.hosts())
+    hint = "" if alive else " No host is running: `dugnad run` or `dugnad work` starts one."
+    call.answer({"message": message_shape(message)}, f"{message.recipient} is told{about}.{hint}")

@@ -1,0 +1,172 @@
+"""The verbs that run a team: run, work, chat, demo. Everything heavy is imported when one of them is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import BadInput
+from .base import board_option, board_url, examples, file_of, here, json_option, make_folder
+
+if TYPE_CHECKING:
+    from ..team import Team
+    from ..team.project import Project
+    from ..types import Budget
+
+
+def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--forever", is_flag=True, help="Rest without end instead of leaving after a quiet minute.")(
+        command
+    )
+
+
+def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--model", metavar="NAME", help="provider:model, instead of the project's or the first with a key."
+        ),
+        click.option("--agents", type=click.IntRange(1, 1_000), metavar="N", help="Teammates at most. [default: 3]"),
+    ):
+        command = option(command)
+    return board_option(json_option(command))
+
+
+def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--minutes", type=click.FloatRange(0, min_open=True), metavar="M", help="Minutes of model and tools."
+        ),
+        click.option("--tokens", type=click.IntRange(1), metavar="N", help="Tokens, in and out."),
+        click.option("--dollars", type=click.FloatRange(0, min_open=True), metavar="X", help="Dollars."),
+        click.option("--tasks", type=click.IntRange(1), metavar="N", help="Task runs: every claim of a task is one."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("run", epilog=examples('dugnad run "Write a slugify() with tests" --tasks 20 --dollars 2\ndugnad run'))
+@click.argument("goal", required=False)
+@budget_options
+@team_options
+@forever_option
+def run(
+    goal: str | None,
+    agents: int | None,
+    model: str | None,
+    forever: bool,
+    board: str | None,
+    as_json: bool,
+    **caps: Any,
+) -> int:
+    """Give the team a goal and watch it work; or, without one, go on with what is on the board.
+
+    It ends when all is done, when the budget is spent, or when only you can help. Ctrl-C stops in order: turns under
+    way are recorded, tasks given back, and the next `dugnad run` goes on. A second Ctrl-C ends at once.
+    """
+    if goal is not None and not goal.strip():
+        raise BadInput("The goal is empty; say what is to be done.")
+    import asyncio
+
+    from .conducting import conduct
+
+    project = here()
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
+    budget = merged_budget(project, caps)
+    return asyncio.run(conduct(team, project, goal=goal, budget=budget, forever=forever, as_json=as_json))
+
+
+@click.command("work", epilog=examples("dugnad work --agents 4 --roles coder,tester --forever"))
+@click.option("--roles", default="", metavar="R,…", help="What these teammates take, besides work for anyone.")
+@team_options
+@forever_option
+def work(
+    roles: str, agents: int | None, model: str | None, forever: bool, board: str | None, as_json: bool
+) -> int:  # fmt: skip
+    """Run teammates only: on as many machines as you like, over one board.
+
+    They take what is ready, and leave after a quiet minute unless told to stay for ever.
+    """
+    import asyncio
+
+    from .conducting import attend
+
+    project = here()
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
+    wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
+    return asyncio.run(attend(team, roles=wanted, as_json=as_json))
+
+
+@click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
+@budget_options
+@team_options
+def chat(
+    agents: int | None, model: str | None, board: str | None, as_json: bool, **caps: Any
+) -> int:  # fmt: skip
+    """Talk to the lead while the team works. /help lists what else can be said."""
+    if as_json:
+        raise BadInput("A conversation has no JSON; `dugnad log --follow --json` has all that happens.")
+    import asyncio
+
+    from .conducting import converse
+
+    project = here()
+    team = open_team(project, board=board, model=model, agents=agents, forever=True)
+    team.budget = merged_budget(project, caps)
+    return asyncio.run(converse(team, project))
+
+
+@click.command("demo", epilog=examples("dugnad demo"))
+@click.option("--keep", type=click.Path(file_okay=False), metavar="FOLDER", help="Build it there, and keep it.")
+@json_option
+def demo(keep: str | None, as_json: bool) -> int:
+    """The whole idea in under a minute: offline, with a scripted model in place of a real one.
+
+    Three teammates build a small program in a git project of their own. One host is killed on the way.
+    """
+    from .demo import play
+
+    return play(keep, as_json=as_json)
+
+
+def open_team(
+    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool
+) -> Team:  # fmt: skip
+    """The team of this project, as the files and the options say. A model that cannot be asked is told of now."""
+    import math
+    from dataclasses import replace
+    from functools import partial
+
+    from ..team import Team
+    from ..team.userfile import open_named_model, read_user
+
+    url = board_url(board, project)
+    user = read_user(os.environ)
+    name = project.model_name(model, os.environ)
+    limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
+    team = Team(
+        url=url, model=name, name=project.team, project=project.root, roles=project.roles,
+        agents=agents or project.agents, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
+        board_limits=project.limits,
+        open_named=partial(open_named_model, user=user),
+        rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
+    )  # fmt: skip
+    team.open_model()
+    path = file_of(url)
+    if path is not None:
+        make_folder(path.parent)
+    return team
+
+
+def merged_budget(project: Project, caps: dict[str, Any]) -> Budget:
+    """What was typed, before what the project says."""
+    from ..types import Budget
+
+    minutes = caps.pop("minutes")
+    typed = {name: value for name, value in caps.items() if value is not None}
+    if minutes is not None:
+        typed["seconds"] = minutes * 60
+    found = {name: getattr(project.budget, name) for name in Budget.__slots__}
+    return Budget(**{**found, **typed})

@@ -1,0 +1,7 @@
+"""Many minds: the life of a teammate, the host that runs it, the lead, the team as one object."""
+
+from .host import Host
+from .report import Report
+from .team import Team
+
+__all__ = ["Host", "Report", "Team"]

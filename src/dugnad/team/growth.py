@@ -1,0 +1,87 @@
+"""A team that fits the work: who should join while ready work waits, and when a team is the wrong tool. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..tools.talking import GONE
+from ..types import OPEN, Task, Teammate
+from .life import may_come_back
+
+NAMES = (
+    "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "lars", "mona", "nils",
+    "olga", "per", "quinn", "rosa", "sven", "tove", "uma", "vera", "willy", "ylva", "zoe",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """Somebody who should be there. `instead_of` is one at rest who makes room."""
+
+    name: str
+    roles: tuple[str, ...]
+    instead_of: str | None = None
+
+
+def fresh_names(taken: Iterable[str]) -> Iterable[str]:
+    """Names nobody has, without end."""
+    used = set(taken)
+    round_number = 1
+    while True:
+        for name in NAMES:
+            candidate = name if round_number == 1 else f"{name}-{round_number}"
+            if candidate not in used:
+                yield candidate
+        round_number += 1
+
+
+def joining(
+    ready: Mapping[str, int], team: Sequence[Teammate], *, host: str, agents_max: int, strangers: bool = True
+) -> list[Joins]:
+    """Who should join this host's team, given how much work waits in each lane.
+
+    Whoever is at rest takes what it may by itself; so only work beyond that calls for more hands. Those who rested come
+    back before strangers join. Work for a role nobody has calls for one who has it, if need be in the place of another.
+    """
+    here = [member for member in team if member.host == host or member.status == "wanted"]
+    at_rest = [member for member in here if member.status in ("idle", "wanted") and not member.lead]
+    roles_there = {role for member in team if member.status not in GONE for role in member.roles}
+    rested = [member for member in team if may_come_back(member)]
+    names = iter(fresh_names(member.name for member in team))
+    room = agents_max - sum(not member.lead for member in here)
+    joins: list[Joins] = []
+    for lane, waiting in sorted(ready.items(), key=lambda each: (each[0] in roles_there or not each[0], -each[1])):
+        only_its_own = lane.startswith("@")
+        nobody_can = bool(lane) and lane not in roles_there
+        missing = waiting - sum(_may_take(member, [lane]) for member in at_rest)
+        # Of those nobody can take, one who can; if more are needed, the next look will tell.
+        for _ in range(min(1, missing) if nobody_can else missing):
+            again = next((member for member in rested if _may_take(member, [lane])), None)
+            if again is None and (only_its_own or not strangers):
+                break
+            spare = None
+            if room <= 0 and strangers and not only_its_own:
+                spare = next((each for each in at_rest if not _may_take(each, ready)), None)
+                if spare is None or not nobody_can:
+                    break
+                at_rest.remove(spare)
+            if again is not None:
+                rested.remove(again)
+            who = (again.name, again.roles) if again else (next(names), (lane,) if lane else ())
+            joins.append(Joins(*who, spare.name if spare else None))
+            room -= 1
+    return joins
+
+
+def _may_take(member: Teammate, lanes: Iterable[str]) -> bool:
+    own = {f"@{member.name}", *member.roles} | (set() if member.lead else {""})
+    return any(lane in own for lane in lanes)
+
+
+def one_chain(tasks: Sequence[Task]) -> int:
+    """How many open tasks there are, if they are one single chain and a team is no use; else 0."""
+    still_open = [task for task in tasks if task.state in OPEN]
+    if len(still_open) < 3 or max(task.chain for task in still_open) + 1 < len(still_open):
+        return 0
+    return len(still_open)

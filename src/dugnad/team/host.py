@@ -1,0 +1,340 @@
+"""A process that runs teammates: one heartbeat for all, and what keeps the team going when others fall away.
+
+Three things run here besides the teammates' lives: the beat (renew the lease; whatever the board says is no longer
+ours is dropped before anything else), the upkeep (take back what dead hosts held, seat who is wanted, end who was asked
+to leave, let the team grow), and nothing else. It may be killed at any instruction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..agent import Agent
+from ..board import Board
+from ..board.watch import Watch
+from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
+from ..settings import TeamLimits
+from ..tools.talking import GONE
+from ..types import ERRAND, Budget, Released, Teammate
+from .growth import Joins, joining
+from .life import MADE_ROOM, Check, Life, may_come_back
+from .neighbours import dead_neighbours, own_label
+
+Mind = Callable[[Teammate], Agent]
+Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
+
+
+@dataclass(kw_only=True)
+class Host:
+    """Runs any number of teammates on one event loop."""
+
+    board: Board
+    mind: Mind
+    limits: TeamLimits = field(default_factory=TeamLimits)
+    check: Check | None = None
+    budget: Budget = field(default_factory=Budget)
+    grows: bool = True  # False: only who was spawned is run.
+    seats_max: int = 10_000
+    roles: tuple[str, ...] | None = None  # Only those with these roles join here; None: whoever is needed.
+    newcomer: Newcomer = lambda joins: {}
+    knows_neighbours: bool = True  # False: only the lease says that a host is dead.
+    label: str = ""
+    id: str = ""
+    lives: dict[str, Life] = field(default_factory=dict)
+    own_trouble: str = ""  # Why the board cannot be reached at the moment.
+    failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
+    broken_models: dict[str, str] = field(
+        default_factory=dict
+    )  # Name of a model: why nobody should be spawned with it.
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _loops: list[asyncio.Task[None]] = field(default_factory=list)
+    _lease_until: float = 0.0
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+    _upkeep_watch: Watch | None = None
+    _look_at: float = 0.0  # When hosts are looked at next, if nothing happens before.
+    _somebody_rested: bool = False
+    _stopping: bool = False
+
+    async def start(self) -> None:
+        """Register, and begin."""
+        self.label = self.label or own_label()
+        await self._register()
+        self._loops = [asyncio.create_task(self._beat()), asyncio.create_task(self._upkeep())]
+
+    async def _register(self) -> None:
+        began = self._now()
+        self.id = await self.board.start_host(self.label)
+        self._lease_until = began + self.board.limits.lease_seconds
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def lease_runs(self) -> bool:
+        """By our own clock, from before the last renewal was asked for: never longer than the board thinks."""
+        return self._now() < self._lease_until
+
+    async def wait_for_move(self, seconds: float) -> None:
+        """Until a task came to or went from one of our teammates, or the time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._moved.wait()
+        except TimeoutError:
+            pass
+        self._moved.clear()
+
+    @property
+    def trouble(self) -> str:
+        """Why the board cannot be reached at the moment, as the host or one of its teammates found."""
+        return self.own_trouble or next((life.trouble for life in self.lives.values() if life.trouble), "")
+
+    def works_on(self, roots: set[int]) -> bool:
+        """Whether one of our teammates holds a task under these roots; no look at the board is needed to know."""
+        return any(life.claim is not None and life.claim.task.root in roots for life in self.lives.values())
+
+    def _on_move(self) -> None:
+        self._moved.set()
+        room = self.grows and len(self.lives) < self.limits.agents_max
+        if self._upkeep_watch is not None and (room or self._somebody_rested):
+            self._upkeep_watch.wake("moved")  # Else there is nobody who could join, however much work waits.
+
+    # The beat.
+
+    async def _beat(self) -> None:
+        every = self.board.limits.lease_seconds / 3
+        while True:
+            await asyncio.sleep(every if not self.own_trouble else min(every, 1.0))
+            held_before = {(life.claim.task.id, life.claim.epoch): life for life in self.lives.values() if life.claim}
+            began = self._now()
+            beat = asyncio.ensure_future(self.board.heartbeat(self.id))
+            await asyncio.wait({beat}, timeout=max(0.0, self._lease_until - began))
+            if not beat.done():  # A board that hangs: the lease runs out without word, so we stop by ourselves.
+                self._drop_all("its host's lease ran out")
+            try:
+                held = set(await beat)
+            except (HostLost, UnknownHost):  # Somebody stopped us. What we held is no longer ours.
+                self._drop_all("its host was stopped")
+                await self._start_anew()
+                continue
+            except BoardTrouble as trouble:
+                self.own_trouble = str(trouble)
+                if not self.lease_runs():
+                    self._drop_all("its host's lease ran out")
+                continue
+            self.own_trouble = ""
+            for place, life in held_before.items():
+                if place not in held and life.claim and (life.claim.task.id, life.claim.epoch) == place:
+                    life.drop("it was lost")  # Fenced already, by whoever took it; now the work itself stops.
+            self._lease_until = began + self.board.limits.lease_seconds
+
+    def _drop_all(self, why: str) -> None:
+        for life in self.lives.values():
+            life.drop(why)
+
+    async def _start_anew(self) -> None:
+        """Under a new id: teammates that nobody took meanwhile are seated again by the upkeep."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self.lives.clear()
+        self._running.clear()
+        try:
+            await self._register()
+        except BoardTrouble as trouble:
+            self.own_trouble = str(trouble)
+
+    # The upkeep.
+
+    async def _upkeep(self) -> None:
+        """At every change of the team, when a lease runs out, and now and then in any case."""
+        with self.board.watch(["team"]) as watch:
+            self._upkeep_watch = watch
+            changed = {"team"}
+            while True:
+                try:
+                    if "team" in changed or self._now() >= self._look_at:
+                        await self._look_at_hosts("team" in changed)
+                        await self._see_to_members()
+                        await self._see_to_shutdowns()
+                    if not self._stopping:
+                        await self._grow()
+                except (BoardTrouble, HostLost) as trouble:
+                    self.own_trouble = str(trouble)
+                    await asyncio.sleep(1.0)
+                    changed = {"team"}
+                    continue
+                changed = await watch.changes(max(0.02, self._look_at - self._now()))
+
+    async def _look_at_hosts(self, told: bool) -> None:
+        """Give back what hosts held that are gone, and take their teammates. Of this machine's, we can tell before the
+        lease does."""
+        dead = dead_neighbours(await self.board.hosts(), self.label) if self.knows_neighbours else []
+        for neighbour in dead:
+            await self.board.stop_host(neighbour.id)
+        lapse = await self.board.next_lapse()
+        if told or dead or lapse is None or lapse <= 0:
+            await self.board.take_back()
+            await self._seat()
+            lapse = await self.board.next_lapse()
+        soon = self.limits.sweep_seconds if lapse is None else max(0.02, lapse + 0.02)
+        self._look_at = self._now() + min(soon, self.limits.sweep_seconds)
+
+    async def _seat(self) -> None:
+        """Take who is wanted, and who lost their host; they go on where they were."""
+        free = self.seats_max - len(self.lives)
+        if self._stopping or free <= 0:
+            return
+        for member in await self.board.seat(self.id, count=free):
+            if (old := self.lives.get(member.name)) is not None:
+                await self._end(old, "it was seated anew")
+            await self._begin(member)
+
+    async def _begin(self, member: Teammate) -> None:
+        try:
+            agent = self.mind(member)
+        except Exception as trouble:  # A model that cannot be opened, or whoever made the mind made a mistake.
+            self.broken_models[member.model] = self.failed[member.name] = str(trouble)
+            await self.board.fail_teammate(member.name, by=member.name, reason=str(trouble), seat=member.seat)
+            self._on_move()
+            return
+        agent.may_act = self.lease_runs
+        life = Life(
+            board=self.board,
+            host=self.id,
+            agent=agent,
+            limits=self.limits,
+            check=self.check,
+            budget=self.budget,
+            on_move=self._on_move,
+        )
+        self.lives[member.name] = life
+        self._running[member.name] = task = asyncio.create_task(life.live(), name=f"teammate {member.name}")
+        task.add_done_callback(lambda done: self._gone(life, done))
+
+    def _gone(self, life: Life, done: asyncio.Task[None]) -> None:
+        if self.lives.get(life.name) is life:
+            del self.lives[life.name]
+            self._running.pop(life.name, None)
+        if life.failed:
+            self.failed[life.name] = life.failed
+        if life.model_is_wrong:
+            self.broken_models[life.agent.teammate.model] = life.failed
+        if not done.cancelled() and (bug := done.exception()) is not None:
+            life.failed = self.failed[life.name] = f"{type(bug).__name__}: {bug}"
+            self._loops.append(asyncio.create_task(self._bury(life)))
+        self._on_move()
+
+    async def _bury(self, life: Life) -> None:
+        """A life that died of a bug outside its work: shown as failed, what it held given back."""
+        try:
+            if life.claim is not None:
+                await self.board.settle(life.claim, Released(f"{life.name} failed: {life.failed}", resume=True))
+            await self.board.fail_teammate(life.name, by=life.name, reason=life.failed, seat=life.agent.teammate.seat)
+        except DugnadError as trouble:
+            self.own_trouble = str(trouble)
+
+    async def _see_to_members(self) -> None:
+        """End who was shut down by force; begin with who has a seat here but no life, the answer having been lost."""
+        team = await self.board.team()
+        self._somebody_rested = any(map(may_come_back, team))
+        for member in team:
+            life = self.lives.get(member.name)
+            if life is not None and member.status in GONE:
+                await self._end(life, f"{member.name} was shut down: {member.reason or 'no reason given'}")
+            elif life is None and member.host == self.id and not self._stopping:
+                await self._begin(member)
+
+    async def _see_to_shutdowns(self) -> None:
+        """Remind who was asked to leave; end who did not answer in time."""
+        for asked in await self.board.shutdown_requests(self.id):
+            life = self.lives.get(asked.teammate)
+            if life is None or asked.accepted is False:
+                continue
+            left = self.limits.shutdown_seconds - asked.age_seconds
+            if left > 0:
+                life.asked_to_stop = True
+                life.wake()
+                self._look_at = min(self._look_at, self._now() + left)
+                continue
+            why = f"shut down by {asked.sender}: no answer within {self.limits.shutdown_seconds:g} seconds"
+            await self.board.stop_teammate(asked.teammate, by=asked.sender, reason=why)
+            await self._end(life, why)
+
+    async def _end(self, life: Life, why: str) -> None:
+        """It can claim nothing more by now. Its work is stopped, then what it held is given back."""
+        life.agent.leaving = why
+        life.drop(why)
+        life.wake()
+        running = self._running.get(life.name)
+        if running is not None:
+            await asyncio.wait({running}, timeout=self.limits.cancel_seconds + 1)
+            running.cancel()
+
+    async def _grow(self) -> None:
+        """Who rested comes back, and others join, while ready work waits that those who are there will not take."""
+        if not await self.board.ready_work():
+            return
+        team = {member.name: member for member in await self.board.team()}
+        ready = await self.board.ready_work()  # After the team: what one of them took meanwhile calls for nobody.
+        for joins in self.joining(ready, list(team.values())):
+            old = team.get(joins.name)
+            settings = as_before(old) if old else self.newcomer(joins)
+            if settings.get("model", "") in self.broken_models:
+                continue  # It would fail as the last one did.
+            try:
+                if joins.instead_of is not None:
+                    await self.board.stop_teammate(
+                        joins.instead_of, by="board", reason=f"{MADE_ROOM}{joins.name}", if_quiet=True
+                    )
+                await self.board.spawn(joins.name, roles=joins.roles, by="board", **settings)
+            except NotReady:
+                continue  # Somebody was quicker.
+        for lane in ready:
+            if lane.startswith("@") and lane[1:] in team and team[lane[1:]].status in GONE:
+                await self._cancel_errands(team[lane[1:]])
+
+    def joining(self, ready: Mapping[str, int], team: Sequence[Teammate]) -> list[Joins]:
+        if self.roles is not None:
+            ready = {lane: count for lane, count in ready.items() if lane in ("", *self.roles) or lane.startswith("@")}
+        return joining(ready, team, host=self.id, agents_max=self.limits.agents_max, strangers=self.grows)
+
+    async def _cancel_errands(self, member: Teammate) -> None:
+        """Nobody can answer in the place of one who was shut down; the goal it belongs to must not wait for it."""
+        if may_come_back(member):
+            return
+        for task in await self.board.list_tasks(states=["ready"], page=1_000):
+            if task.assignee == member.name and task.key.startswith(ERRAND):
+                await self.board.cancel(task.id, by="board", why=f"{member.name} was shut down")
+
+    # The end.
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    async def stop(self, why: str = "its host was stopped") -> None:
+        """Let the turns under way be recorded, give back what is held, and leave in order."""
+        self._stopping = True
+        for life in self.lives.values():
+            life.agent.leaving = why
+            life.wake()
+        running = list(self._running.values())
+        if running:
+            await asyncio.wait(running, timeout=self.limits.stop_seconds)
+        await asyncio.gather(*(self._end(life, why) for life in list(self.lives.values())))  # Who did not make it.
+        for task in [*self._loops, *self._running.values()]:
+            task.cancel()
+        await asyncio.gather(*self._loops, *self._running.values(), return_exceptions=True)
+        try:
+            async with asyncio.timeout(self.limits.cancel_seconds):
+                await self.board.stop_host(self.id)
+        except (DugnadError, TimeoutError) as trouble:  # Its lease runs out, or its process is seen to be gone.
+            self.own_trouble = str(trouble)
+
+
+def as_before(member: Teammate) -> dict[str, Any]:
+    """One who comes back is who it was."""
+    return {"prompt": member.prompt, "model": member.model, "plan": member.plan, "lead": member.lead}

@@ -1,0 +1,143 @@
+"""What a run came to: what was done, by whom, for how much, what failed and why, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..board import Board
+from ..tools.planning import budget_line
+from ..tools.quote import one_line
+from ..types import OPEN, Amount, Message, Spending, Task
+from .handshakes import waiting_requests
+
+Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
+_MORE = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
+ACCOUNT = "account:"  # The key of a task that is no work: it holds the budget of those put under it.
+
+
+def standing(counts: Mapping[str, int], *, held: bool, deserted: bool) -> Standing:
+    """How the work under a root stands. `deserted`: nobody is there, and nobody will come by themselves. Pure."""
+    if not any(counts.get(state) for state in OPEN):
+        return "ended"
+    if counts.get("claimed"):
+        return "working"
+    if held:
+        return "budget"
+    if counts.get("scheduled"):
+        return "working"
+    if not deserted:
+        return "working"
+    return "stuck" if counts.get("ready") else "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Of the tasks under some roots. `str()` of it is for people."""
+
+    tasks: Sequence[Task] = ()
+    accounts: Mapping[int, Spending] = field(default_factory=dict)
+    cost: Mapping[str, Amount] = field(default_factory=dict)  # By teammate.
+    requests: Sequence[Message] = ()  # What waits for a person.
+    interrupted: bool = False
+    trouble: Mapping[str, str] = field(default_factory=dict)  # Teammates that failed, and why.
+    says: str = ""  # What else there is to say of it.
+
+    def in_state(self, *states: str) -> list[Task]:
+        return [task for task in self.tasks if task.state in states]
+
+    @property
+    def left(self) -> list[Task]:
+        return self.in_state(*OPEN)
+
+    @property
+    def out_of_budget(self) -> list[Spending]:
+        return [account for account in self.accounts.values() if account.held is not None]
+
+    @property
+    def capped(self) -> dict[int, Spending]:
+        """The accounts of which there is something to tell: those with a cap, or the only one."""
+        caps = ("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max")
+        return {
+            root: account
+            for root, account in self.accounts.items()
+            if len(self.accounts) == 1 or any(getattr(account, cap) is not None for cap in caps)
+        }
+
+    @property
+    def exit_code(self) -> int:
+        """0 all done, 1 something failed or waits, 3 the budget ran out with work left, 130 interrupted."""
+        if self.interrupted:
+            return 130
+        if self.left and self.out_of_budget:
+            return 3
+        return 1 if self.left or self.in_state("failed") else 0  # A way not taken is no failure.
+
+    @property
+    def spent(self) -> Amount:
+        every = [account.spent for account in self.accounts.values()]
+        return Amount(
+            tokens=sum(each.tokens for each in every),
+            microdollars=sum(each.microdollars for each in every),
+            milliseconds=sum(each.milliseconds for each in every),
+        )
+
+    def next_steps(self) -> list[str]:
+        """What a person can do about what is left."""
+        steps = [
+            f"dugnad budget {account.root} --add {_MORE[account.held or 'tasks']}    raises the cap; then `dugnad run`"
+            for account in self.out_of_budget
+            if self.left
+        ]
+        for asked in self.requests[:5]:
+            verb = f'answer m{asked.id} "..."' if asked.kind == "question" else f"approve m{asked.id}"
+            steps.append(f"dugnad {verb}    {asked.sender} waits for you: {one_line(asked.text, 60)}")
+        steps += [
+            f"dugnad retry {task.id}    {one_line(task.reason or '', 60)}" for task in self.in_state("failed")[:5]
+        ]
+        if self.left and self.trouble:
+            why = next(iter(self.trouble.values()))
+            steps.append(f"dugnad doctor    then `dugnad run`; {', '.join(self.trouble)} failed: {one_line(why, 60)}")
+        if self.left and not steps:
+            steps.append("dugnad run    goes on with what is left")
+        return steps
+
+    def __str__(self) -> str:
+        lines = []
+        for task in self.tasks:
+            who = f" by {task.teammate}" if task.teammate and task.state in ("done", "failed", "claimed") else ""
+            lines.append(f"{task.state:>9}  #{task.id} {one_line(task.title, 70)}{who}")
+            if text := task.result if task.state == "done" else task.reason:
+                lines.append(f"{'':>11}{one_line(text, 100)}")
+        lines += [f"{'budget':>9}  #{root}: {budget_line(account)}" for root, account in self.capped.items()]
+        for name, used in self.cost.items():
+            price = f", ${used.microdollars / 1e6:.4f}" if used.microdollars else ""
+            lines.append(f"{name:>9}  {used.tokens:,} tokens{price}")
+        lines += [f"{'failed':>9}  {name}: {one_line(why, 100)}" for name, why in self.trouble.items()]
+        return "\n".join([*lines, *(f"{'next':>9}  {step}" for step in self.next_steps())])
+
+
+async def report(
+    board: Board, roots: Sequence[int], *, interrupted: bool = False, trouble: Mapping[str, str] | None = None
+) -> Report:
+    """What stands on the board about these roots. `trouble`: who failed, and why."""
+    tasks: list[Task] = []
+    cost: dict[str, Amount] = {}
+    for root in roots:
+        after = 0
+        while page := await board.list_tasks(root=root, after=after, page=1_000):
+            tasks += [task for task in page if not task.key.startswith(ACCOUNT)]
+            after = page[-1].id
+        for name, used in (await board.cost_by_teammate(root)).items():
+            before = cost.get(name, Amount())
+            cost[name] = Amount(**{each: getattr(before, each) + getattr(used, each) for each in Amount.__slots__})
+    ours = {task.id for task in tasks}
+    return Report(
+        tasks=tasks,
+        accounts={root: await board.budget(root) for root in roots},
+        cost=cost,
+        requests=[asked for asked in await waiting_requests(board) if asked.task is None or asked.task in ours],
+        interrupted=interrupted,
+        trouble=trouble or {},
+    )

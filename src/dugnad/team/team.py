@@ -1,0 +1,309 @@
+"""The team as one object: open a board, spawn teammates, put tasks, run until there is nothing left to do.
+
+A thin face over the board and one host, to be used in someone's own asyncio program. It installs no signal handlers
+and prints nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..agent import Agent
+from ..board import Board, open_board
+from ..errors import BadInput, BoardClosed, BoardTrouble
+from ..models import open_model
+from ..models.talk import Model
+from ..settings import AgentLimits, Limits, TeamLimits
+from ..tools import Tool
+from ..tools.quote import one_line
+from ..tools.talking import GONE
+from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
+from .growth import Joins, fresh_names
+from .host import Host, as_before
+from .life import Check, may_come_back
+from .project import Role
+from .report import ACCOUNT, Report, Standing, report, standing
+
+Rates = tuple[int | None, int | None]
+_LOOK_SECONDS = 1.0  # Between two looks at whether the work of other hosts has ended.
+
+
+@dataclass(kw_only=True)
+class Team:
+    """Many minds on one board. `async with Team.open(...) as team:`"""
+
+    url: str
+    model: Model | str | None = None  # For teammates that name none; None: the first provider whose key is set.
+    name: str = "dugnad"
+    project: Path | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    tools: Sequence[Tool] = ()  # For everybody, besides the built-in ones.
+    only_roles: tuple[str, ...] | None = None  # Who joins here has these roles; None: whatever is needed.
+    agents: int = 0  # To how many the team may grow while work waits; 0: only those who were spawned.
+    limits: TeamLimits = field(default_factory=TeamLimits)
+    agent_limits: AgentLimits = field(default_factory=AgentLimits)
+    board_limits: Limits = field(default_factory=Limits)
+    check: Check | None = None
+    budget: Budget = field(default_factory=Budget)  # For what a person asks of a teammate in passing, outside any goal.
+    open_named: Callable[[str | None], Model] = open_model
+    rates: Callable[[str], Rates] = lambda name: (None, None)  # Of a model: requests and tokens per minute.
+    seats_max: int = 10_000  # Teammates this process takes at most.
+    knows_neighbours: bool = True
+    _board: Board | None = None
+    _host: Host | None = None
+    _failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
+    _account: Task | None = None
+    _account_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _tools: dict[str, tuple[Tool, ...]] = field(default_factory=dict)
+    _models: dict[str | None, Model] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, url: str, *, model: Model | str | None = None, **settings: Any) -> Team:
+        """The board is opened when the `async with` block is entered. `settings` are the fields of Team."""
+        return cls(url=url, model=model, **settings)
+
+    async def __aenter__(self) -> Team:
+        self._board = await open_board(self.url, limits=self.board_limits)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave("the team was closed")
+        for model in self._models.values():
+            await model.close()
+        try:
+            async with asyncio.timeout(self.limits.cancel_seconds):
+                await self.board.close()
+        except TimeoutError:
+            pass  # A board that is away. What was asked of it is not acknowledged, so nothing is lost.
+
+    @property
+    def board(self) -> Board:
+        if self._board is None:
+            raise BoardClosed("The team is not open; use it in `async with Team.open(...) as team:`.")
+        return self._board
+
+    @property
+    def host(self) -> Host | None:
+        """What runs the teammates here, once it was started."""
+        return self._host
+
+    # Who and what.
+
+    async def spawn(
+        self, name: str, *, role: str | Iterable[str] | None = None, prompt: str = "", model: str = "",
+        tools: Sequence[Tool] = (), lead: bool = False, plan: bool = False,
+    ) -> Teammate:  # fmt: skip
+        """Want a teammate. Its tools, which are Python, live in this process."""
+        self._tools[name] = tuple(tools)
+        roles = [role] if isinstance(role, str) else list(role or ())
+        return await self.board.spawn(name, roles=roles, prompt=prompt, model=model, lead=lead, plan=plan)
+
+    async def put(self, title: str, *, needs: Iterable[Task | Need | int] = (), **fields: Any) -> Task:
+        """Put a task on the board. All tasks put here, and what follows from them, share the budget of `run`."""
+        edges = tuple(need.id if isinstance(need, Task) else need for need in needs)
+        if fields.get("parent") is None and fields.get("budget") is None:
+            fields["parent"] = (await self._shared_account()).id
+        return await self.board.put(title, needs=edges, **fields)
+
+    async def _shared_account(self) -> Task:
+        """A root that is no work of its own: what is put under it is charged to one budget."""
+        async with self._account_lock:
+            if self._account is None:
+                key = f"{ACCOUNT}{self.board.sources.new_id()}"
+                account = await self.board.put(f"The budget of {self.name}", key=key, assignee=HUMAN)
+                await self.board.cancel(account.id, why="It holds a budget and is no work of its own.")
+                self._account = account
+            return self._account
+
+    async def goal(self, title: str, *, body: str = "", budget: Budget | None = None) -> Task:
+        """Put a goal; or go on with the open one of the same title. A long one is told in full in its body."""
+        whole, title = title, one_line(title, self.board.limits.title_chars_max)
+        body = body or (whole if title != whole.strip() else "")
+        for task in await self._open_roots():
+            if task.title == title and (not body or task.body == body):
+                if budget is not None and budget != Budget():
+                    await self.board.set_budget(task.id, budget)
+                return task
+        return await self.board.put(title, body=body, budget=budget)
+
+    async def _open_roots(self) -> list[Task]:
+        """Roots under which something is open."""
+        roots: dict[int, None] = {}
+        after = 0
+        while page := await self.board.list_tasks(states=sorted(OPEN), after=after, page=1_000):  # type: ignore[arg-type]
+            roots.update(dict.fromkeys(task.root for task in page))
+            after = page[-1].id
+        return [await self.board.find(root) for root in roots]
+
+    def events(self, after: int = 0) -> AsyncIterator[Event]:
+        """Every change of the board from a sequence number on, and then each new one, without end."""
+        return self.board.follow(after)
+
+    # Running.
+
+    async def start(self) -> Host:
+        """Run teammates here from now on, beside whatever else the program does."""
+        if self._host is None:
+            limits = replace(self.limits, agents_max=self.agents)
+            self._host = Host(
+                board=self.board, mind=self._mind, limits=limits, check=self.check, budget=self.budget,
+                grows=self.agents > 0, newcomer=self._newcomer, seats_max=self.seats_max, failed=self._failed,
+                roles=self.only_roles, knows_neighbours=self.knows_neighbours,
+            )  # fmt: skip
+            await self._host.start()
+        return self._host
+
+    async def assemble(self, count: int, *, roles: tuple[str, ...] | None = None, here: bool = False) -> list[str]:
+        """See to it that there are so many teammates: those who rested come back before strangers join.
+
+        With `roles`, such that have these; with `here`, whoever works elsewhere is not counted.
+        """
+        team = await self.board.team()
+        elsewhere = ("idle", "working", "waiting") if here else ()
+        living = [each for each in team if each.status not in (*GONE, *elsewhere) and not each.lead]
+        fitting = [each for each in living if roles is None or each.roles == roles]
+        names = iter(fresh_names(each.name for each in team))
+        # Whoever starts a team again says by that that what made one fail is mended.
+        rested = [each for each in team if may_come_back(each) and not each.lead]
+        rested += [each for each in team if each.status == "failed" and not each.lead]
+        rested = [each for each in rested if roles is None or each.roles == roles]
+        joined = [each.name for each in fitting] if here else []
+        for _ in range(count - len(fitting)):
+            old = rested.pop(0) if rested else None
+            joins = Joins(old.name, old.roles) if old else Joins(next(names), roles or ())
+            settings = as_before(old) if old else self._newcomer(joins)
+            await self.board.spawn(joins.name, roles=joins.roles, by="board", **settings)
+            joined.append(joins.name)
+        return joined
+
+    async def run(
+        self, goal: str | None = None, *, budget: Budget | None = None, forever: bool = False
+    ) -> Report:  # fmt: skip
+        """Until the goal, or all that was put, has ended; or nothing can go on without a person; or for ever."""
+        roots = await self.roots(goal, budget)
+        await self.run_roots(roots, forever=forever)
+        return await self.report(roots)
+
+    async def report(self, roots: Sequence[int], *, interrupted: bool = False) -> Report:
+        """What came of these roots, and who failed here on the way."""
+        return await report(self.board, roots, interrupted=interrupted, trouble=self._failed)
+
+    async def run_roots(self, roots: Sequence[int], *, forever: bool = False) -> None:
+        host = await self.start()
+        ours = set(roots)
+        while True:
+            try:
+                if not (forever or host.works_on(ours) or await self.standing(roots) == "working"):
+                    return
+            except BoardTrouble:
+                pass  # Those who work wait for it too; the host says so.
+            await host.wait_for_move(_LOOK_SECONDS)
+
+    async def leave(self, why: str) -> None:
+        """Stop running teammates here, in order; what they held is given back, and another host may take them."""
+        if self._host is not None:
+            await self._host.stop(why)
+            self._host = None
+
+    @property
+    def is_forever(self) -> bool:
+        return math.isinf(self.limits.idle_seconds)
+
+    async def is_over(self) -> bool:
+        """Nobody lives here any more, and nobody can join."""
+        host = self._host
+        if host is None or host.lives:
+            return host is None
+        team = await self.board.team()
+        # One who is wanted, or has a seat here, is about to live here.
+        if any(each.status == "wanted" or (each.host == host.id and each.status not in GONE) for each in team):
+            return False
+        return bool(host.broken_models) or not host.joining(await self.board.ready_work(), team)
+
+    async def roots(self, goal: str | None, budget: Budget | None) -> list[int]:
+        """What a run is about: the goal, all that was put here, or all that is open on the board."""
+        if budget is not None and budget.dollars is not None and (model := self._model(None)).facts.price is None:
+            raise BadInput(f"A cap in dollars cannot be kept: the price of {model.name} is not known. Cap its tokens.")
+        if goal is not None:
+            return [(await self.goal(goal, budget=budget)).id]
+        roots = [self._account.id] if self._account is not None else [task.id for task in await self._open_roots()]
+        if budget is not None and budget != Budget():
+            if len(roots) != 1:
+                raise BadInput(
+                    f"A budget belongs to one goal, and {len(roots)} are open: give each its own (`dugnad budget ID`)."
+                )
+            await self.board.set_budget(roots[0], budget)
+        return roots
+
+    async def standing(self, roots: Sequence[int]) -> Standing:
+        """Of all these roots together: working while one of them is."""
+        deserted = await self._is_deserted()
+        found: list[Standing] = []
+        for root in roots:
+            counts = await self.board.count_tasks(root=root)
+            held = (await self.board.budget(root)).held is not None
+            found.append(standing(counts, held=held, deserted=deserted))
+        order: tuple[Standing, ...] = ("working", "budget", "waiting", "stuck")
+        return next((each for each in order if each in found), "ended")
+
+    async def _is_deserted(self) -> bool:
+        """Nobody is at work or at rest anywhere, and nobody can join here."""
+        if self._host is not None and self._host.lives:
+            return False
+        gone = (
+            GONE if self._host is not None else (*GONE, "lost")
+        )  # Those without a host come to ours, if there is one.
+        if any(each.status not in gone for each in await self.board.team()):
+            return False
+        if self._host is None or self._host.broken_models:
+            return True
+        return not self._host.joining(await self.board.ready_work(), await self.board.team())
+
+    # Minds.
+
+    @property
+    def model_name(self) -> str:
+        return self._model(None).name
+
+    def open_model(self) -> None:
+        """Open the team's model now rather than with the first teammate: what is wrong with it is told at once."""
+        self._model(None)
+
+    def _mind(self, teammate: Teammate) -> Agent:
+        role = next((self.roles[each] for each in teammate.roles if each in self.roles), None)
+        prompt = teammate.prompt or (role.prompt if role else "")
+        plan = teammate.plan or bool(role and role.plan)
+        model = self._model(teammate.model or (role.model if role else None))
+        requests, tokens = self.rates(model.name)
+        return Agent(
+            board=self.board,
+            teammate=replace(teammate, prompt=prompt, plan=plan),
+            model=model,
+            requests_per_minute=requests,
+            tokens_per_minute=tokens,
+            tools=(*self.tools, *self._tools.get(teammate.name, ())),
+            team=self.name,
+            project=self.project,
+            limits=self.agent_limits,
+            sources=self.board.sources,
+        )
+
+    def _model(self, named: str | None) -> Model:
+        wanted = named or self.model
+        if wanted is not None and not isinstance(wanted, str):
+            return wanted
+        if wanted not in self._models:
+            self._models[wanted] = self.open_named(wanted)
+        return self._models[wanted]
+
+    def _newcomer(self, joins: Joins) -> dict[str, Any]:
+        role = next((self.roles[each] for each in joins.roles if each in self.roles), None)
+        return {"model": role.model} if role and role.model else {}

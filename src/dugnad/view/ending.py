@@ -1,0 +1,63 @@
+"""How a run ended, for people and for programs."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..team.growth import one_chain
+from ..team.report import Report
+from ..tools.planning import budget_line
+from .figures import money
+from .plain import line
+from .shapes import Shape, amount_shape, message_shape, spending_shape, task_shape
+from .tables import _STATE_STYLES
+
+_HEADS = {0: "All done.", 1: "Not all is done.", 3: "The budget ran out with work left.", 130: "Interrupted."}
+
+
+def report_shape(end: Report) -> Shape:
+    return {
+        "exit": end.exit_code,
+        "tasks": [task_shape(task) for task in end.tasks],
+        "budgets": [spending_shape(account) for account in end.accounts.values()],
+        "spent": amount_shape(end.spent),
+        "by": {name: amount_shape(used) for name, used in end.cost.items()},
+        "requests": [message_shape(asked) for asked in end.requests],
+        "failed_teammates": dict(end.trouble),
+        "interrupted": end.interrupted,
+        "says": end.says or _HEADS[end.exit_code],
+        "next": end.next_steps(),
+    }
+
+
+def report_page(end: Report) -> RenderableType:
+    """What was done, by whom, the cost, what failed and why, what to do next."""
+    parts: list[RenderableType] = [
+        Text(f"\n{end.says or _HEADS[end.exit_code]}", style="bold green" if not end.exit_code else "bold")
+    ]
+    for task in end.tasks:
+        said = Text(f"{task.state:>9}  ", style=_STATE_STYLES.get(task.state, ""))
+        said.append(f"#{task.id} {line(task.title, 70)}", style="default")
+        if task.teammate and task.state in ("done", "failed", "claimed", "waiting"):
+            said.append(f"  {line(task.teammate, 20)}", style="dim")
+        parts.append(said)
+        if text := task.result if task.state == "done" else task.reason:
+            parts.append(Text(f"{'':>11}{line(text, 100)}", style="dim"))
+    for root, account in end.capped.items():
+        parts.append(Text(f"{'budget':>9}  #{root}: {budget_line(account)}"))
+    for name, used in end.cost.items():
+        price = f", {money(used.microdollars)}" if used.microdollars else ""
+        parts.append(Text(f"{line(name, 20):>9}  {used.tokens:,} tokens{price}", style="dim"))
+    for name, why in end.trouble.items():
+        parts.append(Text(f"{'failed':>9}  {line(name, 20)}: {line(why, 160)}", style="red"))
+    if chain := one_chain(end.tasks):
+        parts.append(Text(f"{'note':>9}  The {chain} tasks left are one chain: one teammate is as fast (--agents 1)."))
+    parts += [Text(f"{'next':>9}  {_step(step)}", style="green") for step in end.next_steps()]
+    return Group(*parts)
+
+
+def _step(step: str) -> str:
+    """The command, and behind a gap what it is for."""
+    command, _, why = step.partition("    ")
+    return f"{line(command, 80)}    {line(why, 100)}".rstrip()

@@ -1,0 +1,173 @@
+"""The log as people read it: one sentence per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from ..types import Event
+from .figures import clock, counted, money, span
+from .plain import line
+
+_TEXT_MOST = 120
+_STYLES = {
+    "put": "green", "ready": "green", "claimed": "cyan", "done": "bold green", "failed": "bold red",
+    "retrying": "yellow", "waiting": "yellow", "released": "yellow", "cancelled": "yellow", "skipped": "yellow",
+    "taken_back": "yellow", "budget_reached": "bold yellow", "cooled": "yellow", "failed_teammate": "bold red",
+    "host_lost": "bold red", "forfeited": "yellow",
+    "turn": "dim", "reserved": "dim", "spent": "dim", "shown": "dim", "handover": "dim", "repeated": "dim",
+}  # fmt: skip
+
+# Steps of the machinery: true, but not what a person follows the team by.
+QUIET = frozenset({"reserved", "spent", "turn", "shown", "ready", "handover", "repeated", "hosts_forgotten"})
+
+Data = Mapping[str, Any]
+
+
+def event_line(event: Event, *, dated: bool = False) -> Text:
+    """One event as one line: when, about which task, who, what."""
+    said = Text(clock(event.at, dated=dated), style="dim")
+    said.append(f"  {f'#{event.task}' if event.task is not None else '':<6}", style="bold")
+    said.append(sentence(event), style=_STYLES.get(event.kind, ""))
+    return said
+
+
+def sentence(event: Event) -> str:
+    """What happened, in words."""
+    say = _SENTENCES.get(event.kind)
+    actor = line(event.actor, 40)
+    if say is None:  # A kind that a newer dugnad wrote.
+        return f"{actor}: {line(event.kind.replace('_', ' '), 40)}"
+    if event.kind.startswith("host_"):
+        return say(event.data)
+    if event.kind.endswith("_teammate") and event.data.get("name") == event.actor:
+        return f"{actor} {'left' if event.kind == 'stopped_teammate' else 'failed'}{_why(event.data)}"
+    return f"{actor} {say(event.data)}"
+
+
+def _quoted(data: Data, name: str = "text") -> str:
+    return f'"{line(data.get(name) or "", _TEXT_MOST)}"'
+
+
+def _why(data: Data) -> str:
+    return f": {line(data['reason'], _TEXT_MOST)}" if data.get("reason") else ""
+
+
+def _amount(data: Data) -> str:
+    parts = [counted(data.get("tokens", 0), "token")]
+    if data.get("microdollars"):
+        parts.append(money(data["microdollars"]))
+    if data.get("milliseconds"):
+        parts.append(f"{data['milliseconds'] / 1000:,.1f} s")
+    return ", ".join(parts)
+
+
+def _host(data: Data) -> str:
+    """A host's label as people read it: which machine, which process."""
+    machine, _, rest = str(data.get("label") or "?").partition(":")
+    pid = rest.partition(":")[0]
+    return line(f"{machine}, process {pid}" if pid.isdigit() else machine, 60)
+
+
+def _put(data: Data) -> str:
+    whom = f" for {line(data['assignee'], 40)}" if data.get("assignee") else ""
+    role = f" for a {line(data['role'], 40)}" if data.get("role") and not whom else ""
+    return f"put {_quoted(data, 'title')}{whom or role}"
+
+
+def _need_added(data: Data) -> str:
+    outcome = f" to end {line(data['outcome'], 40)}" if data.get("outcome") else ""
+    return f"made it need #{data.get('needs')}{outcome}"
+
+
+def _claimed(data: Data) -> str:
+    if data.get("continues") is not None:
+        return f"claimed it and goes on, attempt {data.get('number', 1)}"
+    return f"claimed it, attempt {data.get('number', 1)}"
+
+
+def _done(data: Data) -> str:
+    outcome = f" as {line(data['outcome'], 40)}" if data.get("outcome") else ""
+    result = f": {line(data['result'], _TEXT_MOST)}" if data.get("result") else ""
+    return f"is done{outcome}{result}"
+
+
+def _waiting(data: Data) -> str:
+    if data.get("tasks"):
+        return f"waits for {', '.join(f'#{task}' for task in data['tasks'])}"
+    what = {"human": "the human", "plan": "a plan to be approved", "budget": "budget", "tasks": "other tasks"}
+    return f"waits for {what.get(str(data.get('waiting_for')), 'nothing more')}{_why(data)}"
+
+
+def _taken_back(data: Data) -> str:
+    back = "failed it" if data.get("state") == "failed" else "took it back"
+    return f"{back} from {line(data.get('teammate') or 'a host', 40)}{_why(data)}"
+
+
+def _told(data: Data) -> str:
+    to, kind = line(data.get("to") or "", 40), str(data.get("message_kind", "text"))
+    if data.get("accepted") is not None:
+        verdict = "agrees" if data["accepted"] else "refuses"
+        said = f" {_quoted(data)}" if data.get("text") else ""
+        return f"to {to}: {verdict}{said}"
+    verbs = {"question": "asks", "plan": "shows a plan to", "shutdown": "asks to shut down:", "answer": "answers"}
+    return f"{verbs.get(kind, 'tells')} {to} {_quoted(data)}"
+
+
+def _noted(data: Data) -> str:
+    return f"noted {_quoted(data, 'title')}"
+
+
+def _spawned(data: Data) -> str:
+    roles = ", ".join(line(role, 40) for role in data.get("roles", ())) or "any role"
+    return f"spawned {line(data.get('name') or '', 40)} ({roles}{', lead' if data.get('lead') else ''})"
+
+
+def _caps(data: Data) -> str:
+    caps = data.get("caps", {})
+    parts = [counted(caps["tasks_max"], "task")] if caps.get("tasks_max") is not None else []
+    parts += [counted(caps["tokens_max"], "token")] if caps.get("tokens_max") is not None else []
+    parts += [money(caps["microdollars_max"])] if caps.get("microdollars_max") is not None else []
+    parts += [span(caps["milliseconds_max"])] if caps.get("milliseconds_max") is not None else []
+    return f"set the budget to {', '.join(parts) or 'no cap'}"
+
+
+_SENTENCES: Mapping[str, Callable[[Data], str]] = {
+    "put": _put,
+    "repeated": lambda data: f"asked for it again ({data.get('repeats')} times now)",
+    "need_added": _need_added,
+    "ready": lambda data: "lets it go on" if data.get("state") == "ready" else "schedules it: its needs are met",
+    "assigned": lambda data: f"gave it to {line(data.get('assignee') or 'anyone', 40)}",
+    "claimed": _claimed,
+    "done": _done,
+    "failed": lambda data: f"failed{_why(data)}",
+    "retrying": lambda data: f"failed, and it will be tried again{_why(data)}",
+    "waiting": _waiting,
+    "released": lambda data: f"gave it back{_why(data)}",
+    "cancelled": lambda data: f"cancelled it{_why(data)}",
+    "skipped": lambda data: f"skipped it{_why(data)}",
+    "retried": lambda data: "opened it again",
+    "taken_back": _taken_back,
+    "turn": lambda data: f"recorded turn {data.get('number')} ({data.get('turn_kind')}, {_amount(data)})",
+    "handover": lambda data: "left word for later attempts",
+    "reserved": lambda data: f"reserved {_amount(data)}",
+    "spent": lambda data: f"spent {_amount(data)}",
+    "forfeited": lambda data: f"counts {_amount(data)} as spent: what became of it is not known",
+    "budget_reached": lambda data: f"holds the work: the budget of {line(data.get('held') or '', 40)} is used up",
+    "budget_set": _caps,
+    "cooled": lambda data: f"pauses {line(data.get('pace') or '', 60)}{_why(data)}",
+    "host_started": lambda data: f"a host started ({_host(data)})",
+    "host_back": lambda data: "a host is back",
+    "host_stopped": lambda data: f"a host stopped{f' ({_host(data)})' if data.get('label') else ''}",
+    "host_lost": lambda data: f"a host was lost ({_host(data)})",
+    "hosts_forgotten": lambda data: f"forgot {counted(len(data.get('hosts', ())), 'host')} long gone",
+    "spawned": _spawned,
+    "seated": lambda data: "found a host",
+    "stopped_teammate": lambda data: f"stopped {line(data.get('name') or '', 40)}{_why(data)}",
+    "failed_teammate": lambda data: f"shows {line(data.get('name') or '', 40)} as failed{_why(data)}",
+    "told": _told,
+    "shown": lambda data: f"read {counted(len(data.get('messages', ())), 'message')}",
+    "noted": _noted,
+}

@@ -1,0 +1,38 @@
+"""Numbers as people read them: times, spans, money, counts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+def clock(at: int, *, dated: bool = False) -> str:
+    """A moment in this machine's time zone."""
+    moment = datetime.fromtimestamp(at / 1000)
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S")
+
+
+def day(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d")
+
+
+def span(milliseconds: float) -> str:
+    """About how long: 40s, 12m, 3h, 2d."""
+    seconds = max(0, int(milliseconds / 1000))
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return "0s"
+
+
+def money(microdollars: int) -> str:
+    """Cents, and finer where there is less than one."""
+    if 0 < microdollars < 10_000:
+        return f"${microdollars / 1_000_000:.4f}"
+    return f"${microdollars / 1_000_000:,.2f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 task, 2 tasks."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,183 @@
+"""The live view of a run: the board by state with owners, who is doing what, the budget, the last events.
+
+`Snapshot` is what it shows, gathered by whoever runs it; `picture` is pure. Only for a terminal: a pipe gets lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..types import OPEN, Event, Message, Spending, Task, Teammate
+from .events import event_line
+from .figures import counted, span
+from .plain import line
+from .tables import _STATE_STYLES, _STATUS_STYLES, used
+
+_ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What a teammate of this process is at."""
+
+    what: str  # A tool's name, or "asks MODEL".
+    since: int
+    turn: int
+
+
+def note_doing(doing: dict[str, Doing], event: Event) -> None:
+    """What an event tells of what its actor is at; for teammates of other processes it is all that is known."""
+    before = doing.get(event.actor, Doing(what="", since=event.at, turn=1))
+    if event.kind == "claimed":
+        doing[event.actor] = Doing(what="begins", since=event.at, turn=1)
+    elif event.kind == "reserved":
+        doing[event.actor] = replace(before, what="asks its model", since=event.at)
+    elif event.kind == "turn" and event.data.get("turn_kind") == "reply":
+        doing[event.actor] = Doing(what="uses its tools", since=event.at, turn=before.turn + 1)
+    elif event.kind in ("done", "failed", "released", "waiting", "retrying"):
+        doing.pop(event.actor, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    now_ms: int
+    title: str
+    tasks: Sequence[Task]
+    team: Sequence[Teammate]
+    accounts: Sequence[Spending]
+    doing: Mapping[str, Doing] = field(default_factory=dict)
+    events: Sequence[Event] = ()
+    requests: Sequence[Message] = ()  # What waits for the person who watches.
+    says: str = ""  # A word of the runtime: that it stops, that the board is in trouble, that a team is no use here.
+
+
+def picture(seen: Snapshot, *, width: int, height: int) -> RenderableType:
+    """As much of it as fits."""
+    team = [member for member in seen.team if member.status != "stopped"]
+    team.sort(key=lambda member: member.status != "working")  # Not all may fit; the order among equals stays.
+    accounts, requests = seen.accounts[:3], seen.requests[:2]
+    # Headline and last line, and one left free: a full screen would scroll.
+    room = max(3, height - 3 - len(accounts) - 2 * len(requests))
+    team_shown = min(len(team), 8, max(1, room // 3))
+    events_shown = min(6, max(0, (room - team_shown) // 3))
+    parts: list[RenderableType] = [
+        _headline(seen, width),
+        _team(seen, team[:team_shown], width),
+        _tasks(seen, room - team_shown - events_shown, width),
+    ]
+    parts += [_budget(account, width) for account in accounts]
+    parts += [_request(asked, width) for asked in requests]
+    parts += [_cut(event_line(event), width) for event in seen.events[max(0, len(seen.events) - events_shown) :]]
+    parts.append(_cut(Text(seen.says or "Ctrl-C stops in order; `dugnad run` goes on later.", style="dim"), width - 2))
+    return Group(*parts)
+
+
+def _cut(text: Text, width: int) -> Text:
+    text.truncate(max(10, width - 1), overflow="ellipsis")
+    return text
+
+
+def counts_text(tasks: Sequence[Task]) -> Text:
+    """3 claimed · 2 ready · 5 done"""
+    said = Text()
+    for state in _ORDER:
+        if number := sum(task.state == state for task in tasks):
+            said.append(" · " if said else "")
+            said.append(f"{number} {state}", style=_STATE_STYLES.get(state, ""))
+    return said
+
+
+def _headline(seen: Snapshot, width: int) -> Text:
+    said = Text(line(seen.title, 60), style="bold")
+    said.append("   ")
+    return _cut(said.append_text(counts_text(seen.tasks)), width)
+
+
+def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableType:
+    held = {task.teammate: task for task in seen.tasks if task.state == "claimed"}
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 34))
+    for member in team:
+        name = line(member.name, 14) + (" (lead)" if member.lead else "")
+        table.add_row(
+            Text(name, style="bold"),
+            Text(", ".join(member.roles)[:12], style="dim"),
+            Text(member.status, style=_STATUS_STYLES.get(member.status, "")),
+            _at_work(member, held.get(member.name), seen.doing.get(member.name), seen.now_ms),
+        )
+    return table
+
+
+def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: int) -> Text:
+    if member.status == "failed":
+        return Text(line(member.reason or "", 100), style="red")
+    if task is None:
+        return Text("")
+    said = Text(f"#{task.id}")
+    if doing is not None and doing.what:
+        said.append(f" turn {doing.turn}, {line(doing.what, 40)} {span(now_ms - doing.since)}", style="cyan")
+    return said.append(f"  {line(task.title, 60)}", style="dim")
+
+
+def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
+    """Those that move first, then what is ahead, then what ended last."""
+    if len(seen.tasks) > most:
+        most -= 1  # For the word that there are more.
+    rank = {state: place for place, state in enumerate(_ORDER)}
+    ahead = sorted((task for task in seen.tasks if task.state in OPEN), key=lambda task: (rank[task.state], task.id))
+    ended = sorted((task for task in seen.tasks if task.ended), key=lambda task: -(task.ended_at or 0))
+    shown = [*ahead[: max(1, most - min(3, len(ended)))], *ended]
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 30))
+    for task in shown[:most]:
+        who = task.teammate or "" if task.state not in ("ready", "blocked", "scheduled") else (task.role or "")
+        title = Text(line(task.title, 100))
+        if task.state in ("failed", "skipped", "waiting") and task.reason:
+            title.append(f"  {line(task.reason, 80)}", style="yellow")
+        state = Text(task.state, style=_STATE_STYLES.get(task.state, ""))
+        table.add_row(f"#{task.id}", state, Text(line(who, 14), style="dim"), title)
+    if len(seen.tasks) > most:
+        table.add_row("", "", "", Text(f"and {counted(len(seen.tasks) - most, 'task')} more", style="dim"))
+    return table
+
+
+def _budget(account: Spending, width: int) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    bar = max(4, min(20, width // 6))
+    grid.add_column(width=7)
+    grid.add_column(width=bar)
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 12 - bar))
+    said = Text(used(account))
+    if account.held is not None:
+        said.append(f"  held: the cap on {account.held} is reached", style="bold yellow")
+    grid.add_row(Text("budget", style="dim"), ProgressBar(total=1.0, completed=share_used(account), width=bar), said)
+    return grid
+
+
+def share_used(account: Spending) -> float:
+    """Of the cap that is nearest: 0 to 1."""
+    pairs = (
+        (account.tasks_max, account.runs),
+        (account.tokens_max, account.spent.tokens),
+        (account.microdollars_max, account.spent.microdollars),
+        (account.milliseconds_max, account.spent.milliseconds),
+    )
+    shares = [spent / cap if cap else 1.0 for cap, spent in pairs if cap is not None]
+    return min(1.0, max(shares, default=0.0))
+
+
+def _request(asked: Message, width: int) -> RenderableType:
+    verb = f'dugnad answer m{asked.id} "..."' if asked.kind == "question" else f"dugnad approve m{asked.id}"
+    said = Text(f"{line(asked.sender, 20)} waits for you: {line(asked.text, 200)}", style="bold yellow")
+    return Group(_cut(said, width), _cut(Text(f"    {verb}   (in another terminal)", style="green"), width))

@@ -1,0 +1,306 @@
+"""Records as tables, pages and lines. Legible without colour, in eighty columns, and unwrapped in a pipe.
+
+Whatever an agent or a person wrote is a `Text` made of plain words: rich reads no markup in it, a terminal no orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
+from .events import event_line
+from .figures import clock, counted, money, span
+from .plain import line, plain
+
+__all__ = [
+    "Indented",
+    "budget_text",
+    "event_line",
+    "messages_table",
+    "notes_table",
+    "task_page",
+    "tasks_table",
+    "team_table",
+    "used",
+]
+
+_STATE_STYLES = {
+    "ready": "green", "claimed": "bold cyan", "waiting": "bold yellow", "blocked": "dim", "scheduled": "blue",
+    "done": "dim green", "failed": "bold red", "cancelled": "dim", "skipped": "yellow",
+}  # fmt: skip
+_STATUS_STYLES = {
+    "working": "bold cyan", "idle": "green", "waiting": "yellow", "wanted": "blue", "stopped": "dim",
+    "failed": "bold red", "lost": "bold red",
+}  # fmt: skip
+_WAITS_FOR = {"human": "for a human", "plan": "for a plan's approval", "tasks": "for tasks", "budget": "for budget"}
+_HOW_TO_ANSWER = {
+    "question": 'dugnad answer m{id} "..."',
+    "plan": 'dugnad approve m{id}    or    dugnad reject m{id} --why "..."',
+    "shutdown": 'dugnad approve m{id}    or    dugnad reject m{id} --why "..."',
+}
+
+
+def tasks_table(tasks: Iterable[Task], *, now_ms: int) -> RenderableType:
+    """One line a task: number, state, who, since when, title and why."""
+    table = _table("#", "state", "who", "when")
+    table.columns[0].justify = "right"
+    table.add_column("title", overflow="ellipsis")
+    for task in tasks:
+        table.add_row(
+            str(task.id),
+            Text(task.state, style=_STATE_STYLES.get(task.state, "")),
+            _who(task),
+            _when(task, now_ms),
+            _title(task),
+        )
+    return table
+
+
+def task_page(
+    task: Task,
+    needs: Sequence[tuple[Need, str]],
+    attempts: Sequence[Attempt],
+    children: Sequence[Task],
+    *,
+    titles: Mapping[int, str] | None = None,
+) -> RenderableType:
+    """Everything about one task. `titles` are those of the tasks it needs, if they are known."""
+    parts: list[RenderableType] = [_heading(task), _facts(task)]
+    parts += _section("body", task.body) if task.body else []
+    if needs:
+        parts.append(_head("needs"))
+        parts += [_need(need, state, (titles or {}).get(need.task, "")) for need, state in needs]
+    if attempts:
+        parts.append(_head("attempts"))
+        parts += [_attempt(attempt) for attempt in attempts]
+    if children:
+        parts.append(_head("follow-ups"))
+        parts += [
+            Text(f"  #{child.id} {child.state}: {line(child.title)}", no_wrap=True, overflow="ellipsis")
+            for child in children
+        ]
+    parts += _section("reason", task.reason) if task.reason else []
+    parts += _section("result", task.result) if task.result else []
+    if task.state == "waiting" and task.waiting_for in ("human", "plan"):
+        verb = 'answer {} "..."' if task.waiting_for == "human" else "approve {}"
+        parts.append(Text(f"\nIt waits for you: dugnad {verb.format(task.id)}", style="bold"))
+    return Group(*parts)
+
+
+def team_table(team: Iterable[Teammate], tasks: Iterable[Task]) -> RenderableType:
+    """One line a teammate. `tasks` are those that are claimed or waiting; each stands with its holder."""
+    held: dict[str, list[Task]] = {}
+    for task in tasks:
+        if task.teammate and task.state in ("claimed", "waiting"):
+            held.setdefault(task.teammate, []).append(task)
+    table = _table("name", "roles", "status")
+    table.add_column("doing", overflow="ellipsis")
+    for member in team:
+        roles = ", ".join(member.roles) or "any"
+        table.add_row(
+            Text(line(member.name, 40) + (" (lead)" if member.lead else ""), style="bold"),
+            Text(line(roles + (", plans first" if member.plan else ""), 30)),
+            Text(member.status, style=_STATUS_STYLES.get(member.status, "")),
+            _doing(member, held.get(member.name, [])),
+        )
+    return table
+
+
+def messages_table(messages: Iterable[Message], *, waiting: Collection[int] | None = None) -> RenderableType:
+    """Each message in full. Under a request that waits stands the command that answers it.
+
+    `waiting` are the ids of such requests; without it, all requests to the human are taken for waiting.
+    """
+    parts: list[RenderableType] = []
+    for message in messages:
+        kind = "" if message.kind == "text" else f"  {message.kind.replace('_', ' ')}"
+        about = f"  about #{message.task}" if message.task is not None else ""
+        head = Text(f"m{message.id}", style="bold")
+        head.append(f"  {line(message.sender, 40)} to {line(message.recipient, 40)}{kind}{about}")
+        head.append(f"  {clock(message.sent_at, dated=True)}", style="dim")
+        parts.append(head)
+        if message.accepted is not None:
+            parts.append(Indented("agreed" if message.accepted else "refused", style="bold"))
+        if message.text:
+            parts.append(Indented(message.text))
+        waits = message.recipient == HUMAN if waiting is None else message.id in waiting
+        if waits and message.kind in _HOW_TO_ANSWER:
+            parts.append(Indented(_HOW_TO_ANSWER[message.kind].format(id=message.id), style="green"))
+    return Group(*parts)
+
+
+def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
+    """Each note with its text, which is shortened to so many characters."""
+    parts: list[RenderableType] = []
+    for note in notes:
+        head = Text(line(note.title, 200), style="bold")
+        about = f", #{note.task}" if note.task is not None else ""
+        head.append(f"  {line(note.author, 40)}{about}, {clock(note.at, dated=True)}", style="not bold dim")
+        parts.append(head)
+        text = plain(note.text)
+        if len(text) > most:
+            text = f"{text[:most].rstrip()} … ({len(text):,} characters in all)"
+        if text:
+            parts.append(Indented(text))
+    return Group(*parts)
+
+
+def budget_text(spending: Spending, task: Task) -> Text:
+    """What a root has used of what it may, and how to go on when it is held."""
+    said = Text(f"#{task.id} {line(task.title)}", style="bold")
+    said.append(f"\n  {used(spending)}", style="not bold")
+    kept = spending.reserved
+    if kept.tokens or kept.microdollars or kept.milliseconds:
+        said.append(f"\n  reserved for calls under way: {_amount(kept.tokens, kept.microdollars, kept.milliseconds)}")
+    said.append(f"\n  {counted(spending.tasks, 'task')} in all", style="not bold dim")
+    if spending.held is not None:
+        more = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
+        said.append(f"\n  Held: the budget of {spending.held} is used up. Add to it and the work goes on: ", "yellow")
+        said.append(f"dugnad budget {task.id} --add {more.get(spending.held, '--tasks 10')}", "bold yellow")
+    return said
+
+
+def used(spending: Spending) -> str:
+    """12 of 20 tasks, $0.41 of $2.00, 81,200 tokens, 95 s."""
+    spent = spending.spent
+    tasks = f"{spending.runs:,} of {counted(spending.tasks_max, 'task')}" if spending.tasks_max is not None else (
+        counted(spending.runs, "task run")
+    )  # fmt: skip
+    dollars = money(spent.microdollars) + _of(spending.microdollars_max, money)
+    tokens = f"{spent.tokens:,}" + _of(spending.tokens_max, "{:,}".format) + " tokens"
+    seconds = (
+        f"{spent.milliseconds / 1000:,.0f}" + _of(spending.milliseconds_max, lambda ms: f"{ms / 1000:,.0f}") + " s"
+    )
+    return ", ".join((tasks, dollars, tokens, seconds))
+
+
+def _of(cap: int | None, show: Callable[[int], str]) -> str:
+    return "" if cap is None else f" of {show(cap)}"
+
+
+def _amount(tokens: int, microdollars: int, milliseconds: int) -> str:
+    return f"{counted(tokens, 'token')}, {money(microdollars)}, {milliseconds / 1000:,.0f} s"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _who(task: Task) -> Text:
+    if task.teammate is not None and task.state not in ("ready", "blocked", "scheduled"):
+        return Text(line(task.teammate, 20))
+    if task.assignee is not None:
+        return Text(f"for {line(task.assignee, 20)}", style="dim")
+    return Text(f"any {line(task.role, 20)}" if task.role is not None else "", style="dim")
+
+
+def _when(task: Task, now_ms: int) -> Text:
+    if task.ended_at is not None:
+        return Text(f"{span(now_ms - task.ended_at)} ago", style="dim")
+    if task.due_at is not None and task.due_at > now_ms:
+        return Text(f"in {span(task.due_at - now_ms)}", style="blue")
+    return Text(span(now_ms - task.put_at), style="dim")
+
+
+def _title(task: Task) -> Text:
+    title = Text(line(task.title, 200), no_wrap=True, overflow="ellipsis")
+    if task.state == "blocked":
+        title.append(f"  (needs {counted(task.open_needs, 'more task')})", style="dim")
+    elif task.state == "waiting":
+        why = f": {line(task.reason, 80)}" if task.reason else ""
+        title.append(f"  (waits {_WAITS_FOR.get(task.waiting_for or '', '')}{why})", style="yellow")
+    elif task.state in ("failed", "skipped") and task.reason:
+        title.append(f"  ({line(task.reason, 120)})", style="dim")
+    elif task.outcome:
+        title.append(f"  ({line(task.outcome, 40)})", style="dim")
+    return title
+
+
+def _heading(task: Task) -> Text:
+    head = Text(f"#{task.id} ", style="bold")
+    head.append(line(task.title, 200))
+    head.append(f"  {task.state}", style=_STATE_STYLES.get(task.state, ""))
+    if task.waiting_for:
+        head.append(f" {_WAITS_FOR[task.waiting_for]}", style=_STATE_STYLES["waiting"])
+    if task.outcome:
+        head.append(f" as {line(task.outcome, 40)}", style="not bold")
+    return head
+
+
+def _facts(task: Task) -> RenderableType:
+    rows = [
+        ("held by" if task.state in ("claimed", "waiting") else "last held by", task.teammate),
+        ("for", task.assignee or (f"any {task.role}" if task.role else None)),
+        ("priority", task.priority or None),
+        ("check", task.check),
+        ("plan", "has to be approved first" if task.plan else None),
+        ("parent", f"#{task.parent}" if task.parent is not None else None),
+        ("root", f"#{task.root}" if task.root != task.id else None),
+        ("due", clock(task.due_at, dated=True) if task.due_at is not None else None),
+        ("put", f"{clock(task.put_at, dated=True)} by {task.put_by}"),
+        ("ended", clock(task.ended_at, dated=True) if task.ended_at is not None else None),
+        ("tries", f"{task.tries} lost or failed, {task.claims} in all" if task.tries else None),
+    ]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        if value is not None:
+            table.add_row(f"  {name}", Text(plain(value)))
+    return table
+
+
+def _need(need: Need, state: str, title: str) -> Text:
+    wanted = line(need.outcome or "done", 40)
+    return Text(f"  #{need.task} {wanted} ({state}) {line(title)}".rstrip(), no_wrap=True, overflow="ellipsis")
+
+
+def _attempt(attempt: Attempt) -> Text:
+    ended = f"{attempt.ended_as}" if attempt.ended_as else "under way"
+    took = f" after {span(attempt.ended_at - attempt.claimed_at)}" if attempt.ended_at is not None else ""
+    goes_on = " (went on)" if attempt.continues is not None else ""
+    why = f": {line(attempt.reason, 200)}" if attempt.reason else ""
+    return Text(
+        f"  {attempt.number}. {line(attempt.teammate, 40)}{goes_on}, {clock(attempt.claimed_at, dated=True)}, "
+        f"{ended}{took}{why}"
+    )
+
+
+def _doing(member: Teammate, tasks: Sequence[Task]) -> Text:
+    said = "; ".join(
+        f"#{task.id} {line(task.title, 60)}"
+        + (f" (waits {_WAITS_FOR.get(task.waiting_for or '', '')})" if task.state == "waiting" else "")
+        for task in tasks
+    )
+    if not said and member.reason and member.status in ("stopped", "failed", "lost"):
+        said = line(member.reason, 120)
+    return Text(said, no_wrap=True, overflow="ellipsis")
+
+
+def _head(name: str) -> Text:
+    return Text(f"\n{name}", style="dim")
+
+
+def _section(name: str, text: str) -> list[RenderableType]:
+    return [_head(name), Indented(text)]
+
+
+class Indented:
+    """Text a few columns in, wrapped in a terminal. Not padded: one very long line must not widen all others."""
+
+    def __init__(self, text: str, style: str = "", *, columns: int = 2) -> None:
+        self._lines = plain(text).split("\n")
+        self._style = style
+        self._columns = columns
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for each in self._lines:
+            for piece in Text(each, style=self._style).wrap(console, max(10, options.max_width - self._columns)):
+                yield Text(" " * self._columns).append_text(piece)

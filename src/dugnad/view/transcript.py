@@ -1,0 +1,71 @@
+"""The turns of a task as a conversation: what a teammate was told, said, called, and got back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..types import Attempt, Turn
+from .figures import clock, counted
+from .plain import line
+from .tables import Indented
+
+_TEXT_MOST = 2_000  # Of one piece; `--json` has the whole.
+
+
+def transcript_page(attempts: Sequence[Attempt], turns: Sequence[Turn]) -> RenderableType:
+    """Every attempt with its turns, in order."""
+    parts: list[RenderableType] = []
+    for attempt in attempts:
+        went_on = f", goes on from epoch {attempt.continues}" if attempt.continues is not None else ""
+        parts.append(Text(f"\nattempt {attempt.number}, {line(attempt.teammate, 40)}{went_on}", style="bold"))
+        calls: list[str] = []
+        own = [turn for turn in turns if turn.epoch == attempt.epoch]
+        for turn in own:
+            parts += _turn(turn, attempt.teammate, calls)
+        if not own:
+            parts.append(Text("  no turns are recorded", style="dim"))
+    return Group(*parts)
+
+
+def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
+    """One turn. `calls` are the names of what the last reply called, by place."""
+    at = clock(turn.at)
+    try:
+        body: Any = json.loads(turn.body)
+        if turn.kind == "reply":
+            return _reply(body, at, teammate, calls, turn.used.tokens)
+        if turn.kind == "tool":
+            return _piece(f"{at}  {calls[body['place']]} answers", body["text"])
+        if turn.kind == "summary" and "summary" in body:
+            return _piece(f"{at}  what was said before, in short", body["summary"])
+        if turn.kind == "summary":
+            return [Text(f"  {at}  {counted(len(body['shortened']), 'old result')} shortened", style="dim")]
+    except (ValueError, KeyError, IndexError, TypeError):
+        pass  # Written by someone else's loop: show it as it is.
+    return _piece(f"{at}  {turn.kind}", turn.body)
+
+
+def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> list[RenderableType]:
+    parts = _piece(f"{at}  told", body["said"]) if body["said"] else []
+    reply = body["reply"]
+    who = line(teammate, 40)
+    cost = f" ({counted(tokens, 'token')})"
+    if reply["text"]:
+        parts += _piece(f"{at}  {who}{cost} says", reply["text"])
+        cost = ""  # Said once for a reply.
+    calls[:] = [str(name) for _, name, _ in reply["calls"]]
+    for _, name, arguments in reply["calls"]:
+        parts.append(Text(f"  {at}  {who}{cost} calls {line(name, 60)} {line(arguments, 200)}", style="cyan"))
+        cost = ""
+    return parts
+
+
+def _piece(head: str, text: str) -> list[RenderableType]:
+    if len(text) > _TEXT_MOST:
+        text = f"{text[:_TEXT_MOST].rstrip()} … ({len(text):,} characters in all)"
+    return [Text(f"  {line(head, 200)}:", style="cyan"), Indented(text, columns=4)]

@@ -1,0 +1,84 @@
+"""The status bar."""
+
+from __future__ import annotations
+
+from chat_stage import play_lead
+
+from dugnad.board import Board
+from dugnad.repl.status import Standing, bar, look
+from dugnad.types import Budget, Done
+
+
+async def test_an_empty_board_says_so(board: Board) -> None:
+    assert bar(await look(board), 80) == "no tasks | nobody works"
+
+
+async def test_the_bar_says_what_goes_on(board: Board) -> None:
+    lead = await play_lead(board, "alice", "bob")
+    goal = await board.put("Build a slug library", budget=Budget(tasks=20, dollars=2.0))
+    await board.put("Old and open", needs=[goal.id])
+    done = await lead.claim("alice", goal.id)
+    await board.settle(done, Done())
+    for title in ("Write slugify", "Write its tests"):
+        await board.put(title, parent=goal.id, role="coder")
+    await lead.claim("alice", goal.id + 2)
+    said = bar(await look(board), 200)
+    assert said == "2 ready, 1 claimed, 1 done | alice on #3 Write slugify | #1: 2 of 20 tasks, $0.00 of $2.00"
+
+
+async def test_what_waits_for_the_human_comes_first(board: Board) -> None:
+    lead = await play_lead(board, "alice", "bob")
+    await lead.asks("alice", "Pick a licence", "Which one?")
+    await lead.asks("bob", "Move the data", "Copy, then switch.", plan=True)
+    said = bar(await look(board), 200)
+    assert said.startswith("1 question for you: /answer, 1 plan for you: /approve or /reject | 2 waiting | nobody")
+
+
+async def test_a_question_to_a_lead_that_is_gone_waits_for_the_human(board: Board) -> None:
+    await play_lead(board, "alice")
+    await board.tell("alice", "lead", "May I?", kind="question")
+    assert not (await look(board)).requests
+    await board.stop_teammate("lead")
+    assert [request.text for request in (await look(board)).requests] == ["May I?"]
+
+
+async def test_a_budget_that_is_used_up_is_named(board: Board) -> None:
+    lead = await play_lead(board, "alice")
+    goal = await board.put("One run only", budget=Budget(tasks=1))
+    await board.put("A second", parent=goal.id)
+    await board.settle(await lead.claim("alice", goal.id), Done())
+    assert await board.claim("alice", lead.host) is None
+    assert bar(await look(board), 200).endswith("#1: 1 of 1 task (held: no tasks left)")
+
+
+async def test_the_budget_is_that_of_the_goal_not_of_an_answer(board: Board) -> None:
+    lead = await play_lead(board)
+    await board.put("The goal", budget=Budget(tasks=20))
+    put = await board.put("Answer human", assignee="lead", key="errand:human:lead:1.1", budget=Budget(tasks=3))
+    await lead.claim("lead", put.id)
+    assert bar(await look(board), 200).endswith("lead on #2 Answer human | #1: 0 of 20 tasks")
+
+
+async def test_a_teammate_that_failed_is_named(board: Board) -> None:
+    await play_lead(board, "alice")
+    await board.fail_teammate("alice", by="alice", reason="KeyError")
+    assert "alice failed" in bar(await look(board), 200)
+
+
+async def test_a_narrow_bar_gives_up_titles_first(board: Board) -> None:
+    lead = await play_lead(board, "alice")
+    goal = await board.put("A title that is rather long for a bar", budget=Budget(tasks=20))
+    await lead.claim("alice", goal.id)
+    standing = await look(board)
+    assert bar(standing, 60) == "1 claimed | alice on #1 | #1: 1 of 20 tasks"
+    assert len(bar(standing, 20)) == 20
+
+
+async def test_a_title_cannot_draw_on_the_terminal(board: Board) -> None:
+    lead = await play_lead(board, "alice")
+    await lead.claim("alice", (await board.put("\x1b[2J gone")).id)
+    assert "\x1b" not in bar(await look(board), 200)
+
+
+def test_trouble_takes_the_whole_bar() -> None:
+    assert bar(Standing(trouble="gone."), 80) == "The board is in trouble: gone."

@@ -1,0 +1,108 @@
+"""A board in trouble at any one call of a whole life: nothing is lost, done twice, or left held by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from stage_agent import END, TITLE, call
+from stage_team import (
+    AnswerLost,
+    Between,
+    Paused,
+    busy,
+    errands,
+    hosting,
+    short_lease,
+    until,
+    until_ended,
+    until_status,
+)
+
+from conftest import Opener
+from dugnad.board import Board
+from dugnad.models import ScriptedModel
+from dugnad.models.scripted import Step
+from dugnad.team import handshakes
+from dugnad.types import Task
+
+SCRIPT = {
+    TITLE: [call("note", title="a", text="b"), call("schedule_followup", title="More"), END],
+    "More": [call("list_tasks"), END],
+    "*": [Step(say="All right.")],
+}
+READING = (
+    "budget", "has_unread", "hosts", "inbox", "needs_of", "next_lapse", "ready_work", "recent_talk", "requests",
+    "search_notes", "shutdown_requests", "team", "transcript",
+)  # fmt: skip
+WRITING = (
+    "claim", "put", "record", "reply", "reserve", "seat", "settle", "spawn", "stop_teammate", "take",
+    "take_back", "tell", "follow_up", "write_note",
+)  # fmt: skip
+
+
+async def whole_life(board: Board, troubled: Any) -> None:
+    """Somebody joins, works a task and what follows from it, answers the human, is asked to leave, and goes."""
+    await board.put(TITLE)
+    async with hosting(troubled, ScriptedModel(SCRIPT), grows=True, limits={"agents_max": 1}) as host:
+
+        async def all_done() -> list[Task]:
+            found = await board.list_tasks()
+            return found if len(found) == 2 and all(task.state == "done" for task in found) else []
+
+        done = await until(board, all_done)
+        (name,) = {str(task.teammate) for task in done}
+        await board.tell("human", name, "hello")
+        await until(board, lambda: board.inbox("human"))
+        await until_ended(board, *await errands(board))
+        await handshakes.stop(board, name)
+        await until_status(board, name, "stopped")
+        assert host.lives.keys() <= {name}
+    assert [task.state for task in await board.list_tasks()] == ["done"] * 3
+    assert [task.tries for task in await board.list_tasks()] == [0] * 3
+    assert len(await board.search_notes()) == 1
+    assert [message.text for message in await board.inbox("human")] == ["All right.", "Nothing holds me."]
+    assert [each.status for each in await board.team()] == ["stopped"]
+    assert troubled.happened == 1
+
+
+@pytest.mark.parametrize("verb", [*READING, *WRITING])
+async def test_a_board_that_is_busy_once_changes_nothing(opener: Opener, verb: str) -> None:
+    board = await opener(**short_lease(3.0))
+    await whole_life(board, Between(board, verb, busy))
+
+
+@pytest.mark.parametrize("verb", WRITING)
+async def test_an_answer_that_is_lost_once_changes_nothing(opener: Opener, verb: str) -> None:
+    board = await opener(**short_lease(3.0))
+    something = bool if verb in ("claim", "seat", "take") else lambda answer: True
+    await whole_life(board, AnswerLost(board, verb, busy, where=something))
+
+
+@pytest.mark.parametrize("trouble", [Between, AnswerLost])
+async def test_a_beat_that_fails_once_loses_nothing(opener: Opener, trouble: type[Between]) -> None:
+    board = await opener(**short_lease(1.5))
+    await board.spawn("alice")
+    model = Paused({TITLE: [END]})
+    troubled = trouble(board, "heartbeat", busy)
+    async with hosting(troubled, model):
+        task = await board.put(TITLE)
+        await until(board, lambda: asyncio.sleep(0, troubled.happened))
+        await asyncio.sleep(1.5)
+        model.go.set()
+        (done,) = await until_ended(board, task)
+    assert (done.state, done.tries, len(await board.attempts(task.id))) == ("done", 0, 1)
+
+
+@pytest.mark.parametrize("verb", ["fail_teammate", "settle"])
+async def test_a_failing_teammate_fails_also_when_the_board_is_busy(board: Board, verb: str) -> None:
+    await board.spawn("alice")
+    task = await board.put(TITLE)
+
+    def broken(request: Any) -> Step:
+        raise ValueError("a bug")
+
+    async with hosting(Between(board, verb, busy), ScriptedModel(broken)):
+        assert (await until_status(board, "alice", "failed")).reason == "ValueError: a bug"
+        assert (await board.find(task.id)).state in ("ready", "scheduled")
