@@ -244,6 +244,7 @@ def _works(folder: Path) -> dict[str, Any]:
 
 def _ending(folder: Path, works: dict[str, Any]) -> str:
     commits = "\n".join(f"    {each}" for each in works["commits"])
+    command = "dugnad" if shutil.which("dugnad") else os.path.abspath(sys.argv[0])
     return f"""
 What they built works:
     $ python slug.py "{TRIED}"
@@ -255,10 +256,10 @@ What they built works:
 
 Where to look next:
     cd {folder}
-    dugnad tasks                  what was on the board, and who did it
-    dugnad show 4 --transcript    carol's task: two hosts, one transcript
-    dugnad log                    all that happened, line by line
-    dugnad budget                 what it used of what it might
+    {command} tasks                  what was on the board, and who did it
+    {command} show 4 --transcript    carol's task: two hosts, one transcript
+    {command} log                    all that happened, line by line
+    {command} budget                 what it used of what it might
 And with a model of your own, in a project of yours: dugnad doctor, then dugnad run "GOAL" --dollars 2
 """
 

@@ -66,8 +66,8 @@ class Life:
     failed: str = ""  # Why it was shown as failed.
     model_is_wrong: bool = False  # So is everybody with the same model.
     left_behind: list[asyncio.Future[Outcome]] = field(default_factory=list)  # Work that did not let go in time.
-    _drop: asyncio.Event = field(default_factory=asyncio.Event)
     _watch: Watch | None = None
+    _work_watch: Watch | None = None
     _claim_key: str | None = None
     _why_dropped: str = ""
 
@@ -246,12 +246,12 @@ class Life:
     async def _until_done_or_dropped(self, claim: Claim) -> Outcome:
         """The outcome, also if the host had it dropped. Work that does not let go is left behind, fenced off."""
         told = AUTO_CLAIMED if claim.continues is None and not claim.task.key.startswith(ERRAND) else ""
-        self._drop.clear()
-        dropped = asyncio.ensure_future(self._drop.wait())
+        self._why_dropped = ""
+        dropped = asyncio.ensure_future(self._until_dropped(claim))
         work = asyncio.ensure_future(self._mind(claim, told))
         try:
             await asyncio.wait({work, dropped}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and not self._drop.is_set():
+            if work.done() and not self._why_dropped:
                 return work.result()
             work.cancel()
             await asyncio.wait({work}, timeout=self.limits.cancel_seconds)
@@ -263,6 +263,18 @@ class Life:
                 self.left_behind.append(work)
             elif not work.cancelled():
                 work.exception()  # Looked at, so that nobody complains that nobody did.
+
+    async def _until_dropped(self, claim: Claim) -> None:
+        """Until the host says so, or the board that somebody took the task away: work for nothing ends at once."""
+        with self.board.watch([f"task:{claim.task.id}"]) as watch:
+            self._work_watch = watch
+            while not self._why_dropped:
+                await watch.wait(3_600.0)
+                try:
+                    if not self._why_dropped and (await self.board.find(claim.task.id)).epoch != claim.epoch:
+                        self.drop("it was taken away")
+                except BoardTrouble:
+                    continue  # The beat will tell.
 
     async def _mind(self, claim: Claim, told: str) -> Outcome:
         """Think until it is done, and until the check agrees."""
@@ -337,4 +349,5 @@ class Life:
         """Stop the work under way, now; then it is given back, unless it is in other hands by then."""
         if self.claim is not None and not self.settling:
             self._why_dropped = why
-            self._drop.set()
+            if self._work_watch is not None:
+                self._work_watch.wake("host")
