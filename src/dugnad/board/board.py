@@ -303,9 +303,10 @@ class Board(Reading):
 
     async def spawn(
         self, name: str, *, roles: Iterable[str] = (), lead: bool = False, prompt: str = "", model: str = "",
-        plan: bool = False, by: str = HUMAN,
+        plan: bool = False, host: str | None = None, by: str = HUMAN,
     ) -> Teammate:  # fmt: skip
-        """Want a teammate; a host seats it. One that was stopped or failed comes back with these settings."""
+        """Want a teammate; a host seats it, with `host` that one and at once. One that was stopped or failed comes back
+        with these settings."""
         call = members.Spawn(
             name=self._name("teammate's name", name),
             roles=tuple(self._name("role", role) for role in roles),
@@ -313,6 +314,7 @@ class Board(Reading):
             prompt=self._text("prompt", prompt),
             model=self._text("model", model),
             plan=plan,
+            host=host,
             by=by,
         )
         teammate: Teammate = await self._do(_SPAWN, call)

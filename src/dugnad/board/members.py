@@ -61,6 +61,7 @@ class Spawn:
     model: str
     plan: bool
     by: str
+    host: str | None = None  # Given: seated there at once, before another host can take it.
 
 
 async def spawn(tx: Tx, call: Spawn) -> Teammate:
@@ -96,6 +97,9 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
             model=call.model, plan=call.plan or None,
         )  # fmt: skip
         wake(tx, "team")
+        if call.host is not None:
+            await _must_live(tx, call.host)
+            await _take_seat(tx, call.name, call.host)
     return await _read(tx, call.name)
 
 
@@ -111,10 +115,7 @@ async def seat(tx: Tx, call: Seat) -> list[Teammate]:
     """Take teammates that are wanted, or that lost their host, to this host."""
 
     async def take() -> list[str]:
-        lease_max = int(tx.limits.lease_seconds_max * 1000)
-        alive = [row["id"] for row in await tx.fetch("list_hosts", lease_max=lease_max) if row["alive"]]
-        if call.host not in alive:
-            raise HostLost(f"Host {call.host} has no running lease; register it, or send a heartbeat.")
+        lease_max = await _must_live(tx, call.host)
         if call.name is not None:
             row = await _hold(tx, call.name)
             if row["state"] == "seated" and row["host_id"] == call.host:
@@ -122,14 +123,26 @@ async def seat(tx: Tx, call: Seat) -> list[Teammate]:
         await tx.fetch("lock_seats")
         rows = await tx.fetch("takeable_teammates", name=call.name, count=call.count, lease_max=lease_max)
         for row in rows:
-            after = (await tx.fetch("seat_teammate", name=row["name"], host=call.host))[0]
-            event(tx, "seated", row["name"], name=row["name"], host=call.host, seat=after["seat"])
-            wake(tx, "team")
+            await _take_seat(tx, row["name"], call.host)
         if not rows and call.name is not None:
             raise NotReady(f"{call.name} is not free: it is stopped, or another living host runs it.")
         return [row["name"] for row in rows]
 
     return [await _read(tx, name) for name in await once(tx, call.key, "seat", take)]
+
+
+async def _must_live(tx: Tx, host: str) -> int:
+    """Refuse a host without a lease. Returns the longest lease that is believed, in milliseconds."""
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    if not any(row["id"] == host and row["alive"] for row in await tx.fetch("list_hosts", lease_max=lease_max)):
+        raise HostLost(f"Host {host} has no running lease; register it, or send a heartbeat.")
+    return lease_max
+
+
+async def _take_seat(tx: Tx, name: str, host: str) -> None:
+    after = (await tx.fetch("seat_teammate", name=name, host=host))[0]
+    event(tx, "seated", name, name=name, host=host, seat=after["seat"])
+    wake(tx, "team")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

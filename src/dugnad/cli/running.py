@@ -74,7 +74,7 @@ def run(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever)
-    budget = merged_budget(project, caps)
+    budget = typed_budget(caps)
     return asyncio.run(conduct(team, project, goal=goal, budget=budget, forever=forever, as_json=as_json))
 
 
@@ -110,11 +110,12 @@ def chat(
         raise BadInput("A conversation has no JSON; `dugnad log --follow --json` has all that happens.")
     import asyncio
 
+    from ..team.team import overlaid
     from .conducting import converse
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True)
-    team.budget = merged_budget(project, caps)
+    team.budget = overlaid(project.budget, typed_budget(caps))
     return asyncio.run(converse(team, project))
 
 
@@ -160,13 +161,9 @@ def open_team(
     return team
 
 
-def merged_budget(project: Project, caps: dict[str, Any]) -> Budget:
-    """What was typed, before what the project says."""
+def typed_budget(caps: dict[str, Any]) -> Budget:
+    """The caps that were typed; those of the project are the team's, for goals that are given none."""
     from ..types import Budget
 
     minutes = caps.pop("minutes")
-    typed = {name: value for name, value in caps.items() if value is not None}
-    if minutes is not None:
-        typed["seconds"] = minutes * 60
-    found = {name: getattr(project.budget, name) for name in Budget.__slots__}
-    return Budget(**{**found, **typed})
+    return Budget(**caps, seconds=None if minutes is None else minutes * 60)

@@ -289,7 +289,7 @@ class Host:
                     await self.board.stop_teammate(
                         joins.instead_of, by="board", reason=f"{MADE_ROOM}{joins.name}", if_quiet=True
                     )
-                await self.board.spawn(joins.name, roles=joins.roles, by="board", **settings)
+                await self.board.spawn(joins.name, roles=joins.roles, host=self.id, by="board", **settings)
             except NotReady:
                 continue  # Somebody was quicker.
         for lane in ready:

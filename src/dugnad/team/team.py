@@ -23,7 +23,7 @@ from ..settings import AgentLimits, Limits, TeamLimits
 from ..tools import Tool
 from ..tools.quote import one_line
 from ..tools.talking import GONE
-from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
+from ..types import HUMAN, OPEN, Budget, Event, Need, Spending, Task, Teammate
 from .growth import Joins, fresh_names
 from .host import Host, as_before
 from .life import Check, may_come_back
@@ -50,7 +50,7 @@ class Team:
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)
     check: Check | None = None
-    budget: Budget = field(default_factory=Budget)  # For what a person asks of a teammate in passing, outside any goal.
+    budget: Budget = field(default_factory=Budget)  # For goals that are given none, also those told in passing.
     open_named: Callable[[str | None], Model] = open_model
     rates: Callable[[str], Rates] = lambda name: (None, None)  # Of a model: requests and tokens per minute.
     seats_max: int = 10_000  # Teammates this process takes at most.
@@ -129,10 +129,15 @@ class Team:
         body = body or (whole if title != whole.strip() else "")
         for task in await self._open_roots():
             if task.title == title and (not body or task.body == body):
-                if budget is not None and budget != Budget():
-                    await self.board.set_budget(task.id, budget)
+                await self._cap(task.id, budget)
                 return task
-        return await self.board.put(title, body=body, budget=budget)
+        return await self.board.put(title, body=body, budget=overlaid(self.budget, budget))
+
+    async def _cap(self, root: int, budget: Budget | None) -> None:
+        """Put these caps in place of the root's; those that are not named stay as they are, raised by hand or not."""
+        if budget is not None and budget != Budget():
+            account = await self.board.budget(root)
+            await self.board.set_budget(root, overlaid(caps_of(account), budget))
 
     async def _open_roots(self) -> list[Task]:
         """Roots under which something is open."""
@@ -176,11 +181,12 @@ class Team:
         rested += [each for each in team if each.status == "failed" and not each.lead]
         rested = [each for each in rested if roles is None or each.roles == roles]
         joined = [each.name for each in fitting] if here else []
+        host = (await self.start()).id if here else None  # Else another host may be quicker to take them.
         for _ in range(count - len(fitting)):
             old = rested.pop(0) if rested else None
             joins = Joins(old.name, old.roles) if old else Joins(next(names), roles or ())
             settings = as_before(old) if old else self._newcomer(joins)
-            await self.board.spawn(joins.name, roles=joins.roles, by="board", **settings)
+            await self.board.spawn(joins.name, roles=joins.roles, host=host, by="board", **settings)
             joined.append(joins.name)
         return joined
 
@@ -235,12 +241,12 @@ class Team:
         if goal is not None:
             return [(await self.goal(goal, budget=budget)).id]
         roots = [self._account.id] if self._account is not None else [task.id for task in await self._open_roots()]
-        if budget is not None and budget != Budget():
-            if len(roots) != 1:
-                raise BadInput(
-                    f"A budget belongs to one goal, and {len(roots)} are open: give each its own (`dugnad budget ID`)."
-                )
-            await self.board.set_budget(roots[0], budget)
+        if budget is not None and budget != Budget() and len(roots) != 1:
+            raise BadInput(
+                f"A budget belongs to one goal, and {len(roots)} are open: give each its own (`dugnad budget ID`)."
+            )
+        for root in roots:
+            await self._cap(root, budget)
         return roots
 
     async def standing(self, roots: Sequence[int]) -> Standing:
@@ -258,9 +264,8 @@ class Team:
         """Nobody is at work or at rest anywhere, and nobody can join here."""
         if self._host is not None and self._host.lives:
             return False
-        gone = (
-            GONE if self._host is not None else (*GONE, "lost")
-        )  # Those without a host come to ours, if there is one.
+        # Those without a host come to ours, if there is one.
+        gone = GONE if self._host is not None else (*GONE, "lost")
         if any(each.status not in gone for each in await self.board.team()):
             return False
         if self._host is None or self._host.broken_models:
@@ -307,3 +312,22 @@ class Team:
     def _newcomer(self, joins: Joins) -> dict[str, Any]:
         role = next((self.roles[each] for each in joins.roles if each in self.roles), None)
         return {"model": role.model} if role and role.model else {}
+
+
+def caps_of(account: Spending) -> Budget:
+    """The caps of an account, as a budget."""
+    dollars, milliseconds = account.microdollars_max, account.milliseconds_max
+    return Budget(
+        tasks=account.tasks_max,
+        tokens=account.tokens_max,
+        dollars=None if dollars is None else dollars / 1_000_000,
+        seconds=None if milliseconds is None else milliseconds / 1_000,
+    )
+
+
+def overlaid(below: Budget, above: Budget | None) -> Budget:
+    """What is said above, and where nothing is, what is said below."""
+    if above is None:
+        return below
+    named = {name: getattr(above, name) for name in Budget.__slots__ if getattr(above, name) is not None}
+    return replace(below, **named)
