@@ -42,9 +42,11 @@ WRITING = (
 )  # fmt: skip
 
 
-async def whole_life(board: Board, troubled: Any) -> None:
+async def whole_life(board: Board, troubled: Any, verb: str = "") -> None:
     """Somebody joins, works a task and what follows from it, answers the human, is asked to leave, and goes."""
     await board.put(TITLE)
+    if verb == "seat":  # Who joins by itself is spawned in its seat.
+        await board.spawn("alice")
     async with hosting(troubled, ScriptedModel(SCRIPT), grows=True, limits={"agents_max": 1}) as host:
 
         async def all_done() -> list[Task]:
@@ -70,14 +72,14 @@ async def whole_life(board: Board, troubled: Any) -> None:
 @pytest.mark.parametrize("verb", [*READING, *WRITING])
 async def test_a_board_that_is_busy_once_changes_nothing(opener: Opener, verb: str) -> None:
     board = await opener(**short_lease(3.0))
-    await whole_life(board, Between(board, verb, busy))
+    await whole_life(board, Between(board, verb, busy), verb)
 
 
 @pytest.mark.parametrize("verb", WRITING)
 async def test_an_answer_that_is_lost_once_changes_nothing(opener: Opener, verb: str) -> None:
     board = await opener(**short_lease(3.0))
     something = bool if verb in ("claim", "seat", "take") else lambda answer: True
-    await whole_life(board, AnswerLost(board, verb, busy, where=something))
+    await whole_life(board, AnswerLost(board, verb, busy, where=something), verb)
 
 
 @pytest.mark.parametrize("trouble", [Between, AnswerLost])
