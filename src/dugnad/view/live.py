@@ -143,7 +143,9 @@ def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
     for task in shown[:most]:
         who = task.teammate or "" if task.state not in ("ready", "blocked", "scheduled") else (task.role or "")
         title = Text(line(task.title, 100))
-        if task.state in ("failed", "skipped", "waiting") and task.reason:
+        if task.state == "scheduled" and task.due_at is not None:
+            title.append(f"  in {span(task.due_at - seen.now_ms)}", style="blue")
+        if task.state in ("failed", "skipped", "waiting", "scheduled") and task.reason:
             title.append(f"  {line(task.reason, 80)}", style="yellow")
         state = Text(task.state, style=_STATE_STYLES.get(task.state, ""))
         table.add_row(f"#{task.id}", state, Text(line(who, 14), style="dim"), title)
