@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,8 @@ from .base import board_option, board_url, examples, file_of, here, json_option,
 if TYPE_CHECKING:
     from ..team import Team
     from ..team.project import Project
-    from ..types import Budget
+    from ..tools import Tool
+    from ..types import Budget, Teammate
 
 
 def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,6 +27,7 @@ def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
+        click.option("--in-place", is_flag=True, help="Let them write files in this very folder; else they only read."),
         click.option(
             "--model", metavar="NAME", help="provider:model, instead of the project's or the first with a key."
         ),
@@ -56,6 +59,7 @@ def run(
     goal: str | None,
     agents: int | None,
     model: str | None,
+    in_place: bool,
     forever: bool,
     board: str | None,
     as_json: bool,
@@ -73,7 +77,7 @@ def run(
     from .conducting import conduct
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
     budget = typed_budget(caps)
     return asyncio.run(conduct(team, project, goal=goal, budget=budget, forever=forever, as_json=as_json))
 
@@ -83,7 +87,7 @@ def run(
 @team_options
 @forever_option
 def work(
-    roles: str, agents: int | None, model: str | None, forever: bool, board: str | None, as_json: bool
+    roles: str, agents: int | None, model: str | None, in_place: bool, forever: bool, board: str | None, as_json: bool
 ) -> int:  # fmt: skip
     """Run teammates only: on as many machines as you like, over one board.
 
@@ -94,7 +98,7 @@ def work(
     from .conducting import attend
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
     wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
     return asyncio.run(attend(team, roles=wanted, as_json=as_json))
 
@@ -103,7 +107,7 @@ def work(
 @budget_options
 @team_options
 def chat(
-    agents: int | None, model: str | None, board: str | None, as_json: bool, **caps: Any
+    agents: int | None, model: str | None, in_place: bool, board: str | None, as_json: bool, **caps: Any
 ) -> int:  # fmt: skip
     """Talk to the lead while the team works. /help lists what else can be said."""
     if as_json:
@@ -114,7 +118,7 @@ def chat(
     from .conducting import converse
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=True)
+    team = open_team(project, board=board, model=model, agents=agents, forever=True, in_place=in_place)
     team.budget = overlaid(project.budget, typed_budget(caps))
     return asyncio.run(converse(team, project))
 
@@ -133,7 +137,7 @@ def demo(keep: str | None, as_json: bool) -> int:
 
 
 def open_team(
-    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool
+    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool, in_place: bool
 ) -> Team:  # fmt: skip
     """The team of this project, as the files and the options say. A model that cannot be asked is told of now."""
     import math
@@ -150,7 +154,7 @@ def open_team(
     team = Team(
         url=url, model=name, name=project.team, project=project.root, roles=project.roles,
         agents=agents or project.agents, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
-        board_limits=project.limits,
+        board_limits=project.limits, tools_for=files_of(project.root, in_place=in_place),
         open_named=partial(open_named_model, user=user),
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
@@ -159,6 +163,16 @@ def open_team(
     if path is not None:
         make_folder(path.parent)
     return team
+
+
+def files_of(root: Path, *, in_place: bool) -> Callable[[Teammate], Sequence[Tool]]:
+    """The project's files for each teammate: to read, and to write only if that was typed. A home is no project."""
+    from ..tools import file_tools
+    from ..workspace.files import Files
+
+    if root in (Path.home(), Path(root.anchor)):
+        return lambda teammate: ()
+    return lambda teammate: [each for each in file_tools(Files(root)) if each.safe or in_place]
 
 
 def typed_budget(caps: dict[str, Any]) -> Budget:

@@ -44,6 +44,9 @@ class Team:
     project: Path | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)
     tools: Sequence[Tool] = ()  # For everybody, besides the built-in ones.
+    tools_for: Callable[[Teammate], Sequence[Tool]] = (
+        lambda teammate: ()
+    )  # Made anew for each, who may remember by them.
     only_roles: tuple[str, ...] | None = None  # Who joins here has these roles; None: whatever is needed.
     agents: int = 0  # To how many the team may grow while work waits; 0: only those who were spawned.
     limits: TeamLimits = field(default_factory=TeamLimits)
@@ -294,7 +297,7 @@ class Team:
             model=model,
             requests_per_minute=requests,
             tokens_per_minute=tokens,
-            tools=(*self.tools, *self._tools.get(teammate.name, ())),
+            tools=(*self.tools, *self.tools_for(teammate), *self._tools.get(teammate.name, ())),
             team=self.name,
             project=self.project,
             limits=self.agent_limits,

@@ -1,6 +1,7 @@
 """What a teammate can do: board verbs as tools, `@tool` for a user's own, skills, and quoting others' words."""
 
 from .context import Context, Desk, Ends
+from .files import file_tools
 from .finishing import claim_task, finish, give_up, idle, release
 from .leading import approve_plan, assign, shutdown_teammate, spawn_teammate
 from .planning import add_task, list_tasks, schedule_followup, show_task, todo
@@ -34,6 +35,7 @@ __all__ = [
     "Ends",
     "Skill",
     "Tool",
+    "file_tools",
     "find_skills",
     "tool",
 ]
