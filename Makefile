@@ -26,7 +26,20 @@ $(READY): requirements.lock pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
 	fi
+	@$(MAKE) --no-print-directory $(BIN)/.sandbox
 	@touch $(READY)
+
+# Commands of teammates run in bubblewrap. Without it they are refused, and the tests of the sandbox fail.
+$(BIN)/.sandbox:
+	@command -v bwrap >/dev/null 2>&1 || test -x $(BIN)/bwrap || { \
+	  echo "Fetching bubblewrap into $(BIN) ..."; \
+	  made=$$(mktemp -d); \
+	  ( cd $$made && { apt-get download -qq bubblewrap || { apt-get update -qq && apt-get download -qq bubblewrap; }; } && \
+	    dpkg-deb -x bubblewrap_*.deb . ) >/dev/null 2>&1 && install -m 755 $$made/usr/bin/bwrap $(BIN)/bwrap; \
+	  rm -rf $$made; \
+	  test -x $(BIN)/bwrap || echo "It could not be fetched: install bubblewrap 0.8 or newer, or no command is run."; \
+	}
+	@touch $(BIN)/.sandbox
 
 .PHONY: demo
 demo: $(READY) ## Offline, under a minute: three teammates build a small program, one of their hosts is killed.
@@ -51,10 +64,11 @@ format: $(READY) ## Put the code into the one format.
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: bench
-bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound.
+bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox.
 	@$(BIN)/python bench/board.py
 	@$(BIN)/python bench/turn.py
 	@$(BIN)/python bench/team.py
+	@$(BIN)/python bench/sandbox.py
 
 .PHONY: chaos
 chaos: $(READY) ## The long version of killing workers: CHAOS_TASKS and CHAOS_KILLS size it.

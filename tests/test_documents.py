@@ -55,7 +55,7 @@ def test_links_and_named_files_exist(page: Path) -> None:
         assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{page.name}: make {name}"
 
 
-@pytest.mark.parametrize("layer", ["board", "models", "tools", "agent", "team", "view"])
+@pytest.mark.parametrize("layer", ["board", "models", "tools", "agent", "team", "view", "workspace"])
 def test_every_module_is_in_the_readmes_tree(layer: str) -> None:
     tree = README.split("## What is where")[1]
     for path in (ROOT / "src" / "dugnad" / layer).glob("*.py"):

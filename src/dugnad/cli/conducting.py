@@ -10,23 +10,28 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ..errors import BoardTrouble
 from ..team import Report, Team
+from ..team.checking import check_in
 from ..team.growth import one_chain
 from ..team.handshakes import waiting_requests
 from ..team.project import Project
 from ..team.report import ACCOUNT
+from ..tools.commands import command_tools
 from ..tools.talking import GONE
 from ..types import HUMAN, Budget, Event, Task
 from ..view.ending import report_page, report_shape
 from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.plain import plain
+from ..workspace.sandbox import Sandbox, probe
 from .base import console, forget_stdout, show, show_json, shown_url
+from .running import is_no_project
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
@@ -35,10 +40,10 @@ _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not an
 
 
 async def conduct(
-    team: Team, project: Project, *, goal: str | None, budget: Budget, forever: bool, as_json: bool
+    team: Team, project: Project, *, goal: str | None, budget: Budget, forever: bool, in_place: bool, as_json: bool
 ) -> int:  # fmt: skip
     """`dugnad run`."""
-    async with team:
+    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
         began = await team.board.last_event()
         roots = await team.roots(goal, budget)
         if not roots and not forever:
@@ -74,9 +79,9 @@ async def conduct(
         return 130
 
 
-async def attend(team: Team, *, roles: Sequence[str], as_json: bool) -> int:
+async def attend(team: Team, project: Project, *, roles: Sequence[str], in_place: bool, as_json: bool) -> int:
     """`dugnad work`."""
-    async with team:
+    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
         began = await team.board.last_event()
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
@@ -101,11 +106,11 @@ async def _is_over(team: Team) -> bool:
         return False  # Those who work wait for it too; the view says so.
 
 
-async def converse(team: Team, project: Project) -> int:
+async def converse(team: Team, project: Project, *, in_place: bool) -> int:
     """`dugnad chat`."""
     from ..repl.chat import chat
 
-    async with team:
+    async with team, commands_in(team, project.root, in_place=in_place, quiet=False):
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
@@ -138,6 +143,31 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
     await team.assemble(min(team.agents, team.limits.agents_start))
     others = [each.name for each in await team.board.team() if each.status not in GONE]
     return (leads or others)[0]
+
+
+@asynccontextmanager
+async def commands_in(team: Team, root: Path, *, in_place: bool, quiet: bool) -> AsyncIterator[None]:
+    """With --in-place, commands and checks run in a sandbox; where there is none, they do not run, and that is said."""
+    if not in_place or is_no_project(root):
+        yield
+        return
+    found = await probe(os.environ.get("PATH", os.defpath))
+    if found.level == "none":
+        if not quiet:
+            _say(f"{found.says}{f' Mend it: {found.mend}' if found.mend else ''}")
+        yield
+        return
+    # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
+    own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
+    sandbox = Sandbox(found, readable=own)
+    environment = {"PATH": ":".join([*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"])}
+    files = team.tools_for
+    team.tools_for = lambda member: [*files(member), *command_tools(sandbox, root, environment=environment)]
+    team.check = check_in(sandbox, root, environment=environment)
+    try:
+        yield
+    finally:
+        await sandbox.close()
 
 
 # Signals.

@@ -27,7 +27,11 @@ def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--in-place", is_flag=True, help="Let them write files in this very folder; else they only read."),
+        click.option(
+            "--in-place",
+            is_flag=True,
+            help="Let them write files and run commands in this very folder; else they only read.",
+        ),
         click.option(
             "--model", metavar="NAME", help="provider:model, instead of the project's or the first with a key."
         ),
@@ -79,7 +83,9 @@ def run(
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
     budget = typed_budget(caps)
-    return asyncio.run(conduct(team, project, goal=goal, budget=budget, forever=forever, as_json=as_json))
+    return asyncio.run(
+        conduct(team, project, goal=goal, budget=budget, forever=forever, in_place=in_place, as_json=as_json)
+    )
 
 
 @click.command("work", epilog=examples("dugnad work --agents 4 --roles coder,tester --forever"))
@@ -100,7 +106,7 @@ def work(
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
     wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
-    return asyncio.run(attend(team, roles=wanted, as_json=as_json))
+    return asyncio.run(attend(team, project, roles=wanted, in_place=in_place, as_json=as_json))
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
@@ -120,7 +126,7 @@ def chat(
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True, in_place=in_place)
     team.budget = overlaid(project.budget, typed_budget(caps))
-    return asyncio.run(converse(team, project))
+    return asyncio.run(converse(team, project, in_place=in_place))
 
 
 @click.command("demo", epilog=examples("dugnad demo"))
@@ -165,12 +171,17 @@ def open_team(
     return team
 
 
+def is_no_project(root: Path) -> bool:
+    """A home folder, or one that holds it: there is more in there than a team should see."""
+    return Path.home().resolve().is_relative_to(root)
+
+
 def files_of(root: Path, *, in_place: bool) -> Callable[[Teammate], Sequence[Tool]]:
     """The project's files for each teammate: to read, and to write only if that was typed. A home is no project."""
     from ..tools import file_tools
     from ..workspace.files import Files
 
-    if root in (Path.home(), Path(root.anchor)):
+    if is_no_project(root):
         return lambda teammate: ()
     return lambda teammate: [each for each in file_tools(Files(root)) if each.safe or in_place]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _CGROUPS = "/sys/fs/cgroup"
+_OURS = re.compile(r"dugnad-(\d+)-\d+")
 
 
 @dataclass(slots=True)
@@ -49,35 +51,54 @@ def set_limits(limits: Mapping[str, int]) -> None:
 
 def make_groups(name: str, limits: Mapping[str, int]) -> list[str]:
     """A cgroup of either version for processes and memory, where this process may make one; else none."""
-    made: list[str] = []
+    processes, memory = limits["processes_max"], limits["memory_bytes_max"]
+    most = {"pids.max": processes, "memory.max": memory, "memory.limit_in_bytes": memory}
+    made = [_make_group(f"{parent}/{name}", {file: most[file] for file in files}) for parent, files in _parents()]
+    return [group for group in made if group]
+
+
+def remove_group(group: str) -> bool:
+    try:
+        os.rmdir(group)
+    except OSError:
+        return not os.path.exists(group)
+    return True
+
+
+def remove_stale_groups() -> None:
+    """Those of starters that were killed. A group that is in use cannot be removed, so nobody is harmed."""
+    for parent, _ in _parents():
+        for name in os.listdir(parent) if os.path.isdir(parent) else ():
+            if (found := _OURS.fullmatch(name)) and not os.path.exists(f"/proc/{found[1]}"):
+                remove_group(f"{parent}/{name}")
+
+
+def _parents() -> list[tuple[str, tuple[str, ...]]]:
+    """Where this process's groups would stand, and the files of bounds in them."""
+    found: list[tuple[str, tuple[str, ...]]] = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, kind, path = line.split(":", 2)
-        processes, memory = limits["processes_max"], limits["memory_bytes_max"]
         if kind == "pids":
-            parent, bounds = f"{_CGROUPS}/pids{path}", [("pids.max", processes)]
+            found.append((f"{_CGROUPS}/pids{path}".rstrip("/"), ("pids.max",)))
         elif kind == "memory":
-            parent, bounds = f"{_CGROUPS}/memory{path}", [("memory.limit_in_bytes", memory)]
+            found.append((f"{_CGROUPS}/memory{path}".rstrip("/"), ("memory.limit_in_bytes",)))
         elif kind == "":
             # Beside this process, not below it: a group of version 2 with processes in it cannot have bounded children.
-            parent, bounds = _CGROUPS + os.path.dirname(path), [("pids.max", processes), ("memory.max", memory)]
-        else:
-            continue
-        if group := _make_group(f"{parent.rstrip('/')}/{name}", bounds):
-            made.append(group)
-    return made
+            found.append((f"{_CGROUPS}{os.path.dirname(path)}".rstrip("/"), ("pids.max", "memory.max")))
+    return found
 
 
 def join_group(group: str) -> None:
     _write(f"{group}/cgroup.procs", 0)
 
 
-def _make_group(group: str, bounds: list[tuple[str, int]]) -> str | None:
+def _make_group(group: str, bounds: Mapping[str, int]) -> str | None:
     try:
         os.mkdir(group)
     except OSError:
         return None
     try:
-        for file, most in bounds:
+        for file, most in bounds.items():
             _write(f"{group}/{file}", most)
         return group
     except OSError:

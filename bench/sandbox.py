@@ -1,0 +1,107 @@
+"""Measures what the sandbox costs a command, and counts who gets out of it, in one run.
+
+    python bench/sandbox.py [--json] [--quick]
+
+start_ms_over_bare   the median of running `true` in the strict sandbox less that of asyncio's own subprocess with the
+                     same shell, taken in turns, so that what else the machine does falls on both.
+attempts             attempts to get out that succeed without the sandbox on this machine, as root and as a user.
+escapes              how many of them succeed inside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "workspace"))
+
+from attempts import ATTEMPTS, ORDINARY, stage  # noqa: E402
+
+from dugnad.workspace.sandbox import Sandbox, probe  # noqa: E402
+
+
+async def time_of(sandbox: Sandbox, tree: Path) -> float:
+    began = time.perf_counter()
+    ran = await sandbox.run("true", tree=tree, seconds=30, output_bytes_max=1_000)
+    assert ran.code == 0
+    return (time.perf_counter() - began) * 1_000
+
+
+async def time_of_bare(tree: Path) -> float:
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec("/bin/bash", "-c", "true", cwd=tree, stdout=asyncio.subprocess.PIPE)
+    await process.communicate()
+    return (time.perf_counter() - began) * 1_000
+
+
+async def measure_start(runs: int) -> dict[str, float]:
+    found = await probe(os.environ["PATH"])
+    if found.level != "strict":
+        sys.exit(f"{found.says} {found.mend}")
+    tree = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dugnad-bench-"))
+    sandbox = Sandbox(found)
+    inside, outside = [], []
+    await time_of(sandbox, tree)  # The helper starts with the first.
+    for _ in range(runs):
+        inside.append(await time_of(sandbox, tree))
+        outside.append(await time_of_bare(tree))
+    await sandbox.close()
+    shutil.rmtree(tree)
+    strict_ms, bare_ms = statistics.median(inside), statistics.median(outside)
+    return {
+        "strict_ms": round(strict_ms, 2),
+        "bare_ms": round(bare_ms, 2),
+        "start_ms_over_bare": round(strict_ms - bare_ms, 2),
+    }
+
+
+async def count_escapes() -> dict[str, Any]:
+    """Each attempt that works bare is made inside; as root also as an ordinary user."""
+    attempts: dict[str, int] = {}
+    escapes: list[str] = []
+    users = {"root": None, "user": ORDINARY} if os.getuid() == 0 else {"user": None}
+    for name, user in users.items():
+        async with stage(user) as made:
+            bare, sandbox = made.sandbox(bare=True), made.sandbox()
+            attempts[name] = 0
+            for number, attempt in enumerate(ATTEMPTS):
+                if made.applies(attempt) and await made.gets_out(attempt, bare, number=f"bare-{number}"):
+                    attempts[name] += 1
+                    if await made.gets_out(attempt, sandbox, number=str(number)):
+                        escapes.append(f"{attempt.name} ({name})")
+            await bare.close()
+            await sandbox.close()
+    return {"attempts": attempts, "escapes": len(escapes), "escaped": escapes}
+
+
+async def measure(*, quick: bool) -> dict[str, Any]:
+    return {**await measure_start(20 if quick else 200), **await count_escapes()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="fewer starts")
+    given = parser.parse_args()
+    found = asyncio.run(measure(quick=given.quick))
+    if given.json:
+        print(json.dumps(found))
+        return
+    print(f"start: {found['start_ms_over_bare']} ms over bare ({found['strict_ms']} against {found['bare_ms']})")
+    for user, count in found["attempts"].items():
+        print(f"attempts as {user}: {count}")
+    print(f"escapes: {found['escapes']} {', '.join(found['escaped'])}")
+
+
+if __name__ == "__main__":
+    main()
