@@ -118,7 +118,7 @@ async def test_a_budget_is_shown_set_and_added_to(board: Board) -> None:
     assert "0 of 5 tasks, $0.00 of $1.00" in await talk.says("/budget")
     assert "0 of 9 tasks, $0.00 of $1.00" in await talk.says("/budget tasks=9")
     assert "0 of 10 tasks, $0.00 of $1.50" in await talk.says("/budget #2 tasks=+1 dollars=+0.5")
-    assert "0 of 10 tasks, $0.00," in await talk.says("/budget 1 dollars=none")
+    assert "0 of 10 tasks, 0 tokens" in await talk.says("/budget 1 dollars=none")
     assert "There is no task #77" in await talk.says("/budget 77")
 
 

@@ -122,7 +122,7 @@ def test_a_budget_says_what_is_used_reserved_and_how_held_work_goes_on() -> None
         held="dollars",
     )  # fmt: skip
     said = budget_text(spending, task(title="goal")).plain
-    assert "12 of 20 tasks, $0.41 of $2.00, 81,200 tokens, 95 s" in said
+    assert "12 of 20 tasks, $0.41 of $2.00, 81,200 tokens" in said
     assert "reserved for calls under way: 500 tokens" in said
     assert "dugnad budget 1 --add --dollars 1" in said
 

@@ -165,7 +165,8 @@ def budget_text(spending: Spending, task: Task) -> Text:
 
 
 def used(spending: Spending) -> str:
-    """12 of 20 tasks, $0.41 of $2.00, 81,200 tokens, 95 s."""
+    """12 of 20 tasks, $0.41 of $2.00, 81,200 tokens. Time only where it is capped: a lost call counts all it had, which
+    says little of how long anything took. Dollars only where there are any."""
     spent = spending.spent
     tasks = f"{spending.runs:,} of {counted(spending.tasks_max, 'task')}" if spending.tasks_max is not None else (
         counted(spending.runs, "task run")
@@ -175,7 +176,9 @@ def used(spending: Spending) -> str:
     seconds = (
         f"{spent.milliseconds / 1000:,.0f}" + _of(spending.milliseconds_max, lambda ms: f"{ms / 1000:,.0f}") + " s"
     )
-    return ", ".join((tasks, dollars, tokens, seconds))
+    priced = spending.microdollars_max is not None or spent.microdollars
+    timed = spending.milliseconds_max is not None
+    return ", ".join([tasks, *([dollars] if priced else []), tokens, *([seconds] if timed else [])])
 
 
 def _of(cap: int | None, show: Callable[[int], str]) -> str:
