@@ -18,6 +18,8 @@ import pytest
 
 from dugnad.board import Board, open_board
 from dugnad.settings import Limits, Patience
+from dugnad.workspace.files import Files
+from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap
 from postgres_server import PostgresServer
 
 Opener = Callable[..., Awaitable[Board]]
@@ -86,3 +88,33 @@ async def opener(url: str) -> AsyncIterator[Opener]:
 @pytest.fixture
 async def board(opener: Opener) -> Board:
     return await opener()
+
+
+# The workspace: files beneath a root, opened in both ways; a sandbox, and a tree to run in.
+
+
+@pytest.fixture(params=["kernel", "walk"])
+def files(request: pytest.FixtureRequest, folder: Path) -> Files:
+    (folder / "root").mkdir()
+    return Files(folder / "root", by_kernel=request.param == "kernel")
+
+
+@pytest.fixture
+def root(files: Files) -> Path:
+    return files.beneath.root
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    bwrap = find_bwrap(os.environ["PATH"])
+    assert bwrap is not None, "bubblewrap is missing: run make setup, or install it"
+    made = Sandbox(Probe(level="strict", says="", bwrap=bwrap))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def tree(folder: Path) -> Path:
+    made = folder / "tree"
+    made.mkdir()
+    return made

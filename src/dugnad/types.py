@@ -80,6 +80,16 @@ class Spending:
     tasks: int  # Tasks under this root, itself included.
     held: str | None  # Why nothing under this root can be claimed now, or None.
 
+    @property
+    def caps(self) -> Budget:
+        dollars, milliseconds = self.microdollars_max, self.milliseconds_max
+        return Budget(
+            tasks=self.tasks_max,
+            tokens=self.tokens_max,
+            dollars=None if dollars is None else dollars / 1_000_000,
+            seconds=None if milliseconds is None else milliseconds / 1_000,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:

@@ -21,7 +21,6 @@ from dugnad.models.talk import Request
 from dugnad.settings import Limits, TeamLimits
 from dugnad.team import handshakes
 from dugnad.team.life import RESTED
-from dugnad.team.team import caps_of
 from dugnad.types import Event, NewTask, Task
 
 QUICK = TeamLimits(idle_seconds=0.3, sweep_seconds=0.3, stop_seconds=5, cancel_seconds=0.3)
@@ -378,10 +377,10 @@ async def test_the_budget_of_a_goal_that_goes_on_is_changed_only_where_it_is_nam
     board = await opener()
     async with Team.open(url, model=ScriptedModel({}), budget=Budget(tasks=7, tokens=9_000)) as team:
         goal = await team.goal("Goal", budget=Budget(tokens=5_000))
-        assert caps_of(await board.budget(goal.id)) == Budget(tasks=7, tokens=5_000)
+        assert (await board.budget(goal.id)).caps == Budget(tasks=7, tokens=5_000)
         await board.set_budget(goal.id, Budget(tasks=70, tokens=50_000))  # A person raised it.
         assert (await team.goal("Goal")).id == goal.id
         assert await team.roots(None, None) == [goal.id]
-        assert caps_of(await board.budget(goal.id)) == Budget(tasks=70, tokens=50_000), "the team's are for new goals"
+        assert (await board.budget(goal.id)).caps == Budget(tasks=70, tokens=50_000), "the team's are for new goals"
         await team.roots(None, Budget(tasks=80))
-        assert caps_of(await board.budget(goal.id)) == Budget(tasks=80, tokens=50_000)
+        assert (await board.budget(goal.id)).caps == Budget(tasks=80, tokens=50_000)

@@ -1,4 +1,5 @@
-"""Somebody who renames and links in a tree while others work in it: a process of its own, so that it really races."""
+"""Files put into a tree; and somebody who renames and links there while others work: a process of its own, so that it
+really races."""
 
 from __future__ import annotations
 
@@ -55,3 +56,10 @@ def attacker(root: Path, script: str) -> Iterator[None]:
             assert process.poll() is None, "the attacker gave up"
         finally:
             process.kill()
+
+
+def put(root: Path, name: str, text: str | bytes) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path

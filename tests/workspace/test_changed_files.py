@@ -7,28 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from attacking import EXCHANGING, attacker
+from attacking import EXCHANGING, attacker, put
 
 from dugnad.errors import ToolError
 from dugnad.workspace.files import Files
-
-
-@pytest.fixture(params=["kernel", "walk"])
-def files(request: pytest.FixtureRequest, folder: Path) -> Files:
-    (folder / "root").mkdir()
-    return Files(folder / "root", by_kernel=request.param == "kernel")
-
-
-@pytest.fixture
-def root(files: Files) -> Path:
-    return files.beneath.root
-
-
-def put(root: Path, name: str, text: str | bytes) -> Path:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
 
 
 def test_what_somebody_else_changed_since_it_was_read_is_not_overwritten(files: Files, root: Path) -> None:

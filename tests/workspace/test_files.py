@@ -10,30 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attacking import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dugnad.errors import ToolError
 from dugnad.workspace.files import PROTECTED, Files
-
-
-@pytest.fixture(params=["kernel", "walk"])
-def files(request: pytest.FixtureRequest, folder: Path) -> Files:
-    (folder / "root").mkdir()
-    return Files(folder / "root", by_kernel=request.param == "kernel")
-
-
-@pytest.fixture
-def root(files: Files) -> Path:
-    return files.beneath.root
-
-
-def put(root: Path, name: str, text: str | bytes) -> Path:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
 
 # Reading.
 

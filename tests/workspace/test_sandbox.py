@@ -6,7 +6,6 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,20 +15,6 @@ from running import direct, run, strict_here
 from dugnad.errors import BadInput, ToolError
 from dugnad.workspace.profile import CommandLimits
 from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap, how_to_install, probe
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    made = Sandbox(strict_here())
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-def tree(folder: Path) -> Path:
-    made = folder / "tree"
-    made.mkdir()
-    return made
 
 
 async def test_a_command_answers_with_its_code_and_all_it_said_in_order(sandbox: Sandbox, tree: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,20 +17,6 @@ from running import MARK, direct, found_bwrap, marked, run, strict_here, until
 
 from dugnad.errors import ToolError
 from dugnad.workspace.sandbox import Sandbox
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    made = Sandbox(strict_here())
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-def tree(folder: Path) -> Path:
-    made = folder / "tree"
-    made.mkdir()
-    return made
 
 
 async def test_a_command_that_takes_too_long_ends_with_all_it_started(sandbox: Sandbox, tree: Path) -> None:

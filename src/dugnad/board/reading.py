@@ -271,8 +271,8 @@ class Reading:
     async def _look(self) -> tuple[Topics, float | None]:
         """What a lost push may have been about, and how soon something comes due."""
         topics: Topics = {}
-        for name in ("ready_lanes", "due_lanes"):
-            topics.update({f"ready:{row['lane']}": 1 for row in await self._read(name)})
+        due_lanes = [row["lane"] for row in await self._read("due_lanes")]
+        topics.update({f"ready:{lane}": 1 for lane in (*await self.ready_work(most=1), *due_lanes)})
         topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
         topics.update(await self._changed_since_last_sweep())
         due = (await self._read("next_due"))[0]["milliseconds"]

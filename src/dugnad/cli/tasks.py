@@ -291,7 +291,7 @@ async def budget(call: Call, *, task_id: int | None, adds: bool, limit: int, **c
             raise BadInput("Say with numbers how much is to be added: dugnad budget ID --add --tasks 10.")
         spending = await board.raise_budget(root.id, _capped(caps))
     elif changes:
-        spending = await board.set_budget(root.id, _capped(caps, _caps_of(spending)))
+        spending = await board.set_budget(root.id, _capped(caps, spending.caps))
     call.answer({"budget": spending_shape(spending)}, lambda: _budget_text(spending, root))
 
 
@@ -312,16 +312,6 @@ async def _all_budgets(call: Call, limit: int) -> None:
         return Group(*(_budget_text(spending, root) for spending, root in shown), *below)
 
     call.answer({"budgets": [spending_shape(spending) for spending, _ in shown]}, picture)
-
-
-def _caps_of(spending: Spending) -> Budget:
-    dollars, seconds = spending.microdollars_max, spending.milliseconds_max
-    return Budget(
-        tasks=spending.tasks_max,
-        tokens=spending.tokens_max,
-        dollars=None if dollars is None else dollars / 1_000_000,
-        seconds=None if seconds is None else seconds / 1000,
-    )
 
 
 def _budget_text(spending: Spending, root: Task) -> Any:

@@ -149,12 +149,7 @@ def _cap_number(name: str, value: str) -> float | None:
 
 def new_budget(now: Spending, change: Caps) -> Budget:
     """The caps a root has with some of them changed, since setting a budget sets all of them."""
-    caps = {
-        "tasks": now.tasks_max,
-        "tokens": now.tokens_max,
-        "dollars": None if now.microdollars_max is None else now.microdollars_max / 1_000_000,
-        "seconds": None if now.milliseconds_max is None else now.milliseconds_max / 1_000,
-    }
+    caps = {name: getattr(now.caps, name) for name in Budget.__slots__}
     return budget_of({**caps, **change.caps})
 
 

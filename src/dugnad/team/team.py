@@ -23,7 +23,7 @@ from ..settings import AgentLimits, Limits, TeamLimits
 from ..tools import Tool
 from ..tools.quote import one_line
 from ..tools.talking import GONE
-from ..types import HUMAN, OPEN, Budget, Event, Need, Spending, Task, Teammate
+from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from .growth import Joins, fresh_names
 from .host import Host, as_before
 from .life import Check, may_come_back
@@ -139,8 +139,7 @@ class Team:
     async def _cap(self, root: int, budget: Budget | None) -> None:
         """Put these caps in place of the root's; those that are not named stay as they are, raised by hand or not."""
         if budget is not None and budget != Budget():
-            account = await self.board.budget(root)
-            await self.board.set_budget(root, overlaid(caps_of(account), budget))
+            await self.board.set_budget(root, overlaid((await self.board.budget(root)).caps, budget))
 
     async def _open_roots(self) -> list[Task]:
         """Roots under which something is open."""
@@ -315,17 +314,6 @@ class Team:
     def _newcomer(self, joins: Joins) -> dict[str, Any]:
         role = next((self.roles[each] for each in joins.roles if each in self.roles), None)
         return {"model": role.model} if role and role.model else {}
-
-
-def caps_of(account: Spending) -> Budget:
-    """The caps of an account, as a budget."""
-    dollars, milliseconds = account.microdollars_max, account.milliseconds_max
-    return Budget(
-        tasks=account.tasks_max,
-        tokens=account.tokens_max,
-        dollars=None if dollars is None else dollars / 1_000_000,
-        seconds=None if milliseconds is None else milliseconds / 1_000,
-    )
 
 
 def overlaid(below: Budget, above: Budget | None) -> Budget:

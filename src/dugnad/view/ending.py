@@ -11,7 +11,7 @@ from ..tools.planning import budget_line
 from .figures import money
 from .plain import line
 from .shapes import Shape, amount_shape, message_shape, spending_shape, task_shape
-from .tables import _STATE_STYLES
+from .tables import STATE_STYLES
 
 _HEADS = {0: "All done.", 1: "Not all is done.", 3: "The budget ran out with work left.", 130: "Interrupted."}
 
@@ -37,7 +37,7 @@ def report_page(end: Report) -> RenderableType:
         Text(f"\n{end.says or _HEADS[end.exit_code]}", style="bold green" if not end.exit_code else "bold")
     ]
     for task in end.tasks:
-        said = Text(f"{task.state:>9}  ", style=_STATE_STYLES.get(task.state, ""))
+        said = Text(f"{task.state:>9}  ", style=STATE_STYLES.get(task.state, ""))
         said.append(f"#{task.id} {line(task.title, 70)}", style="default")
         if task.teammate and task.state in ("done", "failed", "claimed", "waiting"):
             said.append(f"  {line(task.teammate, 20)}", style="dim")

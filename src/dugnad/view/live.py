@@ -17,7 +17,7 @@ from ..types import OPEN, Event, Message, Spending, Task, Teammate
 from .events import event_line
 from .figures import counted, span
 from .plain import line
-from .tables import _STATE_STYLES, _STATUS_STYLES, used
+from .tables import STATE_STYLES, STATUS_STYLES, used
 
 _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")
 
@@ -89,7 +89,7 @@ def counts_text(tasks: Sequence[Task]) -> Text:
     for state in _ORDER:
         if number := sum(task.state == state for task in tasks):
             said.append(" · " if said else "")
-            said.append(f"{number} {state}", style=_STATE_STYLES.get(state, ""))
+            said.append(f"{number} {state}", style=STATE_STYLES.get(state, ""))
     return said
 
 
@@ -110,7 +110,7 @@ def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableTyp
         table.add_row(
             Text(name, style="bold"),
             Text(", ".join(member.roles)[:12], style="dim"),
-            Text(member.status, style=_STATUS_STYLES.get(member.status, "")),
+            Text(member.status, style=STATUS_STYLES.get(member.status, "")),
             _at_work(member, held.get(member.name), seen.doing.get(member.name), seen.now_ms),
         )
     return table
@@ -147,7 +147,7 @@ def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
             title.append(f"  in {span(task.due_at - seen.now_ms)}", style="blue")
         if task.state in ("failed", "skipped", "waiting", "scheduled") and task.reason:
             title.append(f"  {line(task.reason, 80)}", style="yellow")
-        state = Text(task.state, style=_STATE_STYLES.get(task.state, ""))
+        state = Text(task.state, style=STATE_STYLES.get(task.state, ""))
         table.add_row(f"#{task.id}", state, Text(line(who, 14), style="dim"), title)
     if len(seen.tasks) > most:
         table.add_row("", "", "", Text(f"and {counted(len(seen.tasks) - most, 'task')} more", style="dim"))

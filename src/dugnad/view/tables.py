@@ -17,6 +17,8 @@ from .figures import clock, counted, money, span
 from .plain import line, plain
 
 __all__ = [
+    "STATE_STYLES",
+    "STATUS_STYLES",
     "Indented",
     "budget_text",
     "event_line",
@@ -28,11 +30,11 @@ __all__ = [
     "used",
 ]
 
-_STATE_STYLES = {
+STATE_STYLES = {
     "ready": "green", "claimed": "bold cyan", "waiting": "bold yellow", "blocked": "dim", "scheduled": "blue",
     "done": "dim green", "failed": "bold red", "cancelled": "dim", "skipped": "yellow",
 }  # fmt: skip
-_STATUS_STYLES = {
+STATUS_STYLES = {
     "working": "bold cyan", "idle": "green", "waiting": "yellow", "wanted": "blue", "stopped": "dim",
     "failed": "bold red", "lost": "bold red",
 }  # fmt: skip
@@ -52,7 +54,7 @@ def tasks_table(tasks: Iterable[Task], *, now_ms: int) -> RenderableType:
     for task in tasks:
         table.add_row(
             str(task.id),
-            Text(task.state, style=_STATE_STYLES.get(task.state, "")),
+            Text(task.state, style=STATE_STYLES.get(task.state, "")),
             _who(task),
             _when(task, now_ms),
             _title(task),
@@ -104,7 +106,7 @@ def team_table(team: Iterable[Teammate], tasks: Iterable[Task]) -> RenderableTyp
         table.add_row(
             Text(line(member.name, 40) + (" (lead)" if member.lead else ""), style="bold"),
             Text(line(roles + (", plans first" if member.plan else ""), 30)),
-            Text(member.status, style=_STATUS_STYLES.get(member.status, "")),
+            Text(member.status, style=STATUS_STYLES.get(member.status, "")),
             _doing(member, held.get(member.name, [])),
         )
     return table
@@ -229,9 +231,9 @@ def _title(task: Task) -> Text:
 def _heading(task: Task) -> Text:
     head = Text(f"#{task.id} ", style="bold")
     head.append(line(task.title, 200))
-    head.append(f"  {task.state}", style=_STATE_STYLES.get(task.state, ""))
+    head.append(f"  {task.state}", style=STATE_STYLES.get(task.state, ""))
     if task.waiting_for:
-        head.append(f" {_WAITS_FOR[task.waiting_for]}", style=_STATE_STYLES["waiting"])
+        head.append(f" {_WAITS_FOR[task.waiting_for]}", style=STATE_STYLES["waiting"])
     if task.outcome:
         head.append(f" as {line(task.outcome, 40)}", style="not bold")
     return head

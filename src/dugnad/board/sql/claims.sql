@@ -170,18 +170,8 @@ SELECT id, epoch, teammate FROM tasks WHERE host_id = :host AND state = 'claimed
 -- name: attempts_of
 SELECT * FROM attempts WHERE task_id = :task ORDER BY epoch
 
--- name: ready_lanes
--- The lanes that have work now, one step in the index each.
-WITH RECURSIVE found (lane) AS (
-  SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
-  UNION ALL
-  SELECT (SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane > found.lane)
-  FROM found WHERE found.lane IS NOT NULL
-)
-SELECT lane FROM found WHERE lane IS NOT NULL
-
 -- name: ready_counts
--- How much there is to take in each lane, counted up to a limit.
+-- How much there is to take in each lane that has any, one step in the index each, counted up to a limit.
 WITH RECURSIVE found (lane) AS (
   SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
   UNION ALL
