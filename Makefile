@@ -26,7 +26,7 @@ $(READY): requirements.lock pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
 	fi
-	@$(MAKE) --no-print-directory $(BIN)/.sandbox
+	@$(MAKE) --silent --no-print-directory $(BIN)/.sandbox
 	@touch $(READY)
 
 # Commands of teammates run in bubblewrap. Without it they are refused, and the tests of the sandbox fail.
