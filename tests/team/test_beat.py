@@ -20,9 +20,11 @@ async def test_the_beat_drops_work_whose_loss_nobody_told(opener: Opener, url: s
         task = await board.put(TITLE)
         await within(model.reached.wait())
         (life,) = host.lives.values()
-        await run(url, "UPDATE tasks SET host_id = 'elsewhere', epoch = epoch + 1 WHERE id = $1", task.id)
+        elsewhere = await board.start_host("another machine")
+        await run(url, "UPDATE tasks SET host_id = $1, epoch = epoch + 1 WHERE id = $2", elsewhere, task.id)
 
         async def dropped() -> bool:
+            await board.heartbeat(elsewhere)  # Alive, or the upkeep takes back what was never put there by a verb.
             return life.claim is None
 
         await until(board, dropped)
