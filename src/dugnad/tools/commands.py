@@ -12,7 +12,9 @@ SECONDS_MAX = 110.0  # A little less than a tool's own time, so that the sandbox
 OUTPUT_BYTES_MAX = 1024 * 1024
 
 
-def command_tools(sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
+def command_tools(
+    sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None, readable: tuple[Path, ...] = ()
+) -> tuple[Tool, ...]:
     """For one tree. `environment` is all that commands see of it besides what every one has."""
 
     async def bash(command: str, seconds: float = SECONDS_MAX) -> str:
@@ -25,7 +27,7 @@ def command_tools(sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str
         """
         ran = await sandbox.run(
             command, tree=tree, seconds=max(1.0, min(seconds, SECONDS_MAX)), output_bytes_max=OUTPUT_BYTES_MAX,
-            environment=environment,
+            environment=environment, readable=readable,
         )  # fmt: skip
         return ran_text(ran)
 
