@@ -131,6 +131,16 @@ async def test_several_askers_who_are_each_shut_out_of_something_get_the_rest(bo
     assert len({claim.task.id for claim in seen}) == 3 * IN_FRONT
 
 
+async def test_askers_of_one_moment_are_served_in_turn_as_if_each_had_asked_alone(board: Board) -> None:
+    names = ["alice", "bob", "carol"]
+    team = await crew(board, *names)
+    for_bob, free, last = [await board.put("t", not_for=not_for) for not_for in ("alice", None, None)]
+    claims = await board.claim_many(names, team.host)
+    assert [(claim.teammate, claim.task.id) for claim in claims] == [
+        ("alice", free.id), ("bob", for_bob.id), ("carol", last.id),
+    ]  # fmt: skip
+
+
 async def test_in_a_batch_one_who_is_shut_out_still_gets_the_best_of_all_its_lanes(board: Board) -> None:
     await behind_what_is_not_for_alice(board, role="reviewer")
     better = await board.put("better", role="reviewer", priority=4)

@@ -42,8 +42,8 @@ def joining(
     """Who should join this host's team, given how much work waits in each lane, as `Board.ready_work` tells it.
 
     Whoever is at rest takes what it may by itself; so only work beyond that calls for more hands. Those who rested come
-    back before strangers join. Work that nobody there may take, for want of the role or because it is not for them, calls
-    for one who may, if need be in the place of another.
+    back before strangers join. Work that nobody there may take, for want of the role or because it is not for them,
+    calls for one who may, if need be in the place of another.
     """
     here = [member for member in team if member.host == host or member.status == "wanted"]
     at_rest = [member for member in here if member.status in ("idle", "wanted") and not member.lead]
