@@ -7,6 +7,7 @@ from crew import Crew, crew
 
 from conftest import Opener
 from dugnad.board import Board
+from dugnad.board.watch import Watch
 from dugnad.errors import BadInput, BadText, NotReady
 from dugnad.settings import Limits, Patience
 from dugnad.types import Budget, Claim, Done, NewTask, Released
@@ -163,18 +164,23 @@ async def test_one_who_is_shut_out_looks_past_roots_that_have_no_run_left(board:
 # Being woken.
 
 
+async def hears(watch: Watch, topic: str) -> None:
+    while topic not in (changed := await watch.changes(30)):  # Something may be told twice: by a push and by a look.
+        assert changed, f"nothing was heard of {topic}"
+
+
 async def test_what_is_not_for_one_wakes_another_at_once(opener: Opener) -> None:
     board = await opener(patience=Patience(poll_seconds=3_600))
     await two(board)
     asleep = [board.watch_for(name, ["reviewer"]) for name in ("alice", "bob")]
     with asleep[0] as alice, asleep[1] as bob:
         task = await board.put("review", role="reviewer", not_for="alice")
-        assert await bob.changes(30) == {"ready:reviewer"}
+        await hears(bob, "ready:reviewer")
         await board.cancel(task.id)
         await board.retry(task.id)
-        assert await bob.changes(30) == {"ready:reviewer"}
+        await hears(bob, "ready:reviewer")
         await board.assign(task.id, "bob")
-        assert await bob.changes(30) == {"ready:@bob"}
+        await hears(bob, "ready:@bob")
         assert alice.changed == set()
 
 
