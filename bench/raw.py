@@ -28,6 +28,7 @@ def claim_arguments() -> dict[str, object]:
         "lease_max": 10**12,
         "lanes": f'[{{"lane":""}},{{"lane":"@{TEAMMATE}"}}]',
         "count": 1,
+        "asker": TEAMMATE,
     }
 
 

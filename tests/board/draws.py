@@ -28,6 +28,7 @@ drafts = st.fixed_dictionaries(
         "needs": st.lists(st.tuples(st.integers(-2, 9), words), max_size=2),
         "role": st.sampled_from([None, None, None, "coder", "tester"]),
         "assignee": st.sampled_from([None, None, None, None, "alice"]),
+        "not_for": st.sampled_from([None, None, None, "alice", "bob"]),
         "priority": st.sampled_from([0, 0, 0, 1, 2]),
         "key": st.sampled_from([None, None, "k1", "k2"]),
         "title": st.sampled_from(["t1", "t2", "t3"]),

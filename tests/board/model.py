@@ -58,12 +58,12 @@ class Model(Tasks):
         lanes = self.lanes_of(who, host)
         if task is not None:
             job = self._job(task)
-            if job.state != "ready" or job.lane not in lanes:
+            if job.state != "ready" or job.lane not in lanes or job.not_for == who:
                 raise NotReady
             if self._no_run_left(job):
                 raise BudgetSpent("", kind=self.accounts[job.root].held or "tasks", may_free_up=False)
             return self._take(job, who, host, key)
-        ready = [job for job in self.jobs.values() if job.state == "ready" and job.lane in lanes]
+        ready = [job for job in self.jobs.values() if job.state == "ready" and job.lane in lanes and job.not_for != who]
         for job in sorted(ready, key=lambda each: (-each.priority, -each.chain, each.id)):
             if not self._no_run_left(job):
                 return self._take(job, who, host, key)
@@ -72,7 +72,7 @@ class Model(Tasks):
 
     def claimable(self, job: Job, who: str) -> bool:
         lanes = {f"@{who}", *(self.members[who].roles if who in self.members else ()), ""}
-        return job.state == "ready" and job.lane in lanes and not self._no_run_left(job)
+        return job.state == "ready" and job.lane in lanes and job.not_for != who and not self._no_run_left(job)
 
     def _no_run_left(self, job: Job) -> bool:
         account = self.accounts[job.root]

@@ -24,6 +24,7 @@ class Job:
     depth: int
     key: str
     lane: str
+    not_for: str | None
     priority: int
     put_delay: int
     needs: dict[int, list[str | None]] = field(default_factory=dict)  # id: [outcome, open | met | broken].
@@ -109,6 +110,8 @@ class Tasks(Team):
     # Putting.
 
     def put(self, entries: Sequence[NewTask], hold: int | None = None) -> list[int]:
+        if any(entry.not_for is not None and entry.not_for == entry.assignee for entry in entries):
+            raise BadInput
         holder = None if hold is None else self.fenced(hold)
         for entry in entries:
             if entry.parent is not None and entry.parent > 0:
@@ -142,7 +145,7 @@ class Tasks(Team):
 
     def _placed(self, entry: NewTask, parent: int | None, followed: bool) -> Job:
         own, above = len(self.jobs) + 1, self.jobs.get(parent or 0)
-        content = (entry.title, entry.body, entry.role, entry.assignee)
+        content = (entry.title, entry.body, entry.role, entry.assignee, entry.not_for)
         return Job(
             id=own,
             root=above.root if above else own,
@@ -150,6 +153,7 @@ class Tasks(Team):
             depth=above.depth + 1 if above else 0,
             key=entry.key or (f"same {content}" if followed else f"own {own}"),
             lane=f"@{entry.assignee}" if entry.assignee else entry.role or "",
+            not_for=entry.not_for,
             priority=entry.priority,
             put_delay=round(entry.delay_seconds * 1000),
         )

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stage_agent import END, TITLE
-from stage_team import AnswerLost, Paused, hosting, until, until_ended, until_state, until_status, within
+from stage_agent import END, TITLE, call
+from stage_team import AnswerLost, Paused, hosting, limits, until, until_ended, until_state, until_status, within
 
 from conftest import Opener
+from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.team import handshakes
@@ -109,8 +110,49 @@ def test_a_lead_that_rested_comes_back_for_its_own_work_and_no_other() -> None:
     assert names({"": 1}, lena) == ["alice"]
 
 
+def test_work_that_is_not_for_the_only_one_who_could_take_it_calls_for_another() -> None:
+    alice = member("alice", "idle", "reviewer")
+    assert joining({"reviewer!alice": 3}, [alice], host="here", agents_max=3) == [Joins("bob", ("reviewer",))]
+    assert joining({"!alice": 3}, [alice], host="here", agents_max=3) == [Joins("bob", ())]
+    assert joining({"reviewer!alice": 1}, [], host="here", agents_max=3) == [Joins("bob", ("reviewer",))]
+    assert names({"!alice": 1}, member("lena", "idle", lead=True)) == ["bob"], "a lead takes only its own"
+
+
+def test_another_who_is_there_and_may_take_it_is_enough() -> None:
+    alice, bob = (member(name, "idle", "reviewer") for name in ("alice", "bob"))
+    assert names({"reviewer!alice": 1, "reviewer!bob": 1}, alice, bob) == []
+    assert names({"!alice": 1}, alice, bob) == []
+    elsewhere = member("bob", "working", "reviewer", host="there")
+    assert joining({"reviewer!alice": 1}, [alice, elsewhere], host="here", agents_max=1) == []
+
+
+def test_for_what_is_not_for_one_another_who_rested_comes_back_first() -> None:
+    alice = member("alice", "working", "reviewer")
+    assert names({"reviewer!alice": 1}, alice, rested("zoe", "reviewer")) == ["zoe"]
+    assert names({"reviewer!alice": 1}, rested("alice", "reviewer"), rested("zoe", "coder")) == ["bob"]
+    assert names({"reviewer!alice": 1}, rested("alice", "reviewer"), strangers=False) == []
+    assert names({"reviewer!alice": 1}, rested("zoe", "reviewer"), strangers=False, most=0) == ["zoe"]
+
+
+@pytest.mark.parametrize("status", ["idle", "waiting"])
+def test_the_only_one_makes_room_for_one_who_may_take_what_it_may_not(status: str) -> None:
+    alice = member("alice", status, "coder", "reviewer")
+    room = [Joins("bob", ("reviewer",), "alice")]
+    assert joining({"reviewer!alice": 1}, [alice], host="here", agents_max=1) == room
+    assert joining({"reviewer!alice": 1, "coder": 1}, [alice], host="here", agents_max=1) == []
+    busy = member("alice", "working", "reviewer")
+    assert joining({"reviewer!alice": 1}, [busy], host="here", agents_max=1) == []
+
+
+def test_one_who_is_quite_idle_makes_room_before_one_whose_task_waits() -> None:
+    team = [member("alice", "waiting", "coder"), member("zoe", "idle", "coder")]
+    assert joining({"reviewer": 1}, team, host="here", agents_max=2) == [Joins("bob", ("reviewer",), "zoe")]
+
+
 @given(
-    ready=st.dictionaries(st.sampled_from(["", "coder", "tester", "@a", "@b", "@x"]), st.integers(1, 5)),
+    ready=st.dictionaries(
+        st.sampled_from(["", "coder", "tester", "@a", "@b", "@x", "!a", "coder!a", "tester!i"]), st.integers(1, 5)
+    ),
     team=st.lists(
         st.builds(
             member,
@@ -245,6 +287,41 @@ async def test_one_who_made_room_comes_back_as_it_was(board: Board) -> None:
         assert (await board.teammate("zoe")).prompt == "You test."
 
 
+@pytest.mark.parametrize("roles", [[], ["reviewer"]])
+async def test_a_team_of_one_makes_room_for_one_who_may_review_its_work(board: Board, roles: list[str]) -> None:
+    await board.spawn("zoe", roles=roles)
+    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
+        await until_status(board, "zoe", "idle")
+        fields = {"role": roles[0]} if roles else {}
+        (done,) = await until_ended(board, await board.put("Review", not_for="zoe", **fields))
+        assert done.state == "done"
+        assert done.teammate != "zoe"
+        assert (await board.teammate("zoe")).reason == f"made room for {done.teammate}"
+        (back,) = await until_ended(board, await board.put("Review that", not_for=done.teammate, **fields))
+        assert back.teammate == "zoe"
+
+
+async def test_one_whose_task_waits_makes_room_and_comes_back_to_it(board: Board) -> None:
+    await board.spawn("zoe", roles=["coder"])
+    model = ScriptedModel({"Write": [call("ask_human", question="Which?"), END], "*": [END]})
+    async with hosting(board, model, grows=True, limits={"agents_max": 1}):
+        task = await board.put("Write", role="coder")
+        await until_status(board, "zoe", "waiting")
+        (done,) = await until_ended(board, await board.put("Review", role="reviewer", not_for="zoe"))
+        assert (await board.teammate("zoe")).reason == f"made room for {done.teammate}"
+        await handshakes.answer(board, str(task.id), "That one.")
+        (written,) = await until_ended(board, task)
+    assert (written.state, written.teammate) == ("done", "zoe")
+
+
+async def test_a_host_for_certain_roles_grows_for_these_also_when_one_is_shut_out(board: Board) -> None:
+    async with hosting(
+        board, ScriptedModel({"*": [END]}), grows=True, roles=("reviewer",), limits={"agents_max": 2}
+    ) as host:
+        await until_ended(board, await board.put("Review", role="reviewer", not_for="zoe"))
+        assert host.joining({"coder!zoe": 1}, await board.team()) == []
+
+
 async def test_whom_a_human_stopped_stays_stopped(board: Board) -> None:
     await board.spawn("zoe", roles=["coder"])
     async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 2}):
@@ -299,3 +376,18 @@ async def test_a_host_that_may_not_grow_lets_work_wait(board: Board) -> None:
         assert [each.name for each in await board.team()] == ["zoe"]
         model.go.set()
         await until_ended(board, *tasks)
+
+
+async def test_what_nobody_there_may_take_ends_the_run_as_stuck_and_says_whom_to_spawn(url: str) -> None:
+    async with Team.open(url, model=ScriptedModel({"*": [END]}), limits=limits(idle_seconds=0.3)) as team:
+        await team.spawn("alice", role="reviewer")
+        task = await team.put(TITLE, role="reviewer", not_for="alice")
+        report = await within(team.run())
+        assert task.not_for == "alice"
+        assert await team.standing([task.root]) == "stuck"
+        assert report.exit_code == 1
+        (step,) = report.next_steps()
+        assert step.startswith("dugnad spawn NAME --role reviewer ")
+        assert f"#{task.id} is for anybody but alice" in step
+        await team.spawn("bob", role="reviewer")
+        assert (await within(team.run())).exit_code == 0

@@ -49,9 +49,8 @@ async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
     if named := [place for place in lanes if asks[place].task is not None]:
         await _named(tx, asks, named, lanes, grants, budgets, answers)
     unnamed = {place: own for place, own in lanes.items() if asks[place].task is None}
-    if unnamed:
-        for place in await _next(tx, asks, unnamed, grants, budgets, answers):
-            await _next(tx, asks, {place: unnamed[place]}, grants, budgets, answers)
+    while unnamed:
+        unnamed = await _next(tx, asks, unnamed, grants, budgets, answers)
     answers.update(await _take(tx, asks, grants, budgets))
     return [answers.get(place, answers.get(first[ask.key])) for place, ask in enumerate(asks)]
 
@@ -152,30 +151,31 @@ async def _next(
     grants: dict[int, Candidate],
     budgets: dict[int, dict[str, Any]],
     answers: dict[int, Answer],
-) -> list[int]:
-    """The best task for each, by priority, chain and age, passing over roots that have no run left.
+) -> dict[int, tuple[str, ...]]:
+    """The best task for each in turn, by priority, chain and age, passing over roots that have no run left.
 
-    Returns those who have to look alone: work that is not for them stands in front of them, and only a look that leaves
-    it out sees what is behind it, however much of it there is.
+    One who finds work that is not for it looks alone: only a look that leaves such work out sees what is behind it,
+    however much of it there is. Returns those who come after that one, and whose turn it is now.
     """
     left = dict(lanes)
-    apart: list[int] = []
+    later: dict[int, tuple[str, ...]] = {}
     alone = asks[next(iter(lanes))].teammate if len(lanes) == 1 else ""
     every_lane = as_json([{"lane": lane} for lane in sorted({lane for own in left.values() for lane in own})])
     for _ in range(_ROUNDS_MAX):
         ahead = max(Counter(grant.lane for grant in grants.values()).values(), default=0)
         rows = await tx.fetch("claim_candidates", lanes=every_lane, count=len(lanes) + ahead, asker=alone)
-        for place in _barred(asks, left, rows):
-            apart.append(place)
-            del left[place]
         taken = {grant.id for grant in grants.values()}
-        candidates = [
-            Candidate(row["id"], row["lane"], row["priority"], row["chain"], row["root_id"])
-            for row in rows
-            if row["id"] not in taken
-        ]
-        if not candidates or not left:
-            return apart
+        rows = [row for row in rows if row["id"] not in taken]
+        if not rows:
+            return later
+        if (shut_out := _first_shut_out(asks, left, rows)) is not None:
+            places = list(left)
+            turn = max(1, places.index(shut_out))
+            later = {**{place: left.pop(place) for place in places[turn:]}, **later}
+            if shut_out in left:
+                await _next(tx, asks, left, grants, budgets, answers)
+                return later
+        candidates = [Candidate(row["id"], row["lane"], row["priority"], row["chain"], row["root_id"]) for row in rows]
         if unknown := {candidate.root for candidate in candidates} - budgets.keys():
             budgets.update(await hold(tx, unknown))
         runs = {root: rules.runs_left(_counted(budgets, root, grants)) for root in budgets}
@@ -185,18 +185,18 @@ async def _next(
             grants[places[asker]] = candidate
             del left[places[asker]]
         if not passed:
-            return apart
+            return later
         await _shelve(tx, passed, budgets)
     answers.update(dict.fromkeys(left, LookAgain()))
-    return apart
+    return later
 
 
-def _barred(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], rows: Sequence[Row]) -> list[int]:
-    """Who is named by one of these as the one it is not for."""
+def _first_shut_out(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], rows: Sequence[Row]) -> int | None:
+    """The first who is named by one of these as the one it is not for."""
     named = {(row["not_for"], row["lane"]) for row in rows if row["not_for"] is not None}
     if not named:
-        return []
-    return [place for place, own in lanes.items() if any((asks[place].teammate, lane) in named for lane in own)]
+        return None
+    return next((at for at, own in lanes.items() if any((asks[at].teammate, lane) in named for lane in own)), None)
 
 
 async def _shelve(tx: Tx, passed: Sequence[Candidate], budgets: dict[int, dict[str, Any]]) -> None:

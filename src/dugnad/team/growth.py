@@ -39,21 +39,26 @@ def fresh_names(taken: Iterable[str]) -> Iterable[str]:
 def joining(
     ready: Mapping[str, int], team: Sequence[Teammate], *, host: str, agents_max: int, strangers: bool = True
 ) -> list[Joins]:
-    """Who should join this host's team, given how much work waits in each lane.
+    """Who should join this host's team, given how much work waits in each lane, as `Board.ready_work` tells it.
 
     Whoever is at rest takes what it may by itself; so only work beyond that calls for more hands. Those who rested come
-    back before strangers join. Work for a role nobody has calls for one who has it, if need be in the place of another.
+    back before strangers join. Work that nobody there may take, for want of the role or because it is not for them,
+    calls for one who may, if need be in the place of another.
     """
     here = [member for member in team if member.host == host or member.status == "wanted"]
     at_rest = [member for member in here if member.status in ("idle", "wanted") and not member.lead]
-    roles_there = {role for member in team if member.status not in GONE for role in member.roles}
+    # One whose task waits for others may be just who keeps out the one it waits for.
+    spares = [*at_rest, *(member for member in here if member.status == "waiting" and not member.lead)]
+    there = [member for member in team if member.status not in GONE]
+    unable = {lane for lane in ready if lane and not any(_may_take(member, [lane]) for member in there)}
     rested = [member for member in team if may_come_back(member)]
-    names = iter(fresh_names(member.name for member in team))
+    names = iter(fresh_names([*(member.name for member in team), *(lane.partition("!")[2] for lane in ready)]))
     room = agents_max - sum(not member.lead for member in here)
     joins: list[Joins] = []
-    for lane, waiting in sorted(ready.items(), key=lambda each: (each[0] in roles_there or not each[0], -each[1])):
+    for lane, waiting in sorted(ready.items(), key=lambda each: (each[0] not in unable, -each[1])):
+        role = lane.partition("!")[0]
         only_its_own = lane.startswith("@")
-        nobody_can = bool(lane) and lane not in roles_there
+        nobody_can = lane in unable
         missing = waiting - sum(_may_take(member, [lane]) for member in at_rest)
         # Of those nobody can take, one who can; if more are needed, the next look will tell.
         for _ in range(min(1, missing) if nobody_can else missing):
@@ -62,13 +67,13 @@ def joining(
                 break
             spare = None
             if room <= 0 and strangers and not only_its_own:
-                spare = next((each for each in at_rest if not _may_take(each, ready)), None)
+                spare = next((each for each in spares if not _may_take(each, ready)), None)
                 if spare is None or not nobody_can:
                     break
-                at_rest.remove(spare)
+                spares.remove(spare)
             if again is not None:
                 rested.remove(again)
-            who = (again.name, again.roles) if again else (next(names), (lane,) if lane else ())
+            who = (again.name, again.roles) if again else (next(names), (role,) if role else ())
             joins.append(Joins(*who, spare.name if spare else None))
             room -= 1
     return joins
@@ -76,7 +81,8 @@ def joining(
 
 def _may_take(member: Teammate, lanes: Iterable[str]) -> bool:
     own = {f"@{member.name}", *member.roles} | (set() if member.lead else {""})
-    return any(lane in own for lane in lanes)
+    parted = (lane.partition("!") for lane in lanes)
+    return any(lane in own and but != member.name for lane, _, but in parted)
 
 
 def one_chain(tasks: Sequence[Task]) -> int:

@@ -302,7 +302,11 @@ class Host:
 
     def joining(self, ready: Mapping[str, int], team: Sequence[Teammate]) -> list[Joins]:
         if self.roles is not None:
-            ready = {lane: count for lane, count in ready.items() if lane in ("", *self.roles) or lane.startswith("@")}
+            ready = {
+                lane: count
+                for lane, count in ready.items()
+                if lane.partition("!")[0] in ("", *self.roles) or lane.startswith("@")
+            }
         return joining(ready, team, host=self.id, agents_max=self.limits.agents_max, strangers=self.grows)
 
     async def _cancel_errands(self, member: Teammate) -> None:

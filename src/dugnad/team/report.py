@@ -110,6 +110,16 @@ class Report:
         if self.left and self.trouble:
             why = next(iter(self.trouble.values()))
             steps.append(f"dugnad doctor    then `dugnad run`; {', '.join(self.trouble)} failed: {one_line(why, 60)}")
+        if (
+            not self.interrupted
+            and len(steps) == len(self._merges())
+            and (shut_out := [each for each in self.in_state("ready") if each.not_for])
+        ):
+            first = shut_out[0]
+            role = f" --role {first.role}" if first.role else ""
+            steps.append(
+                f"dugnad spawn NAME{role}    then `dugnad run`; #{first.id} is for anybody but {first.not_for}"
+            )
         if self.left and len(steps) == len(self._merges()):
             steps.append("dugnad run    goes on with what is left")
         return steps
