@@ -194,7 +194,7 @@ async def answer(call: Call, *, which: str, text: str) -> None:
 @click.argument("which", metavar="ID", type=Asked())
 @click.argument("text", required=False, default="", callback=text_or_stdin)
 async def approve(call: Call, *, which: str, text: str) -> None:
-    """Approve a plan that waits, with a word to go with it if you like."""
+    """Approve a plan, or a call of a tool that waits for your word, with a word to go with it if you like."""
     from ..team import handshakes
 
     await _said(call, await handshakes.decide_plan(call.board, which, accept=True, why=text))
@@ -204,7 +204,7 @@ async def approve(call: Call, *, which: str, text: str) -> None:
 @click.argument("which", metavar="ID", type=Asked())
 @click.option("--why", required=True, help="What is to be changed.")
 async def reject(call: Call, *, which: str, why: str) -> None:
-    """Send a plan back, with the reason."""
+    """Send a plan back, or refuse a call of a tool, with the reason."""
     from ..team import handshakes
 
     await _said(call, await handshakes.decide_plan(call.board, which, accept=False, why=_something(why)))

@@ -10,6 +10,7 @@ import re
 
 from ..board import Board
 from ..errors import BadInput, NotReady
+from ..tools import policy
 from ..tools.leading import ask_to_stop as stop
 from ..tools.talking import GONE
 from ..types import HUMAN, Message
@@ -47,9 +48,9 @@ async def answer(board: Board, which: str, text: str, *, by: str = HUMAN) -> Mes
 
 
 async def decide_plan(board: Board, which: str, *, accept: bool, why: str = "", by: str = HUMAN) -> Message:
-    """Approve a plan or send it back with the reason; the task that waits for it goes on."""
+    """Approve a plan, or a call that a policy asks about, or refuse it with the reason; the task goes on."""
     asked = await find_request(board, which)
-    if asked.kind == "question":
+    if asked.kind == "question" and not policy.is_question(asked.text):
         raise NotReady(f"This is a question: use `dugnad answer {which} TEXT`.")
     assert asked.request is not None
     return await board.reply(asked.request, by, why, accepted=accept)
