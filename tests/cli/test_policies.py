@@ -43,10 +43,10 @@ def made(project: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def question_of(shell: Shell) -> int:
+def question_of(shell: Shell) -> str:
     (asked,) = shell.json("inbox", "--keep")["requests"]
     assert asked["kind"] == "question"
-    return int(asked["id"])
+    return str(asked["id"])
 
 
 def test_a_call_is_asked_about_and_each_way_of_answering_is_understood(folder: Path, project: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_call_is_asked_about_and_each_way_of_answering_is_understood(folder: P
     assert "> echo made >> made.txt" in said
     assert "dugnad answer m" in said
     assert made(project) == ""
-    assert "and #1 goes on" in shell.says("approve", f"m{question_of(shell)}")
+    assert "and #1 goes on" in shell.says("approve", question_of(shell))
     shell("run", *WORK)
     assert made(project) == "made\n"
     shell.says("reject", "1", "--why", "That is enough.")
@@ -92,8 +92,7 @@ def test_a_project_narrows_and_never_widens(folder: Path, project: Path, user: s
     assert made(project) == ""
 
 
-def test_kill_9_between_question_and_answer(folder: Path, project: Path) -> None:
-    url = f"sqlite:///{folder}/board.db"
+def test_kill_9_between_question_and_answer(url: str, folder: Path, project: Path) -> None:
     (project / "dugnad.toml").write_text("[team]\nlead = false\n[limits]\nlease_seconds = 2\n")
     shell = Shell(url)
     shell.says("add", "goal")
@@ -104,7 +103,7 @@ def test_kill_9_between_question_and_answer(folder: Path, project: Path) -> None
         working.kill()
         working.communicate(timeout=30)
     assert made(project) == ""
-    shell.says("answer", f"m{question_of(shell)}", "always")
+    shell.says("answer", question_of(shell), "always")
     (project / "dugnad.toml").write_text(QUICK)
     ran = run("run", "--board", url, *WORK, "--json", folder=project, HOME=str(folder))
     assert json.loads(ran.stdout)["tasks"][0]["state"] == "done", ran.stderr
