@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from dugnad.errors import BadInput, ToolError
-from dugnad.tools import OF_A_TREE, Policy, file_tools
+from dugnad.tools import BUILT_IN, LEADING, OF_A_TREE, Policy, file_tools
 from dugnad.tools.commands import command_tools
 from dugnad.tools.policy import Rules, Verdict, can_be_asked, is_question, question, reaches, verdict
 from dugnad.workspace.files import Files
@@ -167,3 +168,10 @@ def test_what_is_too_long_to_be_read_is_not_asked() -> None:
 )
 def test_only_a_plain_yes_is_one(text: str, accepted: bool | None, expected: Verdict) -> None:
     assert verdict(text, accepted) == expected
+
+
+def test_the_document_names_every_tool() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    listed = page.partition("\nThe tools: ")[2].partition("\n\n")[0]
+    names = {each.name for each in (*BUILT_IN, *LEADING)} | set(OF_A_TREE)
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == names

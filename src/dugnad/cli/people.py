@@ -177,6 +177,7 @@ async def _messages(call: Call, recipient: str, *, queued: bool) -> list[Message
 @verb("answer", example="""
     dugnad answer 12 "Yes, go on."
     dugnad answer m34 "The second one."
+    dugnad answer m35 yes
     """)  # fmt: skip
 @click.argument("which", metavar="ID", type=Asked())
 @click.argument("text", callback=text_or_stdin)

@@ -18,6 +18,8 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Request
 from dugnad.team import handshakes
+from dugnad.team.project import read_project
+from dugnad.team.userfile import UserSettings
 from dugnad.tools import Policy, Tool, tool
 from dugnad.types import Message, Teammate
 
@@ -144,3 +146,13 @@ async def test_a_question_of_a_teammate_is_answered_and_not_approved(board: Boar
         asked = await the_question(board)
         with pytest.raises(NotReady, match="use `dugnad answer"):
             await handshakes.decide_plan(board, f"m{asked.id}", accept=True)
+
+
+def test_the_example_of_the_page_means_what_it_says(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    example = page.partition("## Policies")[2].partition("```toml\n")[2].partition("```")[0]
+    (folder / "dugnad.toml").write_text(example)
+    policy = read_project(folder, environment={"HOME": str(folder)}).policy(UserSettings())
+    names = ("bash", "mcp__github__push", "mcp__github__list_issues", "write_file")
+    assert [policy.decide(name) for name in names] == ["ask", "ask", "allow", "allow"]
+    assert [policy.decide(name, ["reviewer"]) for name in names] == ["deny", "ask", "allow", "deny"]
