@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from shell import Shell, run, start
-from stage_team import until_state
+
+from dugnad.board import Board
 
 SCRIPT = """
 "*":
@@ -57,13 +59,22 @@ def test_a_call_is_asked_about_and_each_way_of_answering_is_understood(folder: P
     assert "> echo made >> made.txt" in said
     assert "dugnad answer m" in said
     assert made(project) == ""
-    assert "and #1 goes on" in shell.says("approve", question_of(shell))
+    assert shell.says("approve", question_of(shell)).startswith("Allowed, once: ")
     shell("run", *WORK)
     assert made(project) == "made\n"
-    shell.says("reject", "1", "--why", "That is enough.")
+    assert shell.says("reject", "1", "--why", "That is enough.").startswith("Refused: ")
     assert shell.json("run", *WORK)["tasks"][0]["state"] == "done"
     assert made(project) == "made\n"
     assert "A person refused: That is enough." in shell.says("show", "1", "--transcript")
+
+
+def test_yes_but_is_no_and_that_is_said(folder: Path, project: Path) -> None:
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    shell("run", "goal", *WORK)
+    assert shell.says("answer", "1", "yes, but only once").startswith("Refused: ")
+    shell("run", *WORK)
+    assert made(project) == ""
+    assert "A person refused: yes, but only once" in shell.says("show", "1", "--transcript")
 
 
 def test_always_is_asked_once(folder: Path, project: Path) -> None:
@@ -111,8 +122,13 @@ def test_kill_9_between_question_and_answer(url: str, folder: Path, project: Pat
 
 
 def until_waiting(shell: Shell) -> None:
-    async def waiting(board):  # type: ignore[no-untyped-def]
-        await until_state(board, 1, "waiting")
+    """A process of its own takes a while to start where others are busy too."""
+
+    async def waiting(board: Board) -> None:
+        async with asyncio.timeout(50):
+            with board.watch(["log"]) as watch:
+                while (await board.find(1)).state != "waiting":
+                    await watch.wait(0.2)
 
     shell.on_board(waiting)
 

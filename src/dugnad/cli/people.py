@@ -212,9 +212,11 @@ async def reject(call: Call, *, which: str, why: str) -> None:
 
 
 async def _said(call: Call, message: Message) -> None:
+    from ..team.handshakes import taken_as
     from ..view.shapes import message_shape
 
+    taken = await taken_as(call.board, message)
     about = f", and #{message.task} goes on" if message.task is not None else ""
     alive = any(host.alive for host in await call.board.hosts())
     hint = "" if alive else " No host is running: `dugnad run` or `dugnad work` starts one."
-    call.answer({"message": message_shape(message)}, f"{message.recipient} is told{about}.{hint}")
+    call.answer({"message": message_shape(message)}, f"{taken}{message.recipient} is told{about}.{hint}")
