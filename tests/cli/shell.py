@@ -99,8 +99,8 @@ def run(*words: str, folder: Path, given: str | None = None, **more: str) -> sub
     )  # fmt: skip
 
 
-def start(*words: str, folder: Path, **more: Any) -> subprocess.Popen[str]:
+def start(*words: str, folder: Path, home: Path | None = None, **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "dugnad", *words], cwd=folder, env=environment(HOME=str(folder)),
+        [sys.executable, "-m", "dugnad", *words], cwd=folder, env=environment(HOME=str(home or folder)),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
     )  # fmt: skip

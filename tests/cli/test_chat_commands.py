@@ -7,6 +7,7 @@ from chat_stage import Talk, play_lead
 from conftest import Opener
 from dugnad.board import Board
 from dugnad.repl.commands import COMMANDS
+from dugnad.tools.policy import question
 from dugnad.types import Budget, Done, Failed
 
 
@@ -253,6 +254,24 @@ async def test_a_plan_is_approved_or_sent_back(board: Board) -> None:
         _, reply = await board.request(f"task-{claim.task.id}-{claim.epoch}")
         assert reply is not None
         assert reply.accepted is accepted
+
+
+async def test_a_call_that_is_asked_about_is_allowed_or_refused_and_which_is_said(board: Board) -> None:
+    lead = await play_lead(board, "alice")
+    talk = Talk(board)
+    says = {
+        "/approve": "Allowed, once: ",
+        "/reject not today": "Refused: ",
+        "/answer yes": "Allowed, once: ",
+        "/answer always": "Allowed, also further ones: ",
+        "/answer yes, but later": "Refused: ",
+    }
+    for number, (typed, taken) in enumerate(says.items(), start=1):
+        task = await board.put(f"Move {number}", role="mover")
+        await board.cancel(task.id)
+        await lead.asks("alice", f"Copy {number}", question("alice", task, "bash", {"command": "mv a b"}, "t1.e1.1.0"))
+        assert await talk.says(typed) == f"{taken}alice is told about #{2 * number}.\n"
+        await board.cancel(2 * number)
 
 
 async def test_trouble_with_the_board_is_told_and_the_chat_goes_on(opener: Opener) -> None:

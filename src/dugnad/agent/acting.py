@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -21,13 +21,15 @@ from ..errors import (
     ModelMisconfigured,
     StaleClaim,
     ToolError,
+    UnknownRequest,
 )
 from ..models.talk import ToolCall
 from ..settings import AgentLimits
 from ..tools import BadCall, Context, Ends, Tool
-from ..tools.quote import clean, shorten
+from ..tools.policy import Decision, Verdict, can_be_asked, question, reaches, strictest, verdict
+from ..tools.quote import clean, quote, shorten
 from ..tools.talking import answer_to
-from ..types import Amount, Claim, Outcome, Waiting
+from ..types import HUMAN, Amount, Claim, Outcome, Waiting
 from .asking import PutDown
 from .conversation import Conversation, outcome_body
 
@@ -45,6 +47,7 @@ class Result:
     text: str
     ends: Outcome | None = None
     bad: bool = False
+    always: bool = False  # A person need not be asked about this tool again while the task is worked.
     used: Amount = field(default_factory=Amount)
     reservation: str | None = None
     shown: tuple[int, ...] = ()  # Messages the model sees through this result.
@@ -62,6 +65,7 @@ class Actor:
     now_ms: Callable[[], int]
     doing: Callable[[str], None]  # Is told which tool runs, for whoever watches.
     may_act: Callable[[], bool] = lambda: True
+    decide: Callable[[str], Decision] = lambda tool: "allow"  # What the policy says of a tool.
 
     async def act(self, talk: Conversation, *, resumed: bool) -> None:
         """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
@@ -69,6 +73,7 @@ class Actor:
         # first batch can have begun before a crash.
         waited = min(talk.open_calls) if resumed and talk.since is not None else None
         others: list[int] = []  # Tasks that calls of this reply wait for; they are waited for together.
+        behind: list[int] = []  # A call that would wait for a person while others are waited for.
         recording = asyncio.Lock()
 
         async def one(place: int, begun: bool) -> None:
@@ -79,15 +84,20 @@ class Actor:
                 return
             if result.reservation:
                 await self.board.spend(self.claim, result.reservation, result.used)
-            if result.ends.on != "tasks":
+            if result.ends.on == "tasks":
+                others.extend(result.ends.tasks)
+            elif not others:
                 raise PutDown(result.ends)
-            others.extend(result.ends.tasks)
+            else:  # An answer is for the first call without a result, so this one asks when it is the first.
+                behind.append(place)
 
         for number, batch in enumerate(self._batches(talk.open_calls)):
             # Behind a wait only what may be run again can go ahead of it.
             if talk.ended is not None or (others and not all(self._is_keyed(talk, place) for place in batch)):
                 break
             await _side_by_side([one(place, resumed and number == 0) for place in batch])
+            if behind:
+                break
         if others and talk.ended is None:
             raise PutDown(Waiting(on="tasks", tasks=tuple(others)))
 
@@ -95,11 +105,16 @@ class Actor:
         name = talk.open_calls[place].name
         return name in self.tools and self.tools[name].keyed
 
+    def _asks(self, name: str) -> bool:
+        """Whether a person may have to be asked about a call. Such a call is alone: what is put down for an answer is
+        the first call that has no result."""
+        return any(self.decide(each) == "ask" for each in reaches(name))
+
     def _batches(self, calls: Mapping[int, ToolCall]) -> list[list[int]]:
         batches: list[list[int]] = []
         was_safe = False
         for place, call in calls.items():
-            safe = call.name in self.tools and self.tools[call.name].safe
+            safe = call.name in self.tools and self.tools[call.name].safe and not self._asks(call.name)
             if safe and was_safe:
                 batches[-1].append(place)
             else:
@@ -120,9 +135,11 @@ class Actor:
             body["ends"] = outcome_body(result.ends)
         if result.bad:
             body["bad"] = True
+        if result.always:
+            body["always"] = True
         turn = talk.next_turn("tool", body, used=result.used, reservation=result.reservation, shown=tuple(result.shown))
         talk.number = await self.board.record(self.claim, turn)
-        talk.apply_result(place, text, ends=result.ends, bad=result.bad)
+        talk.apply_result(place, text, ends=result.ends, bad=result.bad, always=result.always)
 
     async def run(self, talk: Conversation, place: int, *, resumed: bool = False, waited: bool = False) -> Result:
         """One call. What is wrong with it is a text for the model; a guard asks a person."""
@@ -130,28 +147,35 @@ class Actor:
         epoch, number = talk.reply_at
         context = self.context(f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
         try:
-            found = self.tools.get(call.name)
-            if found is None:
-                raise BadCall(f"There is no tool {call.name!r}; there are {', '.join(sorted(self.tools))}.")
+            found = self._find(call.name)
             arguments = found.check(call.arguments)
             if talk.plan_missing and not found.early:
                 raise ToolError(
                     f"{call.name} has to wait: until your plan is approved you may only read. Use submit_plan."
                 )
-            if not found.own and not self.may_act():  # The board fences its own; the world outside has no fence.
-                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
-            self.doing(call.name)
+            decision = self._decide_call(found.name, arguments)
+            said_at, said = await self._verdict(talk, found.name, arguments, context.key)
+            if said is not None and not said.allowed:
+                return Result(text=_refusal(said))
+            if said_at is not None and said_at == talk.since:
+                context = self.context(context.key, None)  # What was answered is no answer to the tool itself.
             # A call that waited, and was not begun since, ended with the wait: it is asked again.
             asked_again = waited and self.claim.continues == talk.since
             if resumed and not found.keyed and not asked_again:
-                return Result(text=INTERRUPTED)
-            return await self._timed(talk, found, context, arguments)
+                return Result(text=INTERRUPTED, always=said is not None and said.always)
+            if said is None and decision == "ask" and found.name not in talk.allowed:
+                may_i = question(self.claim.teammate, self.claim.task, found.name, arguments, context.key)
+                return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
+            if not found.own and not self.may_act():  # The board fences its own; the world outside has no fence.
+                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+            self.doing(call.name)
+            return _with_word(await self._timed(talk, found, context, arguments), said)
         except LimitReached as guard:
             # Once a person has answered, the model is told instead of running into the guard again.
             if answer := await answer_to(context):
                 return Result(text=f"A guard stopped this: {guard} {answer}")
-            question = f"A guard stopped {self.claim.teammate}: {guard} What now?"
-            return Result(text="", ends=Waiting(on="human", question=question))
+            what_now = f"A guard stopped {self.claim.teammate}: {guard} What now?"
+            return Result(text="", ends=Waiting(on="human", question=what_now))
         except _NOT_FOR_THE_MODEL:
             raise
         except BadCall as bad:
@@ -159,6 +183,40 @@ class Actor:
             return Result(text=f"Error: {bad}{cut}", bad=True)
         except DugnadError as error:
             return Result(text=f"Error: {error}")
+
+    def _find(self, name: str) -> Tool:
+        found = self.tools.get(name)
+        if self.decide(name) == "deny":
+            raise BadCall(f"{name} is denied by the policy of this team; do without it.")
+        if found is None:
+            raise BadCall(f"There is no tool {name!r}; there are {', '.join(sorted(self.tools))}.")
+        return found
+
+    def _decide_call(self, name: str, arguments: Mapping[str, Any]) -> Decision:
+        decision = strictest(self.decide(each) for each in reaches(name, arguments))
+        if decision == "deny":
+            raise BadCall(
+                f"{name} was not called: it would have a command run, and the policy of this team denies bash."
+            )
+        return decision
+
+    async def _verdict(
+        self, talk: Conversation, name: str, arguments: Mapping[str, Any], key: str
+    ) -> tuple[int, Verdict] | tuple[None, None]:  # fmt: skip
+        """What a person said of this very call when it was last asked about, and the attempt that asked."""
+        for epoch in reversed(talk.waits):
+            try:
+                asked, reply = await self.board.request(f"task-{self.claim.task.id}-{epoch}")
+            except UnknownRequest:  # It waited for something else than an answer.
+                continue
+            # By its whole text: a question that somebody else worded says nothing of this call.
+            if reply is None or asked.text != question(asked.sender, self.claim.task, name, arguments, key):
+                continue
+            if reply.shown_at is None:  # It is the answer to this call; it need not come through the inbox as well.
+                await self.board.show(reply.recipient, [reply.id])
+            if reply.sender == HUMAN:
+                return epoch, verdict(reply.text, reply.accepted)
+        return None, None
 
     async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
         """Within a tool's time, and for what is not ours also within the root's seconds."""
@@ -212,6 +270,20 @@ class Actor:
             raise ToolError(f"There is no output {label!r}.")
         body = orjson.loads(turns[0].body)
         return str(body.get("whole") or body["text"])
+
+
+def _refusal(said: Verdict) -> str:
+    if not said.words:
+        return "A person refused: no reason was given."
+    return f"A person refused: {said.words}" if "\n" not in said.words else f"A person refused:\n{quote(said.words)}"
+
+
+def _with_word(result: Result, said: Verdict | None) -> Result:
+    """What the call gave, after what a person said when they allowed it."""
+    if said is None:
+        return result
+    words = f"A person allowed this, and said:\n{quote(said.words)}\n\n" if said.words else ""
+    return replace(result, text=f"{words}{result.text}", always=said.always)
 
 
 async def _side_by_side(work: list[Any]) -> None:

@@ -16,7 +16,8 @@ from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.talk import Model, Reply, Request, Said
 from ..settings import AgentLimits
-from ..tools import BUILT_IN, LEADING, READING, Context, Skill, Tool, find_skills
+from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
+from ..tools.policy import Decision
 from ..tools.quote import clean, shorten
 from ..tools.talking import answer_since, message_text
 from ..types import ERRAND, Claim, Failed, Outcome, Pace, Released, Spending, Teammate
@@ -38,6 +39,7 @@ class Agent:
     teammate: Teammate
     model: Model
     tools: Sequence[Tool] = ()  # Besides the built-in ones.
+    policy: Policy = field(default_factory=Policy)  # Which of them a person is asked about, and which are denied.
     built_in: Sequence[Tool] = BUILT_IN  # Fewer make a shorter prompt, for a small model.
     team: str = "dugnad"
     project: Path | None = None
@@ -62,7 +64,8 @@ class Agent:
 
     def equip(self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "") -> None:
         """Give it the tools of the place where the next task is worked, and what there is to know of that place."""
-        self._tools = {each.name: each for each in (*self._always, *tools)}
+        every = (*self._always, *tools)
+        self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
         self._specs = tuple(each.spec for each in self._tools.values())
         self._told_of_place = told
 
@@ -120,6 +123,7 @@ class Agent:
         # An attempt that recorded something after the wait has dealt with what was waited for.
         waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.recorded]
         talk.since = waits[-1] if waits else None
+        talk.waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.reply_at[0]]
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None  # Whoever had it was shut down; the work goes on.
             talk.say("Whoever held this task before you was shut down. Go on from here.")
@@ -280,7 +284,8 @@ class Agent:
     # Whoever does a step for one claim.
 
     async def _consult(self, claim: Claim, prompt: str, role: str | None) -> str:
-        tools = {each.name: each for each in READING if each.name in self._tools}
+        # A mind that leaves no transcript cannot wait for a person.
+        tools = {each.name: each for each in READING if each.name in self._tools and self._decide(each.name) == "allow"}
         who = identity(self.teammate, claim, self.team)
         return await consult(self._asker(claim), lambda talk: self._actor(claim, talk, tools), who, prompt, role)
 
@@ -295,6 +300,9 @@ class Agent:
             doing=self._note,
         )  # fmt: skip
 
+    def _decide(self, tool: str) -> Decision:
+        return self.policy.decide(tool, self.teammate.roles)
+
     def _actor(self, claim: Claim, talk: Conversation, tools: dict[str, Tool] | None = None) -> Actor:
         def context(key: str, since: int | None) -> Context:
             return Context(
@@ -306,5 +314,6 @@ class Agent:
         actor = Actor(
             board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
             context=context, now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act,
+            decide=self._decide,
         )  # fmt: skip
         return actor

@@ -37,6 +37,8 @@ class Conversation:
     cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
     since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
+    waits: list[int] = field(default_factory=list)  # Attempts since the last reply that put the task down to wait.
+    allowed: set[str] = field(default_factory=set)  # Tools a person need not be asked about any more.
     recorded: int = 0  # The attempt that recorded the last turn.
     plan_missing: bool = False  # Only reading is allowed: the plan of the task is not approved yet.
     may_end: bool = True  # With plain text; not while a plan is missing, unless only words are asked for.
@@ -77,7 +79,7 @@ class Conversation:
         self.turns += 1
         self.replies += 1
         self.desk.compaction_wanted = False
-        self.reply_at = (self.epoch, self.number)
+        self.reply_at, self.waits = (self.epoch, self.number), []
         self.open_calls = dict(enumerate(reply.calls))
         self.cut_off = reply.stop == "length"
         # A provider that counts nothing leaves it to us.
@@ -88,8 +90,12 @@ class Conversation:
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
         self.all_bad = None
 
-    def apply_result(self, place: int, text: str, *, ends: Outcome | None = None, bad: bool = False) -> None:
+    def apply_result(
+        self, place: int, text: str, *, ends: Outcome | None = None, bad: bool = False, always: bool = False
+    ) -> None:  # fmt: skip
         call = self.open_calls.pop(place)
+        if always:
+            self.allowed.add(call.name)
         self.entries.append(ToolResult(call.id, call.name, text, f"{self.epoch}.{self.number}"))
         self.uncounted += len(text.encode())
         self.ended = ends or self.ended
@@ -141,8 +147,9 @@ class Conversation:
             self.apply_reply(Said(body["said"]), reply_from(body["reply"]), packet=body.get("packet"))
         elif turn.kind == "tool":
             self.apply_result(
-                body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False)
-            )
+                body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False),
+                always=body.get("always", False),
+            )  # fmt: skip
         elif turn.kind == "summary" and "summary" in body:
             self.apply_summary(body["summary"], body["kept_from"])
         elif turn.kind == "summary":

@@ -166,6 +166,22 @@ def user_settings(scene: Scene) -> Finding:
     return Finding("user", "ok", f"{file} can be read.")
 
 
+def policies(scene: Scene) -> Finding | None:
+    """What is not just allowed: for everybody, and where it differs for a role, for those."""
+    if scene.project is None or scene.user is None:
+        return None
+    policy = scene.project.policy(scene.user)
+    everybody = policy.told()
+    roles = sorted({role for each in policy.files for role in each.roles})
+    found = {"everybody": everybody} | {f"role {each}": policy.told([each]) for each in roles}
+    said = [
+        f"{who}: {', '.join(f'{tool} {decision}' for tool, decision in told.items()) or 'allow'}"
+        for who, told in found.items()
+        if told != everybody or (who == "everybody" and told)
+    ]
+    return Finding("policies", "ok", f"{'; '.join(said)}.") if said else None
+
+
 # The model.
 
 

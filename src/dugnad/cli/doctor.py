@@ -29,6 +29,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("python", checks.python_version),
     ("project", checks.project_file),
     ("user", checks.user_settings),
+    ("policies", checks.policies),
     ("board", checks_board.open_the_board),
     ("writing", checks_board.write),
     ("disk", checks_board.disk),

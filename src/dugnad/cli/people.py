@@ -177,6 +177,7 @@ async def _messages(call: Call, recipient: str, *, queued: bool) -> list[Message
 @verb("answer", example="""
     dugnad answer 12 "Yes, go on."
     dugnad answer m34 "The second one."
+    dugnad answer m35 yes
     """)  # fmt: skip
 @click.argument("which", metavar="ID", type=Asked())
 @click.argument("text", callback=text_or_stdin)
@@ -194,7 +195,7 @@ async def answer(call: Call, *, which: str, text: str) -> None:
 @click.argument("which", metavar="ID", type=Asked())
 @click.argument("text", required=False, default="", callback=text_or_stdin)
 async def approve(call: Call, *, which: str, text: str) -> None:
-    """Approve a plan that waits, with a word to go with it if you like."""
+    """Approve a plan, or a call of a tool that waits for your word, with a word to go with it if you like."""
     from ..team import handshakes
 
     await _said(call, await handshakes.decide_plan(call.board, which, accept=True, why=text))
@@ -204,16 +205,18 @@ async def approve(call: Call, *, which: str, text: str) -> None:
 @click.argument("which", metavar="ID", type=Asked())
 @click.option("--why", required=True, help="What is to be changed.")
 async def reject(call: Call, *, which: str, why: str) -> None:
-    """Send a plan back, with the reason."""
+    """Send a plan back, or refuse a call of a tool, with the reason."""
     from ..team import handshakes
 
     await _said(call, await handshakes.decide_plan(call.board, which, accept=False, why=_something(why)))
 
 
 async def _said(call: Call, message: Message) -> None:
+    from ..team.handshakes import taken_as
     from ..view.shapes import message_shape
 
+    taken = await taken_as(call.board, message)
     about = f", and #{message.task} goes on" if message.task is not None else ""
     alive = any(host.alive for host in await call.board.hosts())
     hint = "" if alive else " No host is running: `dugnad run` or `dugnad work` starts one."
-    call.answer({"message": message_shape(message)}, f"{message.recipient} is told{about}.{hint}")
+    call.answer({"message": message_shape(message)}, f"{taken}{message.recipient} is told{about}.{hint}")

@@ -170,6 +170,7 @@ def open_team(
         agents=agents or project.agents, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
         board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
+        policies=project.policy(user),
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
     team.open_model()

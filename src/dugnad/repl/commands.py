@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..errors import BadInput, StoppedTeammate, UnknownTeammate
 from ..team import handshakes
+from ..tools.policy import is_question
 from ..types import ENDED, HUMAN, OPEN, Message, Task, TaskState
 from ..view import tables
 from ..view.figures import counted
@@ -247,14 +248,14 @@ async def answer(session: Session, rest: str) -> None:
 
 
 async def approve(session: Session, rest: str) -> None:
-    waiting = await _waiting(session, "plan", "shutdown")
+    waiting = await _decidable(session)
     which, why = parsing.request_and_words(rest, waiting, "/approve m34", words_needed=False)
     await _answered(session, await handshakes.decide_plan(session.board, which, accept=True, why=why))
 
 
 async def reject(session: Session, rest: str) -> None:
     usage = "/reject [m34] WHY"
-    which, why = parsing.request_and_words(rest, await _waiting(session, "plan", "shutdown"), usage)
+    which, why = parsing.request_and_words(rest, await _decidable(session), usage)
     if not why:
         raise BadInput(f"Say why, so that the next plan is better: {usage}.")
     await _answered(session, await handshakes.decide_plan(session.board, which, accept=False, why=why))
@@ -264,10 +265,17 @@ async def _waiting(session: Session, *kinds: str) -> list[Message]:
     return [request for request in await handshakes.waiting_requests(session.board) if request.kind in kinds]
 
 
+async def _decidable(session: Session) -> list[Message]:
+    """What a yes or a no is enough for: plans, shutdowns, and calls a policy asks about."""
+    waiting = await handshakes.waiting_requests(session.board)
+    return [each for each in waiting if each.kind in ("plan", "shutdown") or is_question(each.text)]
+
+
 async def _answered(session: Session, reply: Message) -> None:
     about = f" about #{reply.task}" if reply.task is not None else ""
     verdict = {True: "Approved", False: "Rejected", None: "Answered"}[reply.accepted]
-    await session.screen.show(said(f"{verdict}; {reply.recipient} is told{about}."))
+    taken = await handshakes.taken_as(session.board, reply)  # "yes, but" is a no, which a person should hear of.
+    await session.screen.show(said(f"{taken or f'{verdict}; '}{reply.recipient} is told{about}."))
 
 
 # The chat itself.
@@ -307,8 +315,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", "NAME [WHY] [--now]", "Ask a teammate to shut down.", stop, ("teammate",)),
     Command("stop!", "NAME [WHY]", "Shut a teammate down at once.", stop_now, ("teammate",)),
     Command("answer", "[m34] TEXT", "Answer a question; the only one needs no number.", answer, ("request",)),
-    Command("approve", "[m34]", "Approve a plan.", approve, ("request",)),
-    Command("reject", "[m34] WHY", "Send a plan back.", reject, ("request",)),
+    Command("approve", "[m34]", "Approve a plan, or a call of a tool.", approve, ("request",)),
+    Command("reject", "[m34] WHY", "Send a plan back, or refuse a call.", reject, ("request",)),
     Command("compact", "", "Ask the lead to compact its context.", compact),
     Command("help", "[COMMAND]", "This list.", helped, ("command",)),
     Command("quit", "", "Leave the chat; Ctrl-D does too.", leave),

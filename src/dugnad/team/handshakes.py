@@ -10,11 +10,12 @@ import re
 
 from ..board import Board
 from ..errors import BadInput, NotReady
+from ..tools import policy
 from ..tools.leading import ask_to_stop as stop
 from ..tools.talking import GONE
 from ..types import HUMAN, Message
 
-__all__ = ["answer", "decide_plan", "find_request", "stop", "waiting_requests"]
+__all__ = ["answer", "decide_plan", "find_request", "stop", "taken_as", "waiting_requests"]
 _WHICH = re.compile(r"(?P<kind>#|m)?(?P<number>\d{1,18})")
 
 
@@ -47,12 +48,21 @@ async def answer(board: Board, which: str, text: str, *, by: str = HUMAN) -> Mes
 
 
 async def decide_plan(board: Board, which: str, *, accept: bool, why: str = "", by: str = HUMAN) -> Message:
-    """Approve a plan or send it back with the reason; the task that waits for it goes on."""
+    """Approve a plan, or a call that a policy asks about, or refuse it with the reason; the task goes on."""
     asked = await find_request(board, which)
-    if asked.kind == "question":
+    if asked.kind == "question" and not policy.is_question(asked.text):
         raise NotReady(f"This is a question: use `dugnad answer {which} TEXT`.")
     assert asked.request is not None
     return await board.reply(asked.request, by, why, accepted=accept)
+
+
+async def taken_as(board: Board, reply: Message) -> str:
+    """How an answer about a call was understood, to begin a sentence with; of other answers there is nothing to say."""
+    asked, _ = await board.request(reply.request or "")
+    if asked.kind != "question" or not policy.is_question(asked.text):
+        return ""
+    said = policy.verdict(reply.text, reply.accepted)
+    return "Allowed, also further ones: " if said.always else "Allowed, once: " if said.allowed else "Refused: "
 
 
 async def waiting_requests(board: Board) -> list[Message]:

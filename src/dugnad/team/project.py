@@ -18,16 +18,20 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..board import rules
 from ..errors import BadInput, BadText
 from ..settings import AgentLimits, Limits, TeamLimits
+from ..tools import Policy
+from ..tools.policy import Rules
 from ..types import HUMAN, Budget
 from .userfile import (
     Kind,
     Place,
+    UserSettings,
     flag,
     leads_out,
     line,
     nearest,
     number,
     numbers_of,
+    policies,
     read_text,
     read_toml,
     read_user,
@@ -90,6 +94,7 @@ class Project:
     members: tuple[Member, ...] = ()
     checks: tuple[str, ...] = ()  # Commands that must succeed before anything that changes the project is done.
     reviewer: str | None = None  # The role that looks at whatever changes the project.
+    policies: Rules = field(default_factory=Rules)  # What it says itself; `policy` is what holds.
     budget: Budget = field(default_factory=Budget)
     limits: Limits = field(default_factory=Limits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
@@ -120,6 +125,10 @@ class Project:
     def model_name(self, given: str | None, environment: Mapping[str, str]) -> str | None:
         """--model, DUGNAD_MODEL or dugnad.toml. None: the user's own choice, or the first provider with a key."""
         return given or environment.get("DUGNAD_MODEL") or self.model
+
+    def policy(self, user: UserSettings) -> Policy:
+        """Of each tool the stricter of what the user and the project say."""
+        return Policy((user.policies, self.policies))
 
 
 def read_project(start: Path, *, environment: Mapping[str, str] | None = None) -> Project:
@@ -186,6 +195,7 @@ def _kinds(root: Path, environment: Mapping[str, str]) -> Kind:
             {**person, "role": _roles, "roles": _roles, "lead": flag},
             secrets_belong=_SECRETS_BELONG,
         ),
+        "policies": policies,
         "budget": _table({"tasks": whole(), "tokens": whole(), "dollars": number(), "minutes": number()}),
         "limits": _table({**numbers_of(Limits), **numbers_of(AgentLimits)}),
     }
@@ -240,6 +250,7 @@ def _project(root: Path, given: Mapping[str, Any]) -> Project:
         members=members,
         checks=tuple(given.get("check", ())),
         reviewer=given.get("review"),
+        policies=given.get("policies", Rules()),
         budget=Budget(**budget),
         limits=_limits(Limits, given.get("limits", {})),
         agent_limits=_limits(AgentLimits, given.get("limits", {})),

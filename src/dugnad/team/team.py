@@ -20,7 +20,7 @@ from ..errors import BadInput, BoardClosed, BoardTrouble
 from ..models import open_model
 from ..models.talk import Model
 from ..settings import AgentLimits, Limits, TeamLimits
-from ..tools import Tool
+from ..tools import Policy, Tool
 from ..tools.quote import one_line
 from ..tools.talking import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
@@ -56,6 +56,7 @@ class Team:
     check: Check | None = None  # How to run a task's check, where there are no places.
     places: Places | None = None  # Where an attempt works; set before the team is started.
     reviewer: str | None = None  # The role that looks at whatever changes the project.
+    policies: Policy | Mapping[str, Any] = field(default_factory=Policy)  # {"bash": "ask", "reviewer": {...}}
     budget: Budget = field(default_factory=Budget)  # For goals that are given none, also those told in passing.
     open_named: Callable[[str | None], Model] = open_model
     rates: Callable[[str], Rates] = lambda name: (None, None)  # Of a model: requests and tokens per minute.
@@ -75,6 +76,7 @@ class Team:
         return cls(url=url, model=model, **settings)
 
     async def __aenter__(self) -> Team:
+        Policy.of(self.policies)  # What is wrong with them is told now.
         self._board = await open_board(self.url, limits=self.board_limits)
         return self
 
@@ -301,6 +303,7 @@ class Team:
             requests_per_minute=requests,
             tokens_per_minute=tokens,
             tools=(*self.tools, *self.tools_for(teammate), *self._tools.get(teammate.name, ())),
+            policy=Policy.of(self.policies),
             team=self.name,
             project=self.project,
             limits=self.agent_limits,

@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
+from ..tools import BUILT_IN, LEADING, OF_A_TREE
+from ..tools.policy import Rules
 
 FILE_BYTES_MAX = 64 * 1024  # Long prompts have files of their own.
 _DOTS_MAX = 256  # In one line: the parser takes the cube of the parts of a dotted key.
@@ -192,6 +194,16 @@ def numbers_of(kind: type, **special: Kind) -> dict[str, Kind]:
     return found | special
 
 
+def policies(place: Place, value: Any) -> Rules:
+    """Decisions by tool, for everybody and in tables for roles. A name nothing can have would protect from nothing."""
+    rules = Rules.of(_mapping(place, value), place.file)
+    known = [*(each.name for each in (*BUILT_IN, *LEADING)), *OF_A_TREE]
+    for name in rules.strange(known):
+        raise BadInput(f"{place.file}: {place.table} speaks of {shown(name)}, and no tool has that name; "
+                       f"{nearest(name, known)}")  # fmt: skip
+    return rules
+
+
 def shown(value: Any) -> str:
     """A value in a sentence: short, and harmless to a terminal."""
     found = repr(value) if not isinstance(value, dict | list) else "a table" if isinstance(value, dict) else "a list"
@@ -246,6 +258,7 @@ class UserSettings:
     file: Path | None = None  # None: there is none.
     model: str | None = None
     boards: tuple[str, ...] = ()  # Servers a project may have its board on.
+    policies: Rules = field(default_factory=Rules)
     models: Mapping[str, Endpoint] = field(default_factory=dict)
     base_url: str | None = None  # DUGNAD_BASE_URL.
 
@@ -283,6 +296,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
         file=path,
         model=given.get("model"),
         boards=given.get("boards", ()),
+        policies=given.get("policies", Rules()),
         models=MappingProxyType(
             {name: _endpoint(f"{label}: [models.{name!r}]", entry, environment)
              for name, entry in given.get("models", {}).items()}
@@ -316,7 +330,8 @@ def _user_table() -> Kind:
     }  # fmt: skip
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
-    return table({"model": text, "boards": texts, "models": models}, secrets_belong=not_here)
+    known = {"model": text, "boards": texts, "models": models, "policies": policies}
+    return table(known, secrets_belong=not_here)
 
 
 def _endpoint(where: str, given: Mapping[str, Any], environment: Mapping[str, str]) -> Endpoint:

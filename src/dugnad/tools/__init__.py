@@ -5,6 +5,7 @@ from .files import file_tools
 from .finishing import claim_task, finish, give_up, idle, release
 from .leading import approve_plan, assign, shutdown_teammate, spawn_teammate
 from .planning import add_task, list_tasks, schedule_followup, show_task, todo
+from .policy import Policy
 from .remembering import compact, note, read_notes, read_output, search_notes
 from .skills import Skill, find_skills, use_skill
 from .talking import ask_human, broadcast, list_teammates, read_inbox, respond, send_message, submit_plan
@@ -22,17 +23,22 @@ BUILT_IN: tuple[Tool, ...] = (
 # Besides, for a lead.
 LEADING: tuple[Tool, ...] = (spawn_teammate, shutdown_teammate, approve_plan, assign)
 
+# Besides, where there is a tree to work in.
+OF_A_TREE = ("read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "bash")
+
 # What a consulted mind may use: it looks, and changes nothing.
 READING: tuple[Tool, ...] = (list_tasks, show_task, read_notes, search_notes, list_teammates, use_skill)
 
 __all__ = [
     "BUILT_IN",
     "LEADING",
+    "OF_A_TREE",
     "READING",
     "BadCall",
     "Context",
     "Desk",
     "Ends",
+    "Policy",
     "Skill",
     "Tool",
     "file_tools",

@@ -1,0 +1,193 @@
+"""Which tools are used without a word, which a person is asked about first, and which not at all.
+
+Pure: rules are read from a mapping, as a file gives it, and decisions are values. Who waits for the answer, and what
+is done with it, is the agent's business. The sandbox is the boundary; a policy is what a person wants on top of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from ..board import rules
+from ..errors import BadInput, BadText, ToolError
+from ..settings import Limits
+from ..types import Task
+from .quote import one_line, quote
+
+Decision = Literal["allow", "ask", "deny"]
+DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")  # From the mildest to the strictest.
+QUESTION_BYTES_MAX = 64 * 1024  # What is longer nobody reads before saying yes.
+_NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
+_CALL = re.compile(r"\(call t[0-9]+\.e[0-9]+\.[0-9]+\.[0-9]+\)")
+# They are questions themselves: whether one may ask is not asked.
+_QUESTIONS = frozenset({"ask_human", "submit_plan"})
+# What of a tool's arguments is a command that the runtime runs: who may run none must not have it run.
+_COMMANDS = {"add_task": "check"}
+
+
+def strictest(decisions: Iterable[Decision]) -> Decision:
+    return max(decisions, key=DECISIONS.index, default="allow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What one file says: for everybody, and for those of a role. A key is a tool's name, or a pattern of names."""
+
+    general: Mapping[str, Decision] = field(default_factory=dict)
+    roles: Mapping[str, Mapping[str, Decision]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], file: str = "policies") -> Rules:
+        """From a table such as {"bash": "ask", "reviewer": {"write_file": "deny"}}."""
+        of_roles = {key: value for key, value in given.items() if isinstance(value, Mapping)}
+        for role in of_roles:
+            try:
+                rules.name("role", role, Limits())
+            except BadText as trouble:
+                raise BadInput(f"{file}: [policies] {_shown(role)}: {trouble}") from None
+        general = {key: value for key, value in given.items() if key not in of_roles}
+        return cls(
+            general=_entries(general, f"{file}: [policies]"),
+            roles={role: _entries(each, f"{file}: [policies.{role}]") for role, each in of_roles.items()},
+        )
+
+    def decide(self, tool: str, roles: Iterable[str]) -> Decision:
+        """A role's own entry comes before the general one. Who has several roles is held to the strictest."""
+        general = _most_specific(self.general, tool) or "allow"
+        found = [_most_specific(self.roles.get(role, {}), tool) or general for role in roles]
+        return strictest(found) if found else general
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(self.general).union(*self.roles.values())
+
+    def strange(self, known: Iterable[str]) -> list[str]:
+        """Names of no tool there can be. Those of servers, which have two underscores, are known only later."""
+        return sorted(key for key in self.keys.difference(known) if "*" not in key and "__" not in key)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What several files say together: of each tool the strictest. So whoever comes second can narrow, never widen."""
+
+    files: tuple[Rules, ...] = ()
+
+    @classmethod
+    def of(cls, given: Policy | Mapping[str, Any]) -> Policy:
+        return given if isinstance(given, Policy) else cls((Rules.of(given),))
+
+    def decide(self, tool: str, roles: Iterable[str] = ()) -> Decision:
+        roles = tuple(roles)
+        decision = strictest(each.decide(tool, roles) for each in self.files)
+        return "allow" if decision == "ask" and tool in _QUESTIONS else decision
+
+    def told(self, roles: Iterable[str] = ()) -> dict[str, Decision]:
+        """What holds for somebody, of all that the files name, where it is not just allowed."""
+        roles = tuple(roles)
+        keys = sorted(frozenset().union(*(each.keys for each in self.files)))
+        return {key: decision for key in keys if (decision := self.decide(key, roles)) != "allow"}
+
+
+def _entries(given: Mapping[str, Any], where: str) -> dict[str, Decision]:
+    found: dict[str, Decision] = {}
+    for key, value in given.items():
+        if not isinstance(key, str) or not _NAME.fullmatch(key):
+            raise BadInput(f"{where} {_shown(key)} is not the name of a tool, nor a pattern such as mcp__github__*.")
+        if value not in DECISIONS:
+            raise BadInput(f"{where} {key} must be allow, ask or deny, not {_shown(value)}.")
+        found[key] = value
+    return found
+
+
+def _most_specific(entries: Mapping[str, Decision], tool: str) -> Decision | None:
+    """A name before a pattern, then the pattern that says most of the name; of equals the stricter."""
+    if tool in entries:
+        return entries[tool]
+    fitting = [key for key in entries if "*" in key and fnmatchcase(tool, key)]
+    length = max((len(key.replace("*", "")) for key in fitting), default=0)
+    found = [entries[key] for key in fitting if len(key.replace("*", "")) == length]
+    return strictest(found) if found else None
+
+
+def _shown(value: object) -> str:
+    return one_line(repr(value), 60)
+
+
+def reaches(tool: str, arguments: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """The tools whose rules a call falls under; without arguments, those it could."""
+    command = _COMMANDS.get(tool)
+    given = command is not None and (arguments is None or bool(arguments.get(command)))
+    return (tool, "bash") if given else (tool,)
+
+
+# What a person is asked, and what counts as which answer.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a person said of one call."""
+
+    allowed: bool
+    always: bool = False  # Further calls of the tool need not be asked about while the task is worked.
+    words: str = ""
+
+
+def question(teammate: str, task: Task, tool: str, arguments: Mapping[str, Any], key: str) -> str:
+    """The whole of what is to be run, harmless to a terminal. The same call gives the same text, so an answer counts
+    only for the call its question shows, whoever put the question."""
+    given = [f"{name}:\n{quote(_visible(_as_text(value)))}" for name, value in arguments.items()]
+    return "\n".join(
+        [
+            f"May {teammate} run {tool} for #{task.id} {one_line(task.title)!r}?",
+            *(given or ["It has no arguments."]),
+            f"Answer yes (this call runs), always (so does every further {tool} while #{task.id} is worked), or no and "
+            "why. Anything else counts as no, with your words as the reason.",
+            f"(call {key})",
+        ]
+    )
+
+
+def can_be_asked(tool: str, asked: str) -> str:
+    """The question itself, if it is not too long to be read."""
+    if (size := len(asked.encode())) > QUESTION_BYTES_MAX:
+        raise ToolError(
+            f"{tool} was not run: a person has to agree first, and {size:,} bytes are more than the "
+            f"{QUESTION_BYTES_MAX:,} a person can be asked about. Do it in smaller steps."
+        )
+    return asked
+
+
+def is_question(text: str) -> bool:
+    """Whether a question is about a call, so that it can be approved and rejected like a plan."""
+    return bool(_CALL.fullmatch(text.rpartition("\n")[2]))
+
+
+def verdict(text: str, accepted: bool | None) -> Verdict:
+    """Only a plain yes is one. `accepted`: what was approved or rejected in so many words."""
+    word = text.strip().rstrip(".!").casefold()
+    if accepted is False or word in ("no", "n"):
+        return Verdict(allowed=False, words="" if word in ("no", "n") else text.strip())
+    if word in ("yes", "y", "always"):
+        return Verdict(allowed=True, always=word == "always")
+    return Verdict(allowed=bool(accepted), words=text.strip())
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    from pydantic_core import to_json
+
+    # A set has another order in another process.
+    plain = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+    return to_json(plain, fallback=str).decode()
+
+
+def _visible(text: str) -> str:
+    """Nothing that a terminal would obey, and nothing that a person would not see."""
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
+    )
