@@ -91,7 +91,8 @@ class ShellLimits:
     jobs_max: int = 4  # In the background at one time.
     wait_seconds_max: float = 600.0  # Of one wait for a job.
     output_bytes_max: int = 64 * 1024 * 1024  # Of one command's output that is kept on disk,
-    outputs_bytes_max: int = 256 * 1024 * 1024  # and of a task's; the oldest goes first.
+    outputs_bytes_max: int = 256 * 1024 * 1024  # of a task's,
+    all_outputs_bytes_max: int = 4 * 1024 * 1024 * 1024  # and of all tasks'; the oldest go first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 from running import MARK, marked
-from stage_agent import END, call, calls, last_results, set_stage
+from stage_agent import END, TITLE, call, calls, last_results, results, set_stage
 from stage_commands import attempt, small, until_true
+from stage_team import hosting, until_status
 
 from dugnad.board import Board
 from dugnad.errors import ToolError
+from dugnad.models import ScriptedModel
 from dugnad.settings import AgentLimits, ShellLimits
+from dugnad.tools import Context, tool
 from dugnad.tools.commands import command_tools
 from dugnad.tools.context import Piece
 from dugnad.tools.outputs import Log, Outputs, last_line
@@ -265,3 +268,56 @@ def test_what_is_no_name_of_an_output_is_not_opened(folder: Path) -> None:
     os.symlink(folder / "secret.log", outputs.folder / "b1.log")
     for name in ("../secret", "b1", "", "/etc/passwd", "..", "a" * 5_000, "b\0"):
         assert outputs.piece(name, 0, 10) is None
+
+
+async def test_all_that_commands_print_is_heard_as_it_comes(board: Board, sandbox: Sandbox, tree: Path) -> None:
+    heard: list[bytes] = []
+    (tree.parent / "tool").write_text("a toolchain")
+    with_both = {"on_output": heard.append, "readable": (tree.parent / "tool",), "environment": {"WORD": "given"}}
+    steps = [
+        calls(
+            ("bash", {"command": f"echo $WORD; cat {tree.parent / 'tool'}"}),
+            ("bash", {"command": "echo $WORD again", "background": True}),
+            ("jobs", {"wait": "b1"}),
+        ),
+        END,
+    ]
+    async with attempt(board, sandbox, tree, steps, commands=with_both) as it:
+        await it.work()
+        assert b"".join(heard) == b"given\na toolchaingiven again\n"
+
+
+async def test_a_command_whose_task_is_taken_away_is_ended(board: Board, sandbox: Sandbox, tree: Path) -> None:
+    await board.spawn("alice")
+    task = await board.put(TITLE)
+    script = f"bash -c 'exec -a {MARK} sleep 1000' & setsid bash -c 'exec -a {MARK} sleep 1000' & wait"
+    model = ScriptedModel({TITLE: [call("bash", command=script), END]})
+    async with hosting(board, model, tools=command_tools(sandbox, tree), limits={"cancel_seconds": 10.0}):
+        await until_true(lambda: len(marked()) >= 2)
+        await board.cancel(task.id)
+        await until_true(lambda: not marked())
+        await until_status(board, "alice", "idle")
+
+
+async def test_a_tool_of_ones_own_can_name_its_time(board: Board) -> None:
+    @tool(seconds=30)
+    async def slow(context: Context) -> str:
+        """Take a while."""
+        await asyncio.sleep(0.3)
+        return f"within {context.seconds:g}"
+
+    assert await results(board, ("slow", {}), tools=[slow], limits=AgentLimits(tool_seconds_max=0.1)) == ["within 30"]
+
+
+def test_outputs_of_all_tasks_together_are_bounded_too(folder: Path) -> None:
+    limits = ShellLimits(output_bytes_max=1_000, all_outputs_bytes_max=2_500)
+    (folder / "outputs" / "0").mkdir(parents=True)
+    (folder / "outputs" / "0" / "mine.txt").write_text("x" * 10_000)  # Not of ours.
+    for task in range(1, 6):
+        outputs = Outputs(folder / "outputs" / str(task), limits)
+        log = outputs.log_of_call(f"t{task}.e1.1.0")
+        log.add(b"x" * 900)
+        outputs.close(log)
+        os.utime(outputs.folder / log.name, (task, task))
+    assert sorted(path.parent.name for path in (folder / "outputs").glob("*/*.log")) == ["4", "5"]
+    assert (folder / "outputs" / "0" / "mine.txt").exists()

@@ -102,8 +102,12 @@ class Commands:
     def unfinished(self) -> str:
         return self._jobs.unfinished()
 
+    async def end_jobs(self) -> None:
+        """End every job, with everything it started; for a check that should find the tree at rest."""
+        await self._jobs.end()
+
     async def close(self) -> None:
-        """End every job. When this returns nothing of them is left, and no notice comes any more."""
+        """End every job, and let none be started any more. When this returns nothing is left, and nothing is told."""
         await self._jobs.close()
 
 

@@ -195,8 +195,11 @@ class Jobs:
         )
 
     async def close(self) -> None:
-        """End every job. When this returns nothing of them is left, and no notice comes any more."""
         self._closed = True
+        await self.end()
+
+    async def end(self) -> None:
+        """End every job. When this returns nothing of them is left, and no notice of them comes any more."""
         running = [job.running for job in self._jobs.values() if job.running is not None]
         for each in running:
             each.cancel()

@@ -114,10 +114,12 @@ class Outputs:
 
     def _open(self, name: str) -> Log:
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.folder.is_dir():
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._make_room_among_tasks()
             self._make_room(self.limits.output_bytes_max)
         except OSError:
-            pass  # The log itself says what is wrong.
+            pass  # The log itself says what is wrong; or another process makes room at the same moment.
         log = Log(self.folder / name, self.limits.output_bytes_max)
         self._writing.add(name)
         return log
@@ -140,6 +142,23 @@ class Outputs:
             if entry.name not in self._writing:
                 os.unlink(entry.path)
                 size -= about.st_size
+
+    def _make_room_among_tasks(self) -> None:
+        """With every task that is new: nobody else ever removes what is kept of those that have ended."""
+        tasks: list[tuple[int, int, list[str]]] = []  # When it was last written to, its size, its files.
+        for task in os.scandir(self.folder.parent):
+            if task.name.isdigit() and task.is_dir(follow_symlinks=False) and task.name != self.folder.name:
+                logs = [entry for entry in os.scandir(task.path) if entry.name.endswith(".log")]
+                found = [entry.stat(follow_symlinks=False) for entry in logs]
+                last = max((about.st_mtime_ns for about in found), default=0)
+                tasks.append((last, sum(about.st_size for about in found), [entry.path for entry in logs]))
+        size = sum(each for _, each, _ in tasks) + self.limits.output_bytes_max
+        for _, each, logs_of_task in sorted(tasks):
+            if size <= self.limits.all_outputs_bytes_max:
+                return
+            for path in logs_of_task:
+                os.unlink(path)
+            size -= each
 
     def has(self, output: str) -> bool:
         return bool(_NAME.fullmatch(output)) and (self.folder / f"{output}.log").is_file()

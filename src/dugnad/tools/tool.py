@@ -158,19 +158,21 @@ def _argument_texts(doc: str) -> dict[str, str]:
 def tool(function: Callable[..., Any]) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, safe: bool = False, keyed: bool = False
+    *, name: str | None = None, safe: bool = False, keyed: bool = False, seconds: float | None = None
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None, *, name: str | None = None, safe: bool = False, keyed: bool = False
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    function: Callable[..., Any] | None = None, *, name: str | None = None, safe: bool = False, keyed: bool = False,
+    seconds: float | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:  # fmt: skip
     """Make a tool of a typed function with a docstring, sync or async.
 
     Mark it `safe` if it only reads, so that several calls of one reply may run at the same time, and `keyed` if it
-    does its work once per `context.key`, so that it may be run again when a crash left its end unknown.
+    does its work once per `context.key`, so that it may be run again when a crash left its end unknown. `seconds` is
+    how long a call may take, if that is not what `AgentLimits` says of all tools.
     """
     if function is not None:
         return Tool(function)
-    return lambda given: Tool(given, name=name, safe=safe, keyed=keyed)
+    return lambda given: Tool(given, name=name, safe=safe, keyed=keyed, seconds=lambda arguments: seconds)
 
 
 def own_tool(*, safe: bool = False, keyed: bool = True, early: bool = False) -> Callable[[Callable[..., Any]], Tool]:

@@ -127,7 +127,7 @@ def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: i
     if doing is not None and doing.what:
         what, _, says = doing.what.partition("\n")
         # A command's last line is worth more than the title, which stands among the tasks; and its end more than that.
-        most = max(12, room // 2) if says else 40
+        most = max(12, room // 3) if says else 40
         said.append(f" turn {doing.turn}, {line(what, most)} {span(now_ms - doing.since)}", style="cyan")
         if says and (left := room - said.cell_len - 2) > 5:
             return said.append(f"  {_last_cells(line(says, 500), left)}")
