@@ -57,8 +57,9 @@ class Commands:
         """Run a command of the shell in the workspace, and wait for its end. It has no network, sees no secrets, and
         can change nothing outside the workspace. What it leaves running is ended with it.
 
-        In the background it has a name, like b1, and you go on at once; you are told when it ends. It ends with your
-        work on this task at the latest. For servers, long builds and long tests; `jobs` waits for it or stops it.
+        In the background it has a name, like b1, and you go on at once; you are told when it ends. It is ended when you
+        end this task, or put it down to wait for a person or another task. For servers, long builds and long tests;
+        `jobs` waits for it or stops it.
 
         Args:
             command: The command, as for bash -c.

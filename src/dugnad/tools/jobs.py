@@ -84,7 +84,7 @@ class Jobs:
         shows = f", read_output(output={name!r}) shows what it has printed" if log else ""
         return (
             f"{name} runs in the background, for {job.seconds:g} seconds at most. You are told when it ends; "
-            f"jobs(wait={name!r}) waits for that{shows}. It is ended with your work on this task."
+            f"jobs(wait={name!r}) waits for that{shows}. It is ended when you end this task, or put it down to wait."
         )
 
     async def _run(self, job: Job) -> None:
@@ -130,7 +130,8 @@ class Jobs:
         if len(heard) <= most and (job.ran is None or not job.ran.shortened):
             return f"{head}\n{heard}".rstrip() + not_kept(job.log)
         rest = f"; read_output(output={job.name!r}) shows all of it" if job.log else ""
-        return f"{head}\n[… the end of what it printed{rest} …]\n{heard[-most:]}" + not_kept(job.log)
+        tail = heard[-most:].partition("\n")[2] or heard[-most:]  # From the beginning of a line, if there is one.
+        return f"{head}\n[… the end of what it printed{rest} …]\n{tail}" + not_kept(job.log)
 
     def _line(self, job: Job) -> str:
         last = last_line(job.heard)
