@@ -20,7 +20,7 @@ from dugnad.settings import AgentLimits, ShellLimits
 from dugnad.tools import Context, tool
 from dugnad.tools.commands import command_tools
 from dugnad.tools.context import Piece
-from dugnad.tools.outputs import Log, Outputs, last_line
+from dugnad.tools.outputs import Echo, Log, Outputs, last_line
 from dugnad.types import Budget, Done
 from dugnad.workspace.sandbox import Probe, Sandbox
 
@@ -321,3 +321,16 @@ def test_outputs_of_all_tasks_together_are_bounded_too(folder: Path) -> None:
         os.utime(outputs.folder / log.name, (task, task))
     assert sorted(path.parent.name for path in (folder / "outputs").glob("*/*.log")) == ["4", "5"]
     assert (folder / "outputs" / "0" / "mine.txt").exists()
+
+
+async def test_a_flood_of_lines_is_shown_a_few_times_a_second_and_its_last_line_always() -> None:
+    said: list[str] = []
+    echo = Echo(said.append)
+    for number in range(1_000):
+        echo.hear(b"line %d\n" % number)
+    assert said == ["line 0"]
+    await until_true(lambda: len(said) > 1)
+    assert said == ["line 0", "line 999"]
+    echo.hear(b"never shown\n")
+    echo.close()
+    assert len(said) == 2
