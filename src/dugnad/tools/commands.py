@@ -14,7 +14,7 @@ from ..workspace.sandbox import Ran, Sandbox
 from .context import Context, Piece
 from .jobs import Jobs
 from .outputs import Log, Outputs, in_short, not_kept
-from .shell import MARGIN_SECONDS, OnOutput, Shell, how_ended, within
+from .shell import MARGIN_SECONDS, OnOutput, Shell, heading, within
 from .tool import Tool
 
 OUTPUT_BYTES_MAX = 1024 * 1024  # Of an output that is kept nowhere else.
@@ -140,10 +140,10 @@ def _shown(ran: Ran, log: Log | None, most: int) -> str:
     text = ran.output.decode(errors="replace")
     short = in_short(text, most, size=log.heard, output=log.output)
     kept = f", output shortened: the whole is kept in {log.name}" if short != text else ""
-    return f"[{how_ended(ran)}{kept}]\n{short}".rstrip()
+    return f"{heading(ran, kept)}\n{short}".rstrip()
 
 
 def ran_text(ran: Ran) -> str:
     """How it ended, then what it printed."""
     cut = ", output shortened" if ran.shortened else ""
-    return f"[{how_ended(ran)}{cut}]\n{ran.output.decode(errors='replace')}".rstrip()
+    return f"{heading(ran, cut)}\n{ran.output.decode(errors='replace')}".rstrip()

@@ -82,3 +82,8 @@ def within(seconds: float, most: float) -> float:
 
 def how_ended(ran: Ran) -> str:
     return f"ended after {ran.seconds:.1f} s: it took too long" if ran.timed_out else f"exit code {ran.code}"
+
+
+def heading(ran: Ran, more: str = "") -> str:
+    """What stands above an output."""
+    return f"[{how_ended(ran)}{more}]"
