@@ -123,6 +123,8 @@ class NewTask:
     priority: int = 0
     check: str | None = None
     plan: bool = False  # Whoever works it may only read until its plan is approved.
+    review: str | None = None  # The role whose approval it asks for before it counts as done.
+    not_for: str | None = None  # Anybody but this teammate may claim it.
     delay_seconds: float = 0.0
     not_before: int | None = None  # Milliseconds since 1970; the later of this and the delay counts.
     key: str | None = None
@@ -147,6 +149,8 @@ class Task:
     chain: int  # The longest chain of dependents that was put behind it.
     check: str | None
     plan: bool
+    review: str | None
+    not_for: str | None
     state: TaskState
     open_needs: int
     due_at: int | None

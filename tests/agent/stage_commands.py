@@ -54,8 +54,7 @@ async def attempt(
     claim = claim or await stage.begin(**(begin or {}))
     outputs = tree.parent / "outputs"
     made = Commands(sandbox, tree, **{"claim": claim, "board": board, "outputs": outputs, **(commands or {})})
-    stage.agent.tools = (*made.tools, *more)
-    stage.agent.__post_init__()
+    stage.agent.equip((*made.tools, *more))
     try:
         yield Attempt(stage=stage, claim=claim, commands=made, logs=outputs / str(claim.task.id))
     finally:

@@ -17,7 +17,7 @@ from dugnad.types import Amount, Claim, Pace
 from raw import connect, count, grow_old, run
 
 TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", "events", "snapshot")
-NEW = ("pace", "reserved_at", "tokens_used", "plan")  # Columns that came after the first schema.
+NEW = ("pace", "reserved_at", "tokens_used", "plan", "review", "not_for")  # Columns that came after the first schema.
 
 
 async def worked_on(url: str) -> Claim:
@@ -85,3 +85,9 @@ async def test_a_board_of_the_first_schema_is_upgraded_and_goes_on(url: str, ope
         await board.reserve(claim, Amount(tokens=1), pace=pace)
     await board.cool_down(pace.key, reason="429", by="alice")
     assert [each.key for each in await board.cooldowns()] == [pace.key]
+    await board.release(claim.task.id)
+    await board.put("review", review="reviewer", not_for="alice", priority=1)
+    assert await board.ready_work() == {"": 1, "!alice": 1}
+    again = await board.claim("alice", claim.host)
+    assert again is not None
+    assert (again.task.id, again.task.review, again.task.not_for) == (claim.task.id, None, None)

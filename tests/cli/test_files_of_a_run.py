@@ -1,10 +1,11 @@
-"""What teammates of a run may do with the files of the project: read them, and write them only if that was typed."""
+"""Where teammates of a run work: in git trees, in a copy, or in the very folder if that was typed; and nowhere else."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from repository import at, git, new_repository
 from shell import Shell
 
 SCRIPT = """
@@ -26,12 +27,53 @@ def transcript_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options:
     return shell.says("show", "1", "--transcript")
 
 
-def test_files_are_read_and_not_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_git_each_task_is_worked_in_a_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = transcript_of_a_run(folder, monkeypatch)
     assert "visible" in said
-    assert "There is no tool 'write_file'" in said
     assert "hidden" not in said
+    assert "[its files are in .dugnad/work/1]" in said
     assert not (folder / "project" / "b.txt").exists()
+    assert (folder / "project" / ".dugnad" / "work" / "1" / "b.txt").read_text() == "written"
+
+
+def test_in_git_what_is_done_is_merged_and_the_checkout_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = new_repository(folder / "project", {"a.txt": "visible\n", "script.yaml": SCRIPT})
+    (project / "a.txt").write_text("not committed\n")
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    said = shell.says("run", "goal", "--agents", "1", "--model", "scripted:script.yaml")
+    assert "changes that are not committed; the team does not see them" in said
+    assert "git merge dugnad/main    takes over what was merged there: 1 commit\n" in said
+    assert at(project, "dugnad/main", "b.txt") == "written"
+    assert git(project, "status", "--porcelain") == "M a.txt"
+    told = shell.json("run", "another", "--agents", "1", "--model", "scripted:script.yaml", "--into", "elsewhere")
+    assert (told["deliveries"]["target"], told["deliveries"]["commits"]) == ("elsewhere", 1)
+
+
+def test_a_target_that_cannot_be_is_refused_before_anything_begins(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(new_repository(folder / "project", {"script.yaml": SCRIPT}))
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    for branch, words in (("main", "is checked out in"), ("a..b", "cannot be the name of a branch")):
+        ran = shell("run", "goal", "--model", "scripted:script.yaml", "--into", branch)
+        assert (ran.exit_code, words in ran.output) == (2, True)
+    assert shell.json("tasks")["tasks"] == []
+
+
+def test_a_repository_without_a_commit_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = folder / "project"
+    project.mkdir()
+    git(project, "init", "--quiet", ".")
+    (project / "a.txt").write_text("visible\n")
+    (project / "script.yaml").write_text(SCRIPT)
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    said = shell.says("run", "goal", "--agents", "1", "--model", "scripted:script.yaml")
+    assert "has no commit yet; make a first one, so that there is something to work from. Until then" in said
+    said = shell.says("show", "1", "--transcript")
+    assert "visible" in said
+    assert "There is no tool 'write_file'" in said
 
 
 def test_files_are_written_when_that_was_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

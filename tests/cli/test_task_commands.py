@@ -35,6 +35,17 @@ def test_a_task_is_put_with_everything_that_can_be_said_about_it(shell: Shell) -
     assert (budget["tasks_max"], budget["dollars_max"], budget["tokens_max"]) == (3, 1.5, None)
 
 
+def test_a_task_says_whose_approval_it_asks_for(shell: Shell) -> None:
+    assert shell.json("add", "plain")["task"]["review"] is None
+    put = shell.json("add", "Write it", "--review", "reviewer")["task"]
+    assert (put["review"], put["not_for"]) == ("reviewer", None)
+    assert shell.json("show", "2")["task"] == put
+    assert "by any reviewer but its author" in shell.says("show", "2")
+    assert "review" not in shell.says("show", "1")
+    assert "'a b' cannot be a role" in shell.fails(2, "add", "t", "--review", "a b")
+    assert "--review" in shell.fails(2, "add", "t", "--review")
+
+
 def test_the_same_key_is_the_same_task(shell: Shell) -> None:
     assert shell.says("add", "once", "--key", "k") == shell.says("add", "once", "--key", "k") == "#1 ready: once\n"
 

@@ -13,7 +13,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
 from dugnad.team import handshakes
-from dugnad.team.life import Check
+from dugnad.team.places import Check
 from dugnad.types import Task
 
 

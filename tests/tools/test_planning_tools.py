@@ -41,6 +41,15 @@ async def test_a_followup_can_be_for_oneself_and_for_later(board: Board) -> None
     assert "(scheduled)" in text
 
 
+async def test_a_task_can_ask_for_the_approval_of_a_role(board: Board) -> None:
+    plain = ("add_task", {"title": "Write"})
+    asks = ("add_task", {"title": "Write", "review": "reviewer"})
+    _, _, again, shown = await results(board, plain, asks, asks, ("show_task", {"task": 3}))
+    assert [task.review for task in await board.list_tasks(states=["ready"])] == [None, "reviewer"]
+    assert "#3" in again
+    assert "counts as done when a teammate with the role reviewer approves of it" in shown
+
+
 async def test_an_equal_followup_is_not_put_twice(board: Board) -> None:
     same = ("schedule_followup", {"title": "Once"})
     first, second = await results(board, same, same)

@@ -57,8 +57,14 @@ class Agent:
         self._skills = (find_skills(self.project) if self.project else ()) if self.skills is None else self.skills
         built_in = [each for each in self.built_in if each.name != "use_skill" or self._skills]
         leading = LEADING if self.teammate.lead else ()
-        self._tools = {each.name: each for each in (*built_in, *leading, *self.tools)}
+        self._always = (*built_in, *leading, *self.tools)
+        self.equip()
+
+    def equip(self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "") -> None:
+        """Give it the tools of the place where the next task is worked, and what there is to know of that place."""
+        self._tools = {each.name: each for each in (*self._always, *tools)}
         self._specs = tuple(each.spec for each in self._tools.values())
+        self._told_of_place = told
 
     async def work(self, claim: Claim, *, told: str = "") -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
@@ -142,6 +148,9 @@ class Agent:
             talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
         if told:
             await self._go_on(claim, talk, told)
+        if self._told_of_place and talk.ended is None:  # Of one who has ended already nothing more is asked.
+            talk.say(self._told_of_place)
+            self._told_of_place = ""
         return talk, resumed
 
     async def _go_on(self, claim: Claim, talk: Conversation, told: str) -> None:

@@ -11,7 +11,7 @@ from ..types import Amount, Pace, Spending
 from . import cooldowns, records, rules
 from .fence import fence_all, refused
 from .once import once
-from .store import Row, Tx, as_json, event, ids_json, wake
+from .store import Row, Tx, as_json, event, ids_json, wake, wake_for
 
 _COLUMNS = ("tokens", "microdollars", "milliseconds")
 
@@ -155,7 +155,7 @@ async def _unpark(tx: Tx, root: int) -> None:
     """Let go on what its holders put down for want of budget."""
     for row in await tx.fetch("unpark_tasks", root=root):
         event(tx, "ready", "board", task=row["id"], root=root, state="ready")
-        wake(tx, f"ready:{row['lane']}")
+        wake_for(tx, row)
 
 
 async def forfeit(tx: Tx, tasks: Sequence[int], actor: str) -> None:
@@ -217,7 +217,7 @@ async def set_caps(tx: Tx, call: SetCaps) -> Spending:
         wake(tx, f"budget:{call.root}")
         for row in await tx.fetch("unshelve_tasks", root=call.root):
             if row["state"] == "ready":
-                wake(tx, f"ready:{row['lane']}")
+                wake_for(tx, row)
         await _unpark(tx, call.root)
 
     await once(tx, call.key, "set_caps", change)

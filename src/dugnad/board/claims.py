@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +50,8 @@ async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
         await _named(tx, asks, named, lanes, grants, budgets, answers)
     unnamed = {place: own for place, own in lanes.items() if asks[place].task is None}
     if unnamed:
-        await _next(tx, unnamed, grants, budgets, answers)
+        for place in await _next(tx, asks, unnamed, grants, budgets, answers):
+            await _next(tx, asks, {place: unnamed[place]}, grants, budgets, answers)
     answers.update(await _take(tx, asks, grants, budgets))
     return [answers.get(place, answers.get(first[ask.key])) for place, ask in enumerate(asks)]
 
@@ -125,6 +127,8 @@ async def _named(
         elif row["lane"] not in lanes[place]:
             whose = row["lane"] or "anybody but a lead"
             answers[place] = NotReady(f"#{task} is for {whose}, which {asks[place].teammate} is not.")
+        elif row["not_for"] == asks[place].teammate:
+            answers[place] = NotReady(f"#{task} is for anybody but {asks[place].teammate}; another has to take it.")
         elif rules.runs_left(_counted(budgets, row["root_id"], grants)) == 0:
             kind = budgets[row["root_id"]]["held"] or "tasks"
             answers[place] = BudgetSpent(
@@ -143,24 +147,35 @@ def _counted(budgets: Mapping[int, dict[str, Any]], root: int, grants: Mapping[i
 
 async def _next(
     tx: Tx,
+    asks: Sequence[Ask],
     lanes: Mapping[int, tuple[str, ...]],
     grants: dict[int, Candidate],
     budgets: dict[int, dict[str, Any]],
     answers: dict[int, Answer],
-) -> None:
-    """The best task for each, by priority, chain and age, passing over roots that have no run left."""
+) -> list[int]:
+    """The best task for each, by priority, chain and age, passing over roots that have no run left.
+
+    Returns those who have to look alone: work that is not for them stands in front of them, and only a look that leaves
+    it out sees what is behind it, however much of it there is.
+    """
     left = dict(lanes)
+    apart: list[int] = []
+    alone = asks[next(iter(lanes))].teammate if len(lanes) == 1 else ""
     every_lane = as_json([{"lane": lane} for lane in sorted({lane for own in left.values() for lane in own})])
     for _ in range(_ROUNDS_MAX):
-        rows = await tx.fetch("claim_candidates", lanes=every_lane, count=len(lanes) + len(grants))
+        ahead = max(Counter(grant.lane for grant in grants.values()).values(), default=0)
+        rows = await tx.fetch("claim_candidates", lanes=every_lane, count=len(lanes) + ahead, asker=alone)
+        for place in _barred(asks, left, rows):
+            apart.append(place)
+            del left[place]
         taken = {grant.id for grant in grants.values()}
         candidates = [
             Candidate(row["id"], row["lane"], row["priority"], row["chain"], row["root_id"])
             for row in rows
             if row["id"] not in taken
         ]
-        if not candidates:
-            return
+        if not candidates or not left:
+            return apart
         if unknown := {candidate.root for candidate in candidates} - budgets.keys():
             budgets.update(await hold(tx, unknown))
         runs = {root: rules.runs_left(_counted(budgets, root, grants)) for root in budgets}
@@ -170,9 +185,18 @@ async def _next(
             grants[places[asker]] = candidate
             del left[places[asker]]
         if not passed:
-            return
+            return apart
         await _shelve(tx, passed, budgets)
     answers.update(dict.fromkeys(left, LookAgain()))
+    return apart
+
+
+def _barred(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], rows: Sequence[Row]) -> list[int]:
+    """Who is named by one of these as the one it is not for."""
+    named = {(row["not_for"], row["lane"]) for row in rows if row["not_for"] is not None}
+    if not named:
+        return []
+    return [place for place, own in lanes.items() if any((asks[place].teammate, lane) in named for lane in own)]
 
 
 async def _shelve(tx: Tx, passed: Sequence[Candidate], budgets: dict[int, dict[str, Any]]) -> None:

@@ -79,6 +79,7 @@ async def observed(fetch: Fetch) -> replay.State:
             "check": row["check_command"],
             "needs": {},
             **({"plan": True} if row["plan"] else {}),
+            **replay.reviewing(dict(row)),
         }
     for row in await fetch("dump_needs"):
         state["task"][str(row["task_id"])]["needs"][str(row["needs_id"])] = [row["outcome"], row["state"]]

@@ -10,7 +10,7 @@ from ..types import Need
 from . import rules
 from .budgets import forfeit
 from .once import once
-from .store import Row, Tx, as_json, event, ids_json, wake
+from .store import Row, Tx, as_json, event, ids_json, wake, wake_for
 
 
 async def after_end(tx: Tx, ended: Mapping[int, tuple[str, str | None]]) -> None:
@@ -54,7 +54,7 @@ async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
 def made_ready(tx: Tx, row: Row) -> None:
     """Say that a task may be claimed, or will be when it is due."""
     event(tx, "ready", "board", task=row["id"], root=row["root_id"], state=row["state"])
-    wake(tx, "due" if row["state"] == "scheduled" else f"ready:{row['lane']}")
+    wake_for(tx, row, row["state"])
 
 
 async def _skip(tx: Tx, broken: Mapping[int, str]) -> dict[int, tuple[str, str | None]]:

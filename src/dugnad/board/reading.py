@@ -214,8 +214,13 @@ class Reading:
         return None if milliseconds is None else milliseconds / 1000
 
     async def ready_work(self, *, most: int = 100) -> dict[str, int]:
-        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. Counted up to `most` each."""
-        return {row["lane"]: row["n"] for row in await self._read("ready_counts", most=most)}
+        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. What is not for one of them
+        counts apart, as "role!name" or "!name". Up to `most` each."""
+        found: dict[str, int] = {}
+        for row in (*await self._read("ready_counts", most=most), *await self._read("ready_counts_not_for")):
+            if row["n"]:
+                found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
+        return found
 
     async def now_ms(self) -> int:
         """What time it is by the board's clock."""

@@ -38,6 +38,8 @@ def task(row: Row) -> Task:
         chain=row["chain"],
         check=row["check_command"],
         plan=bool(row["plan"]),
+        review=row["review"],
+        not_for=row["not_for"],
         state=row["state"],
         open_needs=row["open_needs"],
         due_at=row["due_at"],

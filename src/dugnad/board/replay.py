@@ -7,7 +7,7 @@ and the times of changes are not part of the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..types import Event
@@ -39,6 +39,11 @@ def apply(state: State, event: Event) -> None:
 Data = dict[str, Any]
 
 
+def reviewing(facts: Mapping[str, Any]) -> Entity:
+    """Said only of what asks for a review, or is not for someone: older logs and snapshots know of neither."""
+    return {name: facts[name] for name in ("review", "not_for") if facts.get(name) is not None}
+
+
 def _if_planned(data: Data) -> Entity:
     """Said only of what needs a plan: older logs know of none."""
     return {"plan": True} if data.get("plan") else {}
@@ -51,7 +56,7 @@ def _put(state: State, event: Event, data: Data) -> None:
         "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
         "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
         "outcome": None, "result": None, "reason": None, "needs": {},
-        **_if_planned(data),
+        **_if_planned(data), **reviewing(data),
     }  # fmt: skip
     for needed, outcome, _ in data["needs"]:
         other = state["task"].get(str(needed))  # None: further down in the same batch.

@@ -111,9 +111,13 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
     text("body", task.body, bytes_max=limits.body_bytes_max)
     text("check", task.check or "", bytes_max=limits.body_bytes_max)
     text("key", task.key or "", characters=limits.key_chars_max)
-    for what, value in (("role", task.role), ("teammate's name", task.assignee)):
-        if value is not None:
-            name(what, value, limits)
+    names = {"role": (task.role, task.review), "teammate's name": (task.assignee, task.not_for)}
+    for what, values in names.items():
+        for value in values:
+            if value is not None:
+                name(what, value, limits)
+    if task.not_for is not None and task.not_for == task.assignee:
+        raise BadInput(f"{task.title!r} is only for {task.assignee} and for anybody else; leave one of the two out.")
     if abs(task.priority) > _PRIORITY_MAX:
         raise BadInput(f"A priority lies between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not at {task.priority}.")
     if len(task.needs) > limits.needs_max:
@@ -168,7 +172,9 @@ def outcome_word(outcome: str | None, limits: Limits) -> str | None:
 
 def content_key(task: NewTask) -> str:
     """Equal follow-ups have equal keys."""
-    parts = (task.title, task.body, task.role or "", task.assignee or "")
+    parts = [task.title, task.body, task.role or "", task.assignee or ""]
+    if task.review is not None or task.not_for is not None:  # Of all others, the key is as it always was.
+        parts += [task.review or "", task.not_for or ""]
     return "same:" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 

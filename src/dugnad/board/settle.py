@@ -16,7 +16,7 @@ from .fence import fence_all, refused
 from .messages import ask_for, notice
 from .needs import after_end, lift_chains, refuse_circle
 from .once import once
-from .store import Row, Tx, as_json, event, ids_json, wake
+from .store import Row, Tx, as_json, event, ids_json, wake, wake_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +216,8 @@ _EVENTS = {"done": "done", "failed": "failed", "retry": "retrying", "waiting": "
 
 def _tell(tx: Tx, row: Row, state: str) -> None:
     wake(tx, f"task:{row['id']}")
-    if state == "ready":
-        wake(tx, f"ready:{row['lane']}")
-    elif state == "scheduled":
-        wake(tx, "due")
+    if state in ("ready", "scheduled"):
+        wake_for(tx, row, state)
 
 
 async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:

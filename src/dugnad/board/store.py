@@ -17,7 +17,8 @@ from ..clock import Sources
 from ..settings import Limits
 
 Row = Mapping[str, Any]
-Topics = dict[str, int]  # What changed, and for how many: {"ready:coder": 3, "inbox:alice": 1, "log": 1}.
+# What changed, and for how many: {"ready:coder": 3, "inbox:alice": 1, "log": 1}. "ready:coder!bob" is not for Bob.
+Topics = dict[str, int]
 Work = Callable[["Tx"], Awaitable[None]]
 
 
@@ -82,6 +83,12 @@ def event(tx: Tx, kind: str, actor: str, *, task: int | None = None, root: int |
 
 def wake(tx: Tx, topic: str, count: int = 1) -> None:
     tx.pending.topics[topic] = tx.pending.topics.get(topic, 0) + count
+
+
+def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
+    """Say that a task may be taken, to those who may; or that it will be when it is due."""
+    but = f"!{task['not_for']}" if task["not_for"] is not None else ""
+    wake(tx, f"ready:{task['lane']}{but}" if state == "ready" else "due")
 
 
 def events_json(pending: Pending) -> str:

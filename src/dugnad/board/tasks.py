@@ -14,7 +14,7 @@ from .fence import fence
 from .needs import after_end, lift_chains
 from .once import once
 from .settle import close_by_hand
-from .store import Row, TryAgain, Tx, as_json, event, ids_json, wake
+from .store import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _Plan) -> None:
         raise UnknownTask(f"There is no task #{each} to need; `dugnad tasks` lists them.")
     for other in found.values():
         if other["state"] == "ready":  # Whoever looked while we held the row passed it over; let them look again.
-            wake(tx, f"ready:{other['lane']}")
+            wake_for(tx, other)
     chains = rules.chains(edges, tx.limits.chain_max)
     for row in plan.new:
         row["chain"] = chains[row["id"]]
@@ -213,6 +213,8 @@ async def _insert(tx: Tx, call: Put, plan: _Plan, budgets: Mapping[int, Row]) ->
                 "priority": task.priority,
                 "check": task.check,
                 "plan": int(task.plan),
+                "review": task.review,
+                "not_for": task.not_for,
                 "shelved": int(budgets[row["root"]]["held"] is not None),
                 "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
                 "not_before": task.not_before,
@@ -232,13 +234,14 @@ async def _insert(tx: Tx, call: Put, plan: _Plan, budgets: Mapping[int, Row]) ->
         event(
             tx, "put", call.by, task=row["id"], root=row["root"], parent=row["parent"], depth=row["depth"],
             key=row["key"], title=row["title"], body=row["body"], role=row["role"], assignee=row["assignee"],
-            priority=row["priority"], check=row["check"], plan=task.plan or None, state=stored["state"],
-            due_at=stored["due_at"], followup_of=call.claim and call.claim.task.id, put_at=stored["put_at"],
+            priority=row["priority"], check=row["check"], plan=task.plan or None, review=task.review,
+            not_for=task.not_for, state=stored["state"], due_at=stored["due_at"],
+            followup_of=call.claim and call.claim.task.id, put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
             caps=rules.caps(task.budget) if row["parent"] is None else None,
         )  # fmt: skip
         if stored["state"] == "ready" and not row["shelved"]:
-            wake(tx, f"ready:{row['lane']}")
+            wake_for(tx, row)
         elif stored["state"] == "scheduled":
             wake(tx, "due")
 
@@ -298,7 +301,7 @@ async def release(tx: Tx, call: ByHand) -> None:
         )  # fmt: skip
         if row["state"] == "claimed":
             await close_by_hand(tx, [row], "released", call.why)
-        wake(tx, f"ready:{row['lane']}" if state == "ready" else "due")
+        wake_for(tx, row, state)
 
     await once(tx, call.key, "release", give_back)
 
@@ -320,11 +323,13 @@ async def assign(tx: Tx, call: Assign) -> None:
             raise NotReady(f"#{call.task} is {row['state']}; only a task that was not taken yet can be assigned.")
         if call.assignee is not None and not await tx.fetch("recipient", name=call.assignee):
             raise UnknownTeammate(f"There is no teammate {call.assignee!r}; `dugnad team` lists them.")
+        if call.assignee is not None and call.assignee == row["not_for"]:
+            raise NotReady(f"#{call.task} is for anybody but {call.assignee}; assign it to another.")
         lane = rules.lane(row["role"], call.assignee)
         await tx.fetch("assign_task", id=call.task, assignee=call.assignee, lane=lane)
         event(tx, "assigned", call.by, task=call.task, root=row["root_id"], assignee=call.assignee)
         if row["state"] == "ready":
-            wake(tx, f"ready:{lane}")
+            wake_for(tx, {**row, "lane": lane})
 
     await once(tx, call.key, "assign", give)
 
@@ -367,7 +372,7 @@ async def _reopen(tx: Tx, by: str, row: Row) -> None:
     after = await tx.fetch("reopen_task", id=row["id"], state=state, open_needs=still_open)
     event(tx, "retried", by, task=row["id"], root=row["root_id"], state=state, epoch=after[0]["epoch"])
     if state == "ready":
-        wake(tx, f"ready:{row['lane']}")
+        wake_for(tx, row)
 
 
 async def _hold_with_needs(tx: Tx, task: int) -> Row:

@@ -1,8 +1,9 @@
 """Waiting without asking: one watcher per process wakes whoever a commit concerns.
 
 A push says what changed ("ready:coder": 3 tasks, "inbox:alice": 1 message) and wakes as many waiters as there is
-work for, not all who could take it. Pushes can be lost, so while anybody waits, a slow sweep asks the database what
-there is, and whether the log has grown; it also wakes for work that comes due.
+work for, not all who could take it; "ready:coder!alice" is for any coder but Alice. Pushes can be lost, so while
+anybody waits, a slow sweep asks the database what there is, and whether the log has grown; it also wakes for work that
+comes due.
 """
 
 from __future__ import annotations
@@ -102,15 +103,20 @@ class Hub:
             self._wake(topic, count)
 
     def _wake(self, topic: str, count: int) -> None:
+        but = ""
+        if topic.startswith("ready:"):
+            topic, _, but = topic.partition("!")
         waiting = self._watches.get(topic)
         if not waiting:
             return
         # Work is for as many as there is of it; everything else is for all who asked to hear of it.
         left = count if topic.startswith("ready:") else len(waiting)
+        barred = self._watches.get(f"inbox:{but}", {}) if but else {}
         for watch in list(waiting):
             if left <= 0:
                 return
-            left -= watch.wake(topic)
+            if watch not in barred:
+                left -= watch.wake(topic)
 
     async def _sweep(self) -> None:
         while self._watches:

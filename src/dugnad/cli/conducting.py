@@ -10,28 +10,24 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ..errors import BoardTrouble
 from ..team import Report, Team
-from ..team.checking import check_in
 from ..team.growth import one_chain
 from ..team.handshakes import waiting_requests
 from ..team.project import Project
 from ..team.report import ACCOUNT
-from ..tools.commands import command_tools
 from ..tools.talking import GONE
 from ..types import HUMAN, Budget, Event, Task
 from ..view.ending import report_page, report_shape
 from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.plain import plain
-from ..workspace.sandbox import Sandbox, probe
 from .base import console, forget_stdout, show, show_json, shown_url
-from .running import is_no_project
+from .workplaces import Wishes, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
@@ -40,10 +36,10 @@ _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not an
 
 
 async def conduct(
-    team: Team, project: Project, *, goal: str | None, budget: Budget, forever: bool, in_place: bool, as_json: bool
+    team: Team, project: Project, wishes: Wishes, *, goal: str | None, budget: Budget, forever: bool, as_json: bool
 ) -> int:  # fmt: skip
     """`dugnad run`."""
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
+    async with team, workplaces(team, project, wishes, _silent if as_json else _say):
         began = await team.board.last_event()
         roots = await team.roots(goal, budget)
         if not roots and not forever:
@@ -66,12 +62,12 @@ async def conduct(
                 await working
             await team.leave("the run was stopped" if stopped.is_set() else "the run ended")
         if not stopped.is_set():
-            end = await team.report(roots)
+            end = await with_deliveries(team, await team.report(roots))
             _end(end, as_json)
             return end.exit_code
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                end = await team.report(roots, interrupted=True)
+                end = await with_deliveries(team, await team.report(roots, interrupted=True))
         except (BoardTrouble, TimeoutError):
             words = "The board does not answer; what was held is given back later, and `dugnad run` goes on."
             end = Report(interrupted=True, says=f"Interrupted. {words}")
@@ -79,9 +75,9 @@ async def conduct(
         return 130
 
 
-async def attend(team: Team, project: Project, *, roles: Sequence[str], in_place: bool, as_json: bool) -> int:
+async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequence[str], as_json: bool) -> int:
     """`dugnad work`."""
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
+    async with team, workplaces(team, project, wishes, _silent if as_json else _say):
         began = await team.board.last_event()
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
@@ -106,11 +102,11 @@ async def _is_over(team: Team) -> bool:
         return False  # Those who work wait for it too; the view says so.
 
 
-async def converse(team: Team, project: Project, *, in_place: bool) -> int:
+async def converse(team: Team, project: Project, wishes: Wishes) -> int:
     """`dugnad chat`."""
     from ..repl.chat import chat
 
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=False):
+    async with team, workplaces(team, project, wishes, _say):
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
@@ -143,31 +139,6 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
     await team.assemble(min(team.agents, team.limits.agents_start))
     others = [each.name for each in await team.board.team() if each.status not in GONE]
     return (leads or others)[0]
-
-
-@asynccontextmanager
-async def commands_in(team: Team, root: Path, *, in_place: bool, quiet: bool) -> AsyncIterator[None]:
-    """With --in-place, commands and checks run in a sandbox; where there is none, they do not run, and that is said."""
-    if not in_place or is_no_project(root):
-        yield
-        return
-    found = await probe(os.environ.get("PATH", os.defpath))
-    if found.level == "none":
-        if not quiet:
-            _say(f"{found.says}{f' Mend it: {found.mend}' if found.mend else ''}")
-        yield
-        return
-    # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
-    own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
-    sandbox = Sandbox(found, readable=own)
-    environment = {"PATH": ":".join([*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"])}
-    files = team.tools_for
-    team.tools_for = lambda member: [*files(member), *command_tools(sandbox, root, environment=environment)]
-    team.check = check_in(sandbox, root, environment=environment)
-    try:
-        yield
-    finally:
-        await sandbox.close()
 
 
 # Signals.
@@ -340,6 +311,10 @@ def _end(end: Report, as_json: bool) -> None:
         _say(report_shape(end), as_json=True)
     else:
         _say(report_page(end))
+
+
+def _silent(what: str) -> None:
+    """For a program nothing is said but the end."""
 
 
 def _say(what: Any, *, as_json: bool = False) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +14,7 @@ from .base import board_option, board_url, examples, file_of, here, json_option,
 if TYPE_CHECKING:
     from ..team import Team
     from ..team.project import Project
-    from ..tools import Tool
-    from ..types import Budget, Teammate
+    from ..types import Budget
 
 
 def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,8 +28,9 @@ def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--in-place",
             is_flag=True,
-            help="Let them write files and run commands in this very folder; else they only read.",
+            help="Work in this very folder, all together, instead of in git trees of their own.",
         ),
+        click.option("--into", metavar="BRANCH", help="Where finished work is merged. [default: dugnad/ and yours]"),
         click.option(
             "--model", metavar="NAME", help="provider:model, instead of the project's or the first with a key."
         ),
@@ -64,6 +63,7 @@ def run(
     agents: int | None,
     model: str | None,
     in_place: bool,
+    into: str | None,
     forever: bool,
     board: str | None,
     as_json: bool,
@@ -79,13 +79,17 @@ def run(
     import asyncio
 
     from .conducting import conduct
+    from .workplaces import Wishes
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
     budget = typed_budget(caps)
     return asyncio.run(
-        conduct(team, project, goal=goal, budget=budget, forever=forever, in_place=in_place, as_json=as_json)
-    )
+        conduct(
+            team, project, Wishes(in_place=in_place, into=into), goal=goal, budget=budget, forever=forever,
+            as_json=as_json,
+        )
+    )  # fmt: skip
 
 
 @click.command("work", epilog=examples("dugnad work --agents 4 --roles coder,tester --forever"))
@@ -93,7 +97,8 @@ def run(
 @team_options
 @forever_option
 def work(
-    roles: str, agents: int | None, model: str | None, in_place: bool, forever: bool, board: str | None, as_json: bool
+    roles: str, agents: int | None, model: str | None, in_place: bool, into: str | None, forever: bool,
+    board: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run teammates only: on as many machines as you like, over one board.
 
@@ -102,18 +107,20 @@ def work(
     import asyncio
 
     from .conducting import attend
+    from .workplaces import Wishes
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
     wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
-    return asyncio.run(attend(team, project, roles=wanted, in_place=in_place, as_json=as_json))
+    return asyncio.run(attend(team, project, Wishes(in_place=in_place, into=into), roles=wanted, as_json=as_json))
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
 @budget_options
 @team_options
 def chat(
-    agents: int | None, model: str | None, in_place: bool, board: str | None, as_json: bool, **caps: Any
+    agents: int | None, model: str | None, in_place: bool, into: str | None, board: str | None, as_json: bool,
+    **caps: Any,
 ) -> int:  # fmt: skip
     """Talk to the lead while the team works. /help lists what else can be said."""
     if as_json:
@@ -122,11 +129,12 @@ def chat(
 
     from ..team.team import overlaid
     from .conducting import converse
+    from .workplaces import Wishes
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=True, in_place=in_place)
+    team = open_team(project, board=board, model=model, agents=agents, forever=True)
     team.budget = overlaid(project.budget, typed_budget(caps))
-    return asyncio.run(converse(team, project, in_place=in_place))
+    return asyncio.run(converse(team, project, Wishes(in_place=in_place, into=into)))
 
 
 @click.command("demo", epilog=examples("dugnad demo"))
@@ -143,7 +151,7 @@ def demo(keep: str | None, as_json: bool) -> int:
 
 
 def open_team(
-    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool, in_place: bool
+    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool
 ) -> Team:  # fmt: skip
     """The team of this project, as the files and the options say. A model that cannot be asked is told of now."""
     import math
@@ -160,7 +168,7 @@ def open_team(
     team = Team(
         url=url, model=name, name=project.team, project=project.root, roles=project.roles,
         agents=agents or project.agents, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
-        board_limits=project.limits, tools_for=files_of(project.root, in_place=in_place),
+        board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
@@ -169,21 +177,6 @@ def open_team(
     if path is not None:
         make_folder(path.parent)
     return team
-
-
-def is_no_project(root: Path) -> bool:
-    """A home folder, or one that holds it: there is more in there than a team should see."""
-    return Path.home().resolve().is_relative_to(root)
-
-
-def files_of(root: Path, *, in_place: bool) -> Callable[[Teammate], Sequence[Tool]]:
-    """The project's files for each teammate: to read, and to write only if that was typed. A home is no project."""
-    from ..tools import file_tools
-    from ..workspace.files import Files
-
-    if is_no_project(root):
-        return lambda teammate: ()
-    return lambda teammate: [each for each in file_tools(Files(root)) if each.safe or in_place]
 
 
 def typed_budget(caps: dict[str, Any]) -> Budget:

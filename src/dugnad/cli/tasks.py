@@ -52,6 +52,7 @@ def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
 @verb("add", makes_board=True, example="""
     dugnad add "Write slugify() with tests" --role coder --dollars 2
     dugnad add "Review slugify()" --needs 1 --role reviewer --dollars 0.50
+    dugnad add "Write parse_date()" --role coder --review reviewer
     """)  # fmt: skip
 @click.argument("title", required=False)
 @click.option(
@@ -65,6 +66,9 @@ def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
 @click.option("--priority", type=int, default=0, help="Higher is taken first; 0 is usual.")
 @click.option("--check", metavar="CMD", help="A command that must succeed before it counts as done.")
 @click.option("--plan", is_flag=True, help="Its plan has to be approved before anything is changed.")
+@click.option(
+    "--review", metavar="ROLE", help="Somebody else of this role has to approve of it before it counts as done."
+)
 @click.option(
     "--delay", "delay_seconds", type=Span(), default=0.0, metavar="TIME", help="Not before: 90s, 10m, 2h, 1d."
 )

@@ -20,8 +20,9 @@ from ..settings import TeamLimits
 from ..tools.talking import GONE
 from ..types import ERRAND, Budget, Released, Teammate
 from .growth import Joins, joining
-from .life import MADE_ROOM, Check, Life, may_come_back
+from .life import MADE_ROOM, Life, may_come_back
 from .neighbours import dead_neighbours, own_label
+from .places import Check, Places, nowhere
 
 Mind = Callable[[Teammate], Agent]
 Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
@@ -34,7 +35,9 @@ class Host:
     board: Board
     mind: Mind
     limits: TeamLimits = field(default_factory=TeamLimits)
-    check: Check | None = None
+    check: Check | None = None  # How to run a task's check, where teammates have no place of their own.
+    places: Places | None = None  # Where they work.
+    reviewer: str | None = None
     budget: Budget = field(default_factory=Budget)
     grows: bool = True  # False: only who was spawned is run.
     seats_max: int = 10_000
@@ -206,7 +209,8 @@ class Host:
             host=self.id,
             agent=agent,
             limits=self.limits,
-            check=self.check,
+            places=self.places or nowhere(self.check),
+            reviewer=self.reviewer,
             budget=self.budget,
             on_move=self._on_move,
         )

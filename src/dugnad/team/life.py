@@ -8,7 +8,7 @@ for like all other work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..agent import Agent
@@ -24,11 +24,14 @@ from ..errors import (
     NotReady,
     StaleClaim,
     StoppedTeammate,
+    ToolError,
     UnknownTask,
 )
 from ..settings import TeamLimits
-from ..tools.quote import one_line, shorten
-from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate, Waiting
+from ..tools.quote import shorten
+from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
+from .finishing import Finishing
+from .places import Place, Places, nowhere
 
 RESTED = "rested: there was nothing to do"
 MADE_ROOM = "made room for "
@@ -38,8 +41,7 @@ _ERRAND = (
     "approve or refuse; or just take note. Then end with plain text"
 )
 _PAUSE_SECONDS = 1.0
-
-Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
+_NO_PLACE_SECONDS = 60.0
 
 
 def may_come_back(member: Teammate) -> bool:
@@ -56,7 +58,8 @@ class Life:
     host: str
     agent: Agent
     limits: TeamLimits
-    check: Check | None = None
+    places: Places = field(default_factory=lambda: nowhere(None))  # Where it works.
+    reviewer: str | None = None
     budget: Budget = field(default_factory=Budget)  # For what a person asks for in passing.
     on_move: Callable[[], None] = lambda: None  # Is told whenever a task went from or to this teammate.
     claim: Claim | None = None  # What it works on now.
@@ -70,6 +73,7 @@ class Life:
     _work_watch: Watch | None = None
     _claim_key: str | None = None
     _why_dropped: str = ""
+    _place: Place | None = None
 
     @property
     def name(self) -> str:
@@ -238,7 +242,10 @@ class Life:
             what = f"{type(bug).__name__}: {bug}"
             outcome, ending = Failed(f"{self.name} failed: {shorten(what, 2_000)}", retry=True), bug
         self.settling = True
-        await self._settle(claim, outcome)
+        if not isinstance(outcome, Done):  # Whoever goes on with it must find the place free; done work stays there.
+            await self._leave(outcome, settled=False)
+        settled = await self._settle(claim, outcome)
+        await self._leave(outcome, settled=settled)
         self.claim = None
         if isinstance(outcome, Released):
             self.asked_to_stop = True  # It may have been given back because it was asked to leave: look first.
@@ -265,6 +272,7 @@ class Life:
             if not work.done():
                 work.cancel()
                 self.left_behind.append(work)
+                self._place = None  # It may still be at work there.
             elif not work.cancelled():
                 work.exception()  # Looked at, so that nobody complains that nobody did.
 
@@ -281,26 +289,24 @@ class Life:
                     continue  # The beat will tell.
 
     async def _mind(self, claim: Claim, told: str) -> Outcome:
-        """Think until it is done, and until the check agrees."""
-        task = claim.task
-        if task.check and self.check is None:
-            return Waiting(
-                on="human",
-                question=f"#{task.id} counts as done only when `{one_line(task.check)}` succeeds, and whoever runs "
-                "this team has nothing to run it with. Put it on the board again without a check, or cancel it.",
-            )
-        red: str | None = ""
-        for _ in range(self.limits.check_rounds_max + 1):
-            outcome = await self._think(claim, told)
-            if not isinstance(outcome, Done):
-                return outcome
-            if not task.check or self.check is None or (red := await self.check(task)) is None:
-                await self._answer_human(claim, outcome)
-                return outcome
-            told = (
-                f"You said it is done, but its check is red. `{one_line(task.check)}` printed:\n{shorten(red, 8_000)}"
-            )
-        return Failed(f"the check {one_line(task.check or '')!r} stayed red:\n{shorten(red or '', 2_000)}", retry=True)
+        """Where the task is worked, until it is done there."""
+        try:
+            self._place = place = await self.places(claim)
+        except (ToolError, OSError) as trouble:
+            return Released(f"there is no place to work it: {trouble}", delay_seconds=_NO_PLACE_SECONDS, resume=True)
+        self.agent.equip(place.tools, tree=place.tree, told="" if place.anew else place.told)
+        finishing = Finishing(
+            board=self.board, limits=self.limits, place=place, think=self._think, reviewer=self.reviewer
+        )
+        outcome = await finishing.work(claim, told)
+        if isinstance(outcome, Done):
+            await self._answer_human(claim, outcome)
+        return outcome
+
+    async def _leave(self, outcome: Outcome, *, settled: bool) -> None:
+        if self._place is not None:
+            place, self._place = self._place, None
+            await place.close(outcome, settled=settled)
 
     async def _think(self, claim: Claim, told: str) -> Outcome:
         """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""
@@ -321,15 +327,16 @@ class Life:
             except BoardTrouble as trouble:
                 await self._pause(trouble)
 
-    async def _settle(self, claim: Claim, outcome: Outcome) -> None:
+    async def _settle(self, claim: Claim, outcome: Outcome) -> bool:
+        """False: it is in other hands."""
         while True:
             try:
                 await self.board.settle(claim, outcome)
-                return
+                return True
             except BoardTrouble as trouble:  # The same call again is the same call.
                 await self._pause(trouble)
             except (StaleClaim, HostLost):
-                return
+                return False
             except DugnadError as refusal:  # A wait that cannot begin, for someone who was just stopped, say.
                 outcome = Released(f"{refusal}", delay_seconds=30.0)
 

@@ -88,6 +88,8 @@ class Project:
     lead: bool = True
     roles: Mapping[str, Role] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
+    checks: tuple[str, ...] = ()  # Commands that must succeed before anything that changes the project is done.
+    reviewer: str | None = None  # The role that looks at whatever changes the project.
     budget: Budget = field(default_factory=Budget)
     limits: Limits = field(default_factory=Limits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
@@ -175,6 +177,8 @@ def _kinds(root: Path, environment: Mapping[str, str]) -> Kind:
     known: dict[str, Kind] = {
         "board": text,
         "model": model,
+        "check": texts,
+        "review": _name("role"),
         "team": _table({"name": line, "agents": whole(), "lead": flag, **limits_of_team}),
         "roles": tables(_name("role"), person, secrets_belong=_SECRETS_BELONG),
         "members": tables(
@@ -234,6 +238,8 @@ def _project(root: Path, given: Mapping[str, Any]) -> Project:
         lead=lead,
         roles=MappingProxyType(roles),
         members=members,
+        checks=tuple(given.get("check", ())),
+        reviewer=given.get("review"),
         budget=Budget(**budget),
         limits=_limits(Limits, given.get("limits", {})),
         agent_limits=_limits(AgentLimits, given.get("limits", {})),

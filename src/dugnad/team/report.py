@@ -33,6 +33,15 @@ def standing(counts: Mapping[str, int], *, held: bool, deserted: bool) -> Standi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deliveries:
+    """Where finished work went, and what is kept of work that did not get there."""
+
+    target: str  # A branch.
+    commits: int  # That the person's own branch has not.
+    kept: Mapping[int, Sequence[str]]  # By task, the branches of its attempts.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Of the tasks under some roots. `str()` of it is for people."""
 
@@ -42,6 +51,7 @@ class Report:
     requests: Sequence[Message] = ()  # What waits for a person.
     interrupted: bool = False
     trouble: Mapping[str, str] = field(default_factory=dict)  # Teammates that failed, and why.
+    deliveries: Deliveries | None = None
     says: str = ""  # What else there is to say of it.
 
     def in_state(self, *states: str) -> list[Task]:
@@ -85,7 +95,8 @@ class Report:
 
     def next_steps(self) -> list[str]:
         """What a person can do about what is left."""
-        steps = [
+        steps = self._merges()
+        steps += [
             f"dugnad budget {account.root} --add {_MORE[account.held or 'tasks']}    raises the cap; then `dugnad run`"
             for account in self.out_of_budget
             if self.left
@@ -99,9 +110,21 @@ class Report:
         if self.left and self.trouble:
             why = next(iter(self.trouble.values()))
             steps.append(f"dugnad doctor    then `dugnad run`; {', '.join(self.trouble)} failed: {one_line(why, 60)}")
-        if self.left and not steps:
+        if self.left and len(steps) == len(self._merges()):
             steps.append("dugnad run    goes on with what is left")
         return steps
+
+    def _merges(self) -> list[str]:
+        if self.deliveries is None or not self.deliveries.commits:
+            return []
+        count = self.deliveries.commits
+        return [
+            f"git merge {self.deliveries.target}    takes over what was merged there: {count} commit{'s'[: count > 1]}"
+        ]
+
+    def kept(self, task: Task) -> Sequence[str]:
+        """The branches with what attempts at a task came to that did not end done."""
+        return () if self.deliveries is None else self.deliveries.kept.get(task.id, ())
 
     def __str__(self) -> str:
         lines = []
@@ -110,6 +133,7 @@ class Report:
             lines.append(f"{task.state:>9}  #{task.id} {one_line(task.title, 70)}{who}")
             if text := task.result if task.state == "done" else task.reason:
                 lines.append(f"{'':>11}{one_line(text, 100)}")
+            lines += [f"{'':>11}kept on branch {branch}" for branch in self.kept(task)]
         lines += [f"{'budget':>9}  #{root}: {budget_line(account)}" for root, account in self.capped.items()]
         for name, used in self.cost.items():
             price = f", ${used.microdollars / 1e6:.4f}" if used.microdollars else ""

@@ -26,7 +26,8 @@ from ..tools.talking import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from .growth import Joins, fresh_names
 from .host import Host, as_before
-from .life import Check, may_come_back
+from .life import may_come_back
+from .places import Check, Places
 from .project import Role
 from .report import ACCOUNT, Report, Standing, report, standing
 
@@ -52,7 +53,9 @@ class Team:
     limits: TeamLimits = field(default_factory=TeamLimits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)
-    check: Check | None = None
+    check: Check | None = None  # How to run a task's check, where there are no places.
+    places: Places | None = None  # Where an attempt works; set before the team is started.
+    reviewer: str | None = None  # The role that looks at whatever changes the project.
     budget: Budget = field(default_factory=Budget)  # For goals that are given none, also those told in passing.
     open_named: Callable[[str | None], Model] = open_model
     rates: Callable[[str], Rates] = lambda name: (None, None)  # Of a model: requests and tokens per minute.
@@ -161,7 +164,8 @@ class Team:
         if self._host is None:
             limits = replace(self.limits, agents_max=self.agents)
             self._host = Host(
-                board=self.board, mind=self._mind, limits=limits, check=self.check, budget=self.budget,
+                board=self.board, mind=self._mind, limits=limits, check=self.check, places=self.places,
+                reviewer=self.reviewer, budget=self.budget,
                 grows=self.agents > 0, newcomer=self._newcomer, seats_max=self.seats_max, failed=self._failed,
                 roles=self.only_roles, knows_neighbours=self.knows_neighbours,
             )  # fmt: skip

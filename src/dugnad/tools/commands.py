@@ -112,10 +112,12 @@ class Commands:
         await self._jobs.close()
 
 
-def command_tools(sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
+def command_tools(
+    sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None, readable: tuple[Path, ...] = ()
+) -> tuple[Tool, ...]:
     """`bash` alone, for a teammate and not for an attempt: it is always waited for, and what it prints is a result like
     others."""
-    shell, limits = Shell(sandbox, tree, environment), ShellLimits()
+    shell, limits = Shell(sandbox, tree, environment, readable), ShellLimits()
 
     def asked(seconds: float) -> float:
         return within(seconds, limits.seconds_max)

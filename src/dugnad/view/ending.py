@@ -17,6 +17,7 @@ _HEADS = {0: "All done.", 1: "Not all is done.", 3: "The budget ran out with wor
 
 
 def report_shape(end: Report) -> Shape:
+    deliveries = end.deliveries
     return {
         "exit": end.exit_code,
         "tasks": [task_shape(task) for task in end.tasks],
@@ -26,6 +27,8 @@ def report_shape(end: Report) -> Shape:
         "requests": [message_shape(asked) for asked in end.requests],
         "failed_teammates": dict(end.trouble),
         "interrupted": end.interrupted,
+        "deliveries": deliveries
+        and {"target": deliveries.target, "commits": deliveries.commits, "kept": deliveries.kept},
         "says": end.says or _HEADS[end.exit_code],
         "next": end.next_steps(),
     }
@@ -44,6 +47,7 @@ def report_page(end: Report) -> RenderableType:
         parts.append(said)
         if text := task.result if task.state == "done" else task.reason:
             parts.append(Text(f"{'':>11}{line(text, 100)}", style="dim"))
+        parts += [Text(f"{'':>11}kept on branch {line(branch, 100)}", style="dim") for branch in end.kept(task)]
     for root, account in end.capped.items():
         parts.append(Text(f"{'budget':>9}  #{root}: {budget_line(account)}"))
     for name, used in end.cost.items():

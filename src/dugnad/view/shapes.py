@@ -33,6 +33,8 @@ def task_shape(task: Task) -> Shape:
         "priority": task.priority,
         "check": task.check,
         "plan": task.plan,
+        "review": task.review,
+        "not_for": task.not_for,
         "waiting_for": task.waiting_for,
         "open_needs": task.open_needs,
         "parent": task.parent,

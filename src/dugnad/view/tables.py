@@ -243,9 +243,11 @@ def _facts(task: Task) -> RenderableType:
     rows = [
         ("held by" if task.state in ("claimed", "waiting") else "last held by", task.teammate),
         ("for", task.assignee or (f"any {task.role}" if task.role else None)),
+        ("not for", task.not_for),
         ("priority", task.priority or None),
         ("check", task.check),
         ("plan", "has to be approved first" if task.plan else None),
+        ("review", f"by any {task.review} but its author" if task.review else None),
         ("parent", f"#{task.parent}" if task.parent is not None else None),
         ("root", f"#{task.root}" if task.root != task.id else None),
         ("due", clock(task.due_at, dated=True) if task.due_at is not None else None),

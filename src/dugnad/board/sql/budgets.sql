@@ -75,13 +75,13 @@ UPDATE budgets SET tasks_max = :tasks_max, tokens_max = :tokens_max, microdollar
 WHERE root_id = :root
 
 -- name: unshelve_tasks
-UPDATE tasks SET shelved = 0 WHERE root_id = :root AND shelved = 1 RETURNING lane, state
+UPDATE tasks SET shelved = 0 WHERE root_id = :root AND shelved = 1 RETURNING lane, not_for, state
 
 -- name: unpark_tasks
 -- Tasks that their holders put down because the budget did not allow more.
 UPDATE tasks SET state = 'ready', waiting_for = NULL
 WHERE root_id = :root AND state = 'waiting' AND waiting_for = 'budget'
-RETURNING id, lane
+RETURNING id, lane, not_for
 
 -- name: insert_reservations
 INSERT INTO reservations (key, root_id, task_id, epoch, tokens, microdollars, milliseconds, state, pace, reserved_at)

@@ -3,13 +3,13 @@
 -- name: promote_due (sqlite)
 UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
   SELECT id FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms() ORDER BY due_at LIMIT 1000
-) RETURNING id, root_id, lane
+) RETURNING id, root_id, lane, not_for
 
 -- name: promote_due (postgres)
 UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
   SELECT id FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms() ORDER BY due_at LIMIT 1000
   FOR UPDATE SKIP LOCKED
-) RETURNING id, root_id, lane
+) RETURNING id, root_id, lane, not_for
 
 -- name: claimants
 -- Who asks: known, seated at this host, the host alive by the database's clock.
@@ -21,20 +21,22 @@ JOIN teammates ON teammates.name = asked.value ->> 'teammate'
 LEFT JOIN hosts ON hosts.id = asked.value ->> 'host'
 
 -- name: claim_candidates (sqlite)
--- The first few of each lane, straight from the index of ready work.
-SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id
+-- The first few of each lane, straight from the index of ready work, without what is not for the asker.
+SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+    AND not_for IS DISTINCT FROM :asker
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 
 -- name: claim_candidates (postgres)
-SELECT best.id, best.lane, best.priority, best.chain, best.root_id
+SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for
 FROM json_each(CAST(:lanes AS text)) AS asked
 CROSS JOIN LATERAL (
-  SELECT id, lane, priority, chain, root_id FROM tasks
+  SELECT id, lane, priority, chain, root_id, not_for FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+    AND not_for IS DISTINCT FROM CAST(:asker AS text)
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
 ) AS best
 
@@ -142,7 +144,7 @@ ORDER BY tasks.id LIMIT :count FOR UPDATE OF tasks SKIP LOCKED
 -- name: lost_claims
 -- Those of them that are lost indeed, looked at again now that nobody can change them: between the first look and the
 -- lock, one may have been taken back and claimed anew by a host that lives.
-SELECT tasks.id, tasks.root_id, tasks.lane, tasks.epoch, tasks.claims, tasks.tries, tasks.teammate, tasks.host_id
+SELECT tasks.id, tasks.root_id, tasks.lane, tasks.not_for, tasks.epoch, tasks.claims, tasks.tries, tasks.teammate, tasks.host_id
 FROM json_each(CAST(:ids AS text)) AS held
 JOIN tasks ON tasks.id = CAST(held.value ->> 'id' AS bigint)
 LEFT JOIN hosts ON hosts.id = tasks.host_id
@@ -171,7 +173,7 @@ SELECT id, epoch, teammate FROM tasks WHERE host_id = :host AND state = 'claimed
 SELECT * FROM attempts WHERE task_id = :task ORDER BY epoch
 
 -- name: ready_counts
--- How much there is to take in each lane that has any, one step in the index each, counted up to a limit.
+-- How much there is to take in each lane by all who have it, one step in the index each, counted up to a limit.
 WITH RECURSIVE found (lane) AS (
   SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
   UNION ALL
@@ -180,9 +182,15 @@ WITH RECURSIVE found (lane) AS (
 )
 SELECT lane, (
   SELECT count(*) FROM (
-    SELECT 1 FROM tasks WHERE state = 'ready' AND shelved = 0 AND tasks.lane = found.lane LIMIT :most
+    SELECT 1 FROM tasks WHERE state = 'ready' AND shelved = 0 AND tasks.lane = found.lane AND not_for IS NULL
+    LIMIT :most
   ) AS few
 ) AS n FROM found WHERE lane IS NOT NULL
+
+-- name: ready_counts_not_for
+-- The same of what is not for one of them. What is assigned counts as anything of its assignee: it is another anyway.
+SELECT CASE WHEN lane LIKE '@%' THEN lane ELSE lane || '!' || not_for END AS lane, count(*) AS n
+FROM tasks WHERE state = 'ready' AND shelved = 0 AND not_for IS NOT NULL GROUP BY 1
 
 -- name: due_lanes
 SELECT DISTINCT lane FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()

@@ -70,7 +70,7 @@ SELECT id FROM messages WHERE recipient = :recipient AND kind = 'shutdown' AND s
 -- name: answered_task
 UPDATE tasks SET state = 'ready', waiting_for = NULL
 WHERE request = :request AND state = 'waiting' AND waiting_for IN ('human', 'plan')
-RETURNING id, root_id, lane
+RETURNING id, root_id, lane, not_for
 
 -- name: unread_inboxes
 WITH RECURSIVE found (name) AS (

@@ -15,7 +15,8 @@ WITH new AS (
     CAST(value ->> 'scope' AS bigint) AS scope, value ->> 'key' AS key, value ->> 'title' AS title,
     value ->> 'body' AS body, value ->> 'role' AS role, value ->> 'assignee' AS assignee, value ->> 'lane' AS lane,
     CAST(value ->> 'priority' AS bigint) AS priority, CAST(value ->> 'chain' AS bigint) AS chain,
-    value ->> 'check' AS check_command, CAST(value ->> 'plan' AS bigint) AS plan, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
+    value ->> 'check' AS check_command, CAST(value ->> 'plan' AS bigint) AS plan, value ->> 'review' AS review,
+    value ->> 'not_for' AS not_for, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
     CAST(value ->> 'shelved' AS bigint) AS shelved,
     CASE
       WHEN CAST(value ->> 'not_before' AS bigint) > now_ms() + CAST(value ->> 'delay' AS bigint)
@@ -26,10 +27,11 @@ WITH new AS (
 )
 INSERT INTO tasks (
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  state, shelved, open_needs, due_at, put_by, put_at
+  review, not_for, state, shelved, open_needs, due_at, put_by, put_at
 )
 SELECT
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
+  review, not_for,
   CASE WHEN open_needs > 0 THEN 'blocked' WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
   shelved, open_needs, due_at, CAST(:put_by AS text), now_ms()
 FROM new WHERE true
@@ -61,13 +63,13 @@ SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json
 -- name: hold_tasks (sqlite)
 -- The rows as they stand, kept from changing until the commit; the long texts stay where they are. Also used for
 -- tasks that others are put behind: their end then sees the new need.
-SELECT id, root_id, depth, title, role, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
-  host_id, continues, outcome, reason
+SELECT id, root_id, depth, title, role, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
+  teammate, host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
 
 -- name: hold_tasks (postgres)
-SELECT id, root_id, depth, title, role, lane, priority, chain, state, open_needs, epoch, claims, tries, children, teammate,
-  host_id, continues, outcome, reason
+SELECT id, root_id, depth, title, role, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
+  teammate, host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 ORDER BY id FOR UPDATE
 
@@ -144,7 +146,7 @@ FROM (
   FROM json_each(CAST(:tasks AS text))
 ) AS met
 WHERE tasks.id = met.met_id
-RETURNING id, root_id, lane, state, open_needs
+RETURNING id, root_id, lane, not_for, state, open_needs
 
 -- name: skip_tasks
 UPDATE tasks SET state = 'skipped', epoch = epoch + 1, reason = broken.why, due_at = NULL, ended_at = now_ms()

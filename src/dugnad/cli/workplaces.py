@@ -1,0 +1,110 @@
+"""Where a team works that a person runs: in a git tree for each attempt, a folder for each task, or this very one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import BadInput, ToolError
+from ..team import Report, Team
+from ..team.folders import folders
+from ..team.places import Workshop, reading, shared
+from ..team.project import Project
+from ..team.worktrees import Worktrees
+from ..workspace.git import Git
+from ..workspace.merging import prepare_target
+from ..workspace.sandbox import Sandbox, probe
+from ..workspace.trees import BRANCHES, Trees
+from .base import make_folder
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a person typed about where to work."""
+
+    in_place: bool = False
+    into: str | None = None  # The branch that finished work goes to.
+
+
+def is_no_project(root: Path) -> bool:
+    """A home folder, or one that holds it: there is more in there than a team should see."""
+    return Path.home().resolve().is_relative_to(root)
+
+
+@asynccontextmanager
+async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[None]:
+    """Give the team its places. What they cannot have is said; nothing is run without a sandbox."""
+    root = project.root
+    if is_no_project(root):
+        say("This is your home folder, so the team sees no files of it; run dugnad in a project's own folder.")
+        yield
+        return
+    found = await probe(os.environ.get("PATH", os.defpath))
+    why_not = f"{found.says}{f' Mend it: {found.mend}' if found.mend else ''}" if found.level == "none" else ""
+    if why_not:
+        say(why_not)
+    # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
+    own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
+    sandbox = None if why_not else Sandbox(found, readable=own)
+    path = ":".join([*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"])
+    shop = Workshop(
+        sandbox=sandbox, why_not=why_not, environment={"PATH": path}, project_checks=project.checks
+    )  # fmt: skip
+    team.reviewer = project.reviewer
+    try:
+        await _give(team, project, wishes, shop, say)
+        yield
+    finally:
+        if sandbox is not None:
+            await sandbox.close()
+
+
+async def _give(team: Team, project: Project, wishes: Wishes, shop: Workshop, say: Say) -> None:
+    root = project.root
+    if wishes.in_place:
+        team.places = shared(shop, root)
+        return
+    try:
+        git = await Git.find(root, path=os.environ.get("PATH", os.defpath))
+        if git is not None:
+            team.places = await _worktrees(team, root, git, wishes, shop, say)
+            return
+    except ToolError as trouble:
+        if wishes.into is not None:
+            raise BadInput(str(trouble)) from None
+        say(f"{trouble} Until then the team can only read.")
+        team.places = reading(root)
+        return
+    make_folder(root / ".dugnad")
+    team.places = folders(shop, root, root / ".dugnad" / "work")
+    say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
+
+
+async def _worktrees(team: Team, root: Path, git: Git, wishes: Wishes, shop: Workshop, say: Say) -> Worktrees:
+    branch = await git.head_branch()
+    target = wishes.into or f"{BRANCHES}{branch or 'work'}"
+    make_folder(root / ".dugnad")
+    trees = Trees(git=git, folder=root / ".dugnad" / "trees", target=target)
+    if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else "HEAD"):
+        say(told)
+    if await git.is_dirty():
+        say("Your checkout has changes that are not committed; the team does not see them.")
+    places = Worktrees(board=team.board, trees=trees, shop=replace(shop, prefix=git.prefix), own_branch=branch)
+    await places.sweep()
+    return places
+
+
+async def with_deliveries(team: Team, end: Report) -> Report:
+    """The report, and where the work is that it tells of."""
+    if not isinstance(team.places, Worktrees):
+        return end
+    try:
+        return replace(end, deliveries=await team.places.deliveries(end.tasks))
+    except ToolError:
+        return end

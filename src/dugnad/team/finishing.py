@@ -1,0 +1,136 @@
+"""From "I am done" to done: checked, looked at by another where that is asked for, and brought where it counts.
+
+What is red, or not approved, goes back to the mind with the reason, a bounded number of times. All of it can be done
+again after a crash: a check is run again, a commit found unchanged, a review asked for under the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ..board import Board
+from ..errors import LimitReached, ToolError
+from ..settings import TeamLimits
+from ..tools.quote import one_line, quote, shorten
+from ..types import ERRAND, Claim, Done, Failed, Outcome, Task, Waiting
+from .places import REVIEW, Place
+
+APPROVED, CHANGES = "approved", "changes-requested"
+Think = Callable[[Claim, str], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """It is not done yet: what the mind is told, and what is said of it if that was the last time."""
+
+    told: str
+    in_the_end: str
+
+
+@dataclass(kw_only=True)
+class Finishing:
+    """Brings one attempt to its end."""
+
+    board: Board
+    limits: TeamLimits
+    place: Place
+    think: Think
+    reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
+
+    async def work(self, claim: Claim, told: str) -> Outcome:
+        """Think until it is done, and until everybody who has a say agrees."""
+        place = self.place
+        if (checks := place.checks(claim.task)) and place.cannot_check:
+            return Waiting(
+                on="human",
+                question=f"#{claim.task.id} counts as done only when `{one_line(checks[0])}` succeeds, and "
+                f"{place.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
+                "check, or cancel it.",
+            )
+        rounds = 0
+        if place.anew:
+            told = "\n".join(filter(None, (told, place.told)))
+        while True:
+            outcome = await self.think(claim, told)
+            if not isinstance(outcome, Done):
+                return outcome
+            verdict = await self._judge(claim, outcome)
+            if not isinstance(verdict, GoOn):
+                return verdict
+            rounds += 1
+            if rounds > self.limits.check_rounds_max:
+                return Failed(verdict.in_the_end, retry=True)
+            told = verdict.told
+
+    async def _judge(self, claim: Claim, done: Done) -> Outcome | GoOn:
+        """Whether it is done. The order matters: nobody is asked to look at what is red."""
+        task = claim.task
+        if task.key.startswith(REVIEW):
+            return _is_verdict(done)
+        if (red := await self.place.check(task)) is not None:
+            command, output = one_line(red.command), red.output
+            return GoOn(
+                f"You said it is done, but its check is red. `{command}` printed:\n{shorten(output, 8_000)}",
+                f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
+            )
+        try:
+            tip = await self.place.commit(task, done)
+        except ToolError as trouble:
+            return GoOn(f"You said it is done, but it cannot be committed: {trouble}", str(trouble))
+        role = task.review or (None if task.key.startswith(ERRAND) else self.reviewer)
+        if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
+            return verdict
+        return await self.place.deliver(task, done)
+
+    async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | GoOn | None:
+        """What somebody else says of just this work; None: approved."""
+        task = claim.task
+        reviews = [each for each in await self._children(task) if each.key.startswith(f"{REVIEW}{task.id}:")]
+        review = next((each for each in reviews if each.key == f"{REVIEW}{task.id}:{tip}"), None)
+        if review is None:
+            if len(reviews) >= self.limits.review_rounds_max:
+                return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
+            try:
+                review = await self.board.follow_up(
+                    claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=_review_body(task, done, self.place),
+                    role=role, not_for=claim.teammate, priority=task.priority + 1, key=f"{REVIEW}{task.id}:{tip}",
+                )  # fmt: skip
+            except LimitReached as guard:
+                return Waiting(on="human", question=f"#{task.id} cannot be reviewed: {guard}")
+        if not review.ended:
+            return Waiting(on="tasks", tasks=(review.id,))
+        if review.state != "done":
+            return Failed(f"its review #{review.id} ended as {review.state}: {review.reason or 'without a reason'}")
+        if review.outcome == APPROVED:
+            return None
+        words = shorten(review.result or "", 8_000)
+        return GoOn(
+            f"{review.teammate} looked at your work and asks for changes:\n{quote(words)}\nMake them, then finish.",
+            f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
+        )
+
+    async def _children(self, task: Task) -> list[Task]:
+        """The reviews that were asked for, the oldest first: what the task has waited for."""
+        needed = [need.task for need, _ in await self.board.needs_of(task.id)]
+        found = await self.board.find_all(needed)
+        return [found[each] for each in sorted(needed)]
+
+
+def _is_verdict(done: Done) -> Done | GoOn:
+    if done.outcome in (APPROVED, CHANGES):
+        return done
+    told = f"A review ends with a word: use finish with the outcome {APPROVED}, or {CHANGES} and what must change."
+    return GoOn(told, "the review ended without a verdict")
+
+
+def _review_body(task: Task, done: Done, place: Place) -> str:
+    parts = [
+        f"Look at what was done for #{task.id}, and say whether it may go in. {place.how_to_look}".strip(),
+        f"Finish with the outcome {APPROVED}, or {CHANGES} and a result that says what must change and why.",
+        f"The task was: {one_line(task.title, 200)}",
+    ]
+    if task.body:
+        parts.append(quote(shorten(task.body, 20_000)))
+    parts.append(f"Whoever did it says:\n{quote(shorten(done.result, 8_000))}")
+    return "\n\n".join(parts)

@@ -1,0 +1,162 @@
+"""Where an attempt works, as a teammate's life sees it: tools, a check, and what has to happen before done is done.
+
+`Place` itself is nowhere in particular: no tools, nothing to deliver. The others are made by `Worktrees` (a git tree
+for each attempt, merged when it is finished) and `Folders` (a folder for each task), or stand for one folder that all
+share because a person said so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import ToolError
+from ..tools import Tool, file_tools
+from ..tools.commands import OUTPUT_BYTES_MAX, command_tools, ran_text
+from ..types import Claim, Done, Failed, Outcome, Task
+from ..workspace.files import Files
+from ..workspace.sandbox import Sandbox
+
+REVIEW = "review:"  # How the key of a task begins that looks at another's work; then that task, then what of it.
+Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
+_CHECK_SECONDS_MAX = 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    """A command that did not succeed, and what it printed."""
+
+    command: str
+    output: str
+
+
+@dataclass(kw_only=True)
+class Place:
+    """Where one attempt works."""
+
+    tools: Sequence[Tool] = ()
+    tree: Path | None = None
+    told: str = ""  # What whoever works there must know.
+    anew: bool = False  # What was done before is not there: it has to be looked at again, even if it was finished.
+    how_to_look: str = ""  # What a reviewer must know to see what was done here.
+
+    def checks(self, task: Task) -> Sequence[str]:
+        """What must succeed before the task is done."""
+        return (task.check,) if task.check else ()
+
+    @property
+    def cannot_check(self) -> str:
+        """Why no check can be run here; empty: it can."""
+        return "whoever runs this team has nothing to run it with"
+
+    async def check(self, task: Task) -> Red | None:
+        """Run what must succeed. None: it did, or there is nothing to run."""
+        return None
+
+    async def commit(self, task: Task, done: Done) -> str | None:
+        """Fix what was done, and name it, so that another can look at just that. None: nothing was changed."""
+        return hashlib.sha256(done.result.encode()).hexdigest()[:12]
+
+    async def deliver(self, task: Task, done: Done) -> Done | Failed:
+        """Bring it where it counts. Failed: it does not fit there any more, and has to be done anew."""
+        return done
+
+    async def close(self, outcome: Outcome, *, settled: bool) -> None:
+        """The attempt has ended so. Before it is settled, unless it is done; then after that."""
+
+
+@dataclass(kw_only=True)
+class Nowhere(Place):
+    """No place of its own, but perhaps somebody's way to check."""
+
+    by: Check | None = None
+
+    @property
+    def cannot_check(self) -> str:
+        return "" if self.by is not None else super().cannot_check
+
+    async def check(self, task: Task) -> Red | None:
+        if not task.check or self.by is None or (said := await self.by(task)) is None:
+            return None
+        return Red(task.check, said)
+
+
+Places = Callable[[Claim], Awaitable[Place]]
+
+
+def nowhere(check: Check | None) -> Places:
+    async def place(claim: Claim) -> Place:
+        return Nowhere(by=check)
+
+    return place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """What commands run with, in whatever tree: the sandbox, if there is one, and what they see of the machine."""
+
+    sandbox: Sandbox | None
+    why_not: str = ""  # There is no sandbox.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    project_checks: tuple[str, ...] = ()  # For all that changes the project.
+    prefix: Path = Path()  # Where in a tree the project lies.
+
+    def tools(self, tree: Path, *, readable: tuple[Path, ...] = ()) -> list[Tool]:
+        tools = list(file_tools(Files(tree)))
+        if self.sandbox is not None:
+            tools += command_tools(self.sandbox, tree, environment=self.environment, readable=readable)
+        return tools
+
+    async def check(self, commands: Sequence[str], tree: Path, *, readable: tuple[Path, ...] = ()) -> Red | None:
+        """All of them, one after another. What the sandbox refuses is red: "done" is never believed without them."""
+        for command in commands:
+            inside = command if self.prefix == Path() else f"cd {shlex.quote(str(self.prefix))} && {command}"
+            try:
+                if self.sandbox is None:
+                    raise ToolError(self.why_not)
+                ran = await self.sandbox.run(
+                    inside, tree=tree, seconds=_CHECK_SECONDS_MAX, output_bytes_max=OUTPUT_BYTES_MAX,
+                    environment=self.environment, readable=readable,
+                )  # fmt: skip
+            except ToolError as refused:
+                return Red(command, str(refused))
+            if ran.code != 0 or ran.timed_out:
+                return Red(command, ran_text(ran))
+        return None
+
+
+@dataclass(kw_only=True)
+class Shared(Place):
+    """One folder for all, because a person said so."""
+
+    shop: Workshop
+
+    @property
+    def cannot_check(self) -> str:
+        return self.shop.why_not if self.shop.sandbox is None else ""
+
+    def checks(self, task: Task) -> Sequence[str]:
+        return (*super().checks(task), *self.shop.project_checks)
+
+    async def check(self, task: Task) -> Red | None:
+        assert self.tree is not None
+        return await self.shop.check(self.checks(task), self.tree)
+
+
+def shared(shop: Workshop, tree: Path) -> Places:
+    async def place(claim: Claim) -> Place:
+        return Shared(shop=shop, tree=tree, tools=shop.tools(tree))
+
+    return place
+
+
+def reading(tree: Path) -> Places:
+    """Files that can be read, and nothing else."""
+
+    async def place(claim: Claim) -> Place:
+        return Place(tools=[each for each in file_tools(Files(tree)) if each.safe], tree=tree)
+
+    return place

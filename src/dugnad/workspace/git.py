@@ -1,0 +1,201 @@
+"""Asking git: one repository, never by discovery, and never anything that the tree or its settings would run.
+
+Every call names the repository and the tree outright. Hooks, filters, monitors, pagers, editors, signing and merge
+programs are off, whatever the repository's settings say; the user's and the system's settings are not read at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ToolError
+
+_SECONDS_MAX = 300.0
+_ENDING_SECONDS = 10.0
+_OFF = (
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.pager=cat",
+    "core.editor=false", "core.sshCommand=false", "core.askPass=", "core.attributesFile=/dev/null",
+"credential.helper=", "diff.external=", "commit.gpgSign=false",
+    "merge.renames=true", "merge.union.driver=false", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
+    "advice.detachedHead=false", "core.quotePath=false", "checkout.workers=2", "core.fsync=committed,reference",
+    "core.fsyncMethod=batch",
+)  # fmt: skip
+# What no project wants in its history, and what a teammate's commands leave behind where nobody wrote a .gitignore.
+_NEVER = (
+    "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".venv/",
+    "*.egg-info/", "node_modules/", ".DS_Store", "*.swp", "core.[0-9]*",
+)  # fmt: skip
+_VERSION = re.compile(rb"git version (\d+)\.(\d+)")
+_NEEDED = (2, 38)  # From here on a merge needs no tree.
+_RUNS = re.compile(r"^(filter|merge)\.(.+)\.(clean|smudge|process|driver)$", re.IGNORECASE)
+
+
+class GitTrouble(ToolError):
+    """Git could not do what was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    code: int
+    text: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Git:
+    """One repository. `directory` is what all its trees share; `prefix` is where in a tree the project lies."""
+
+    program: str
+    directory: Path
+    top: Path
+    prefix: Path
+    off: tuple[str, ...] = _OFF
+
+    @classmethod
+    async def find(cls, root: Path, *, path: str) -> Git | None:
+        """The repository a project lies in, if it does, and if git is there to be asked."""
+        program = shutil.which("git", path=path)
+        top = _top(root)
+        if program is None or top is None:
+            return None
+        found = cls(program=program, directory=top / ".git", top=top, prefix=root.relative_to(top))
+        version = _VERSION.match((await found.run("--version")).text.encode())
+        if version is None or (int(version[1]), int(version[2])) < _NEEDED:
+            raise GitTrouble("Worktrees need git 2.38 or newer; update git, or use --in-place.")
+        # A file there means that the project is itself a worktree, or a submodule.
+        shared = await found.run(
+            "--git-dir", str(top / ".git"), "rev-parse", "--git-common-dir", plain=True, may_fail=True
+        )
+        if shared.code:
+            raise GitTrouble(f"{top} cannot be asked as a git repository: {shared.errors.strip()}")
+        directory = (top / shared.text.strip()).resolve()
+        found = cls(program=program, directory=directory, top=top, prefix=found.prefix)
+        return cls(
+            program=program, directory=directory, top=top, prefix=found.prefix,
+            off=(*_OFF, f"core.excludesFile={_write_excludes(directory)}", *await found._programs()),
+        )  # fmt: skip
+
+    async def _programs(self) -> list[str]:
+        """What the repository's settings would have run on files: turned off, and merge programs made to refuse."""
+        listed = await self.run("config", "--list", "--name-only", "-z", may_fail=True)
+        off: dict[str, str] = {}
+        for name in listed.text.split("\0"):
+            if found := _RUNS.match(name.strip()):
+                kind, which = found[1].lower(), found[2]
+                if kind == "merge":
+                    off[f"merge.{which}.driver"] = "false"
+                else:
+                    off |= {f"filter.{which}.{each}": "" for each in ("clean", "smudge", "process")}
+                    off[f"filter.{which}.required"] = "false"
+        return [f"{name}={value}" for name, value in off.items()]
+
+    async def run(
+        self, *words: str, tree: Path | None = None, index: Path | None = None, stdin: bytes = b"",
+        may_fail: bool = False, plain: bool = False, directory: Path | None = None,
+    ) -> Answer:  # fmt: skip
+        """Run git. `directory`: of a worktree, where it keeps what is its own. A failure is raised unless it may be."""
+        environment = {
+            "PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "false", "GIT_ASKPASS": "false", "GIT_NO_REPLACE_OBJECTS": "1",
+        }  # fmt: skip
+        if not plain:
+            environment["GIT_DIR"] = str(directory or self.directory)
+            environment["GIT_WORK_TREE"] = str(tree or self.top)
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = str(index)
+        off = [word for each in self.off for word in ("-c", each)]
+        ran = await asyncio.create_subprocess_exec(
+            self.program, *off, *words, env=environment, cwd=tree or "/", start_new_session=True,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(_SECONDS_MAX):
+                out, errors = await ran.communicate(stdin)
+        except BaseException:  # Cancelled, or too slow: it is asked to end, so that it takes its locks with it.
+            if ran.returncode is None:
+                ran.terminate()
+                done, _ = await asyncio.wait([asyncio.ensure_future(ran.wait())], timeout=_ENDING_SECONDS)
+                if not done:
+                    ran.kill()
+            raise
+        answer = Answer(
+            code=ran.returncode or 0, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace")
+        )
+        if answer.code and not may_fail:
+            said = " ".join((answer.errors.strip() or answer.text.strip()).split())
+            raise GitTrouble(f"git {words[0]} failed: {said[:500] or f'code {answer.code}'}")
+        return answer
+
+    async def commit_of(self, name: str) -> str | None:
+        """The commit a name stands for, or None."""
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return (await self.run(*words, may_fail=True)).text.strip() or None
+
+    async def blob(self, text: str) -> str:
+        return (await self.run("hash-object", "-w", "--stdin", "--no-filters", stdin=text.encode())).text.strip()
+
+    async def content(self, name: str) -> str | None:
+        """Of a blob that a name stands for."""
+        found = await self.run("cat-file", "blob", name, may_fail=True)
+        return None if found.code else found.text
+
+    async def move(self, moves: Sequence[tuple[str, str, str]], *, verified: Sequence[tuple[str, str]] = ()) -> bool:
+        """Move names, each from what it stands for now, in one go, if others stand for what they should. False: not so.
+
+        The empty name of a commit means that there is no such name yet, or shall not be any more.
+        """
+        nothing = "0" * max(len(each) for move in moves for each in move[1:])
+        lines = ["start"]
+        lines += [f"verify {name} {at}" for name, at in verified]
+        lines += [f"update {name} {to or nothing} {old or nothing}" for name, old, to in moves]
+        lines += ["prepare", "commit", ""]
+        moved = await self.run("update-ref", "--stdin", stdin="\n".join(lines).encode(), may_fail=True)
+        return moved.code == 0
+
+    async def head_branch(self) -> str | None:
+        """The branch of the person's own checkout; None while there is none."""
+        own = self.top / ".git"
+        words = ("--git-dir", str(own), "symbolic-ref", "--quiet", "--short", "HEAD")
+        return (await self.run(*words, plain=True, may_fail=True)).text.strip() or None
+
+    async def checked_out(self) -> dict[str, Path]:
+        """Branches that are checked out somewhere, and where."""
+        listed = (await self.run("worktree", "list", "--porcelain", "-z")).text
+        found: dict[str, Path] = {}
+        where = Path()
+        for line in listed.split("\0"):
+            word, _, value = line.partition(" ")
+            if word == "worktree":
+                where = Path(value)
+            elif word == "branch":
+                found[value.removeprefix("refs/heads/")] = where
+        return found
+
+    async def is_dirty(self) -> bool:
+        """Whether the person's own checkout has changes that are not committed."""
+        own = await self.run(
+            "--git-dir", str(self.top / ".git"), "--work-tree", str(self.top), "status", "--porcelain",
+            "--untracked-files=no", plain=True, may_fail=True,
+        )  # fmt: skip
+        return bool(own.text.strip())
+
+
+def _top(root: Path) -> Path | None:
+    return next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
+
+
+def _write_excludes(directory: Path) -> Path:
+    """Into the repository's own folder, where no command of a teammate can write."""
+    file = directory / "dugnad" / "exclude"
+    file.parent.mkdir(exist_ok=True)
+    text = "".join(f"{each}\n" for each in _NEVER)
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
+    return file

@@ -1,0 +1,425 @@
+"""A tree of its own for each attempt, on a branch of its own, from the target's head.
+
+A tree is held by a lock of the process that works in it. Who goes on from an attempt that was put down in order takes
+its tree over as it stands; who goes on from one whose host was lost gets a copy of what it had, because something of
+that host may still be writing there. Before anything else an attempt raises the task's fence in the repository itself:
+from then on no earlier one can merge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..clock import wall_ms
+from ..errors import StaleClaim
+from .git import Git, GitTrouble
+from .searching import TEMPORARY
+
+BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
+_FENCES = "refs/dugnad/fence/"
+_NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
+_TRIES_MAX = 20
+_WHOLE = (
+    "dugnad-whole"  # A file beside what git keeps of a tree: it was made to its end, and nobody began to remove it.
+)
+ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*")
+_SHOWN_MAX = 20
+MADE_ANEW = (
+    "The tree you work in was made anew: files that were changed before are not in it, since whoever changed them was "
+    "on another machine. Look before you go on."
+)
+CARRIED_OVER = (
+    "The host that worked on this before was lost. Its changes were carried over into this tree; files that git "
+    "ignores were not."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which attempt a tree is for. `born`: the epoch in which its line of attempts began."""
+
+    mark: str  # The task's number and something that no other board gives it.
+    epoch: int
+    born: int
+    in_order: bool = True  # Whoever had it before put it down; False: their host was lost.
+    at: str | None = None  # A commit to begin from, instead of the target's head.
+
+    @property
+    def goes_on(self) -> bool:
+        return self.born != self.epoch
+
+    @property
+    def name(self) -> str:
+        return f"{self.mark}.{self.epoch}"
+
+
+@dataclass(kw_only=True)
+class Tree:
+    """One tree, held by this process until it is let go."""
+
+    git: Git
+    place: Place
+    name: str
+    path: Path
+    own: Path  # Where git keeps what belongs to this tree alone.
+    fence: str  # What the task's fence stands for while the attempt may merge.
+    told: str = ""  # What whoever works in it must know.
+    anew: bool = False  # What was done before is not in it.
+    _lock: int = field(default=-1, repr=False)
+
+    @property
+    def branch(self) -> str:
+        return f"refs/heads/{BRANCHES}task-{self.name}"
+
+    @property
+    def fence_name(self) -> str:
+        return _FENCES + self.place.mark
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """What of the repository a command may read, to look at its history: all but its settings, which may hold
+        secrets, and what belongs to other trees."""
+        shared = self.git.directory
+        names = ("HEAD", "objects", "refs", "packed-refs", "info", "shallow")
+        return (*(shared / name for name in names if (shared / name).exists()), self.own)
+
+    async def run(self, *words: str, stdin: bytes = b"", may_fail: bool = False) -> str:
+        answer = await self.git.run(*words, tree=self.path, directory=self.own, stdin=stdin, may_fail=may_fail)
+        return answer.text
+
+    async def head(self) -> str:
+        return (await self.run("rev-parse", "HEAD")).strip()
+
+    async def commit(self, message: str, author: str) -> str:
+        """Put all that is in the tree on its branch. Returns the tip, an old one if nothing changed."""
+        base = await self.head()
+        await self.stage()
+        listed = await self.run("diff-index", "--cached", "--raw", "--no-renames", "-z", "HEAD")
+        fields = listed.split("\0")
+        if nested := [fields[at + 1] for at in range(0, len(fields) - 1, 2) if fields[at].split()[1] == "160000"]:
+            await self.run("read-tree", "HEAD")
+            names = ", ".join(nested[:_SHOWN_MAX])
+            raise GitTrouble(
+                f"{names}: a git repository of its own inside the tree; remove its .git, then finish again."
+            )
+        if not listed:
+            return base
+        made = (await self.run("write-tree")).strip()
+        tip = await self.git_commit(made, [base], message, author)
+        await self.run("update-ref", "HEAD", tip, base)
+        await self.run("update-ref", self.branch, tip)  # A merge that did not come to its end may have left it.
+        return tip
+
+    async def stage(self) -> None:
+        """Take down what is in the tree now."""
+        await self.run("add", "--all", "--", *ALL_OF_IT)
+
+    async def restore(self) -> None:
+        """Have the tree as it was taken down; what git ignores stays."""
+        await self.run("checkout-index", "--all", "--force", "--quiet")
+        await self.run("clean", "--quiet", "--force", "-d")
+
+    async def changed(self) -> bool:
+        """Whether there is anything in the tree that its head has not."""
+        status = await self.run("status", "--porcelain", "--", *ALL_OF_IT)
+        return bool(status.strip())
+
+    async def is_ahead(self, target: str, tip: str) -> bool:
+        """Whether a commit says anything that the target does not."""
+        return (await self.git.run("merge-base", "--is-ancestor", tip, target, may_fail=True)).code != 0
+
+    async def git_commit(self, tree: str, parents: list[str], message: str, author: str) -> str:
+        words = [word for each in parents for word in ("-p", each)]
+        who = ("-c", f"author.name={author}", "-c", f"author.email={author}@dugnad.invalid")
+        # The committer is what a merged attempt is found again by: no text of a model is in it.
+        by = ("-c", "committer.name=dugnad", "-c", f"committer.email={committer(self.place)}")
+        made = await self.run(*who, *by, "commit-tree", tree, *words, "-F", "-", stdin=message.encode(errors="replace"))
+        return made.strip()
+
+    async def show(self, commit: str) -> None:
+        """Have the tree look like a commit; what git ignores stays."""
+        await self.run("checkout", "--quiet", "--force", "--detach", commit)
+        await self.run("clean", "--quiet", "--force", "-d")
+
+    async def back_to_branch(self) -> None:
+        await self.run("checkout", "--quiet", "--force", self.branch.removeprefix("refs/heads/"))
+
+    def let_go(self) -> None:
+        """Somebody else may take it over."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def committer(place: Place) -> str:
+    return f"task-{place.mark}.{place.born}@dugnad.invalid"
+
+
+@dataclass(kw_only=True)
+class Trees:
+    """All trees of one project on this machine."""
+
+    git: Git
+    folder: Path
+    target: str  # The branch that finished work goes to.
+
+    @property
+    def target_name(self) -> str:
+        return f"refs/heads/{self.target}"
+
+    async def begin(self, place: Place) -> Tree:
+        """The tree of an attempt: taken over, copied, or made from the target's head."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fence = await self._raise_fence(place)
+        for epoch in await self._line(place):
+            name = f"{place.mark}.{epoch}"
+            own = self._own(self.folder / name)
+            whole = own is not None and (own / _WHOLE).exists()
+            if whole and place.in_order and (tree := self._take(name, place, fence)) is not None:
+                return tree
+            start = (
+                await self._copy_of(self.folder / name, own)
+                if whole and own is not None
+                else await self.git.commit_of(f"refs/heads/{BRANCHES}task-{name}")
+            )
+            if start is not None:
+                return await self._make(place, fence, start, CARRIED_OVER)
+        start = place.at or await self.git.commit_of(self.target_name)
+        if start is None:
+            raise GitTrouble(f"The branch {self.target} is gone; `dugnad run` makes it again.")
+        return await self._make(place, fence, start, MADE_ANEW if place.goes_on else "")
+
+    async def _line(self, place: Place) -> list[int]:
+        """The epochs of this line of attempts of which a tree or a branch is left, the last first."""
+        if not place.goes_on:
+            return []
+        left = {*self.names(place.mark), *(each.rpartition("task-")[2] for each in await self.branches(place.mark))}
+        epochs = {int(each.rpartition(".")[2]) for each in left}
+        return sorted((each for each in epochs if place.born <= each < place.epoch), reverse=True)
+
+    async def _raise_fence(self, place: Place) -> str:
+        """From now on, no earlier attempt at this task can merge. StaleClaim: there is a later one."""
+        ours = await self.git.blob(f"{place.epoch}\n")
+        name = _FENCES + place.mark
+        for _ in range(_TRIES_MAX):
+            now = (await self.git.run("rev-parse", "--verify", "--quiet", name, may_fail=True)).text.strip()
+            if now == ours:
+                return ours
+            if now and int(await self.git.content(now) or 0) > place.epoch:
+                raise StaleClaim
+            if await self.git.move([(name, now, ours)]):
+                return ours
+            remove_stale_lock(self.git.directory / f"{name}.lock")
+            await asyncio.sleep(0.05)
+        raise GitTrouble(f"{name} cannot be moved; is {self.git.directory} writable?")
+
+    def names(self, mark: str | None = None) -> list[str]:
+        """The trees there are, of one task or of all, the newest first."""
+        found = [
+            each for each in _listed(self.folder) if (name := _NAME.fullmatch(each)) and mark in (None, name["mark"])
+        ]
+        return sorted(found, key=lambda each: int(each.rpartition(".")[2]), reverse=True)
+
+    async def marks(self) -> set[str]:
+        """The tasks of which something is there: a tree, a lock, a branch or a fence."""
+        fences = (await self.git.run("for-each-ref", "--format=%(refname)", _FENCES)).text.split()
+        names = [*_listed(self.folder), *(each.rpartition("task-")[2] for each in await self.branches())]
+        found = map(_NAME.match, names)
+        return {each["mark"] for each in found if each is not None} | {each.rpartition("/")[2] for each in fences}
+
+    def _take(self, name: str, place: Place, fence: str) -> Tree | None:
+        """A tree that is there already, if nobody holds it."""
+        path = self.folder / name
+        own, lock = self._own(path), self._locked(name)
+        if lock is None or own is None:
+            if lock is not None:
+                os.close(lock)
+            return None
+        remove_stale_lock(own / "index.lock", seconds=0.0)
+        return Tree(git=self.git, place=place, name=name, path=path, own=own, fence=fence, _lock=lock)
+
+    def _locked(self, name: str) -> int | None:
+        """The lock of a tree, which ends with this process; None: somebody has it."""
+        path = self.folder / f"{name}.lock"
+        while True:
+            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                return None
+            if path.exists() and os.stat(path).st_ino == os.fstat(lock).st_ino:
+                return lock
+            os.close(lock)  # Whoever had it took its file away.
+
+    def _own(self, path: Path) -> Path | None:
+        """Where git keeps what belongs to the tree at this path, as the repository says and not the tree."""
+        for each in _listed(self.git.directory / "worktrees"):
+            own = self.git.directory / "worktrees" / each
+            try:
+                if (own / "gitdir").read_text().strip() == str(path / ".git"):
+                    return own
+            except OSError:
+                continue
+        return None
+
+    async def _copy_of(self, path: Path, own: Path) -> str:
+        """A commit of what a tree holds, made without touching it: somebody may be there still."""
+        index = self.folder / f"{path.name}.index"
+        try:
+            head = (await self.git.run("rev-parse", "HEAD", directory=own)).text.strip()
+            for words in (("read-tree", head), ("add", "--all", "--", *ALL_OF_IT)):
+                await self.git.run(*words, tree=path, directory=own, index=index, may_fail=words[0] == "add")
+            made = (await self.git.run("write-tree", tree=path, directory=own, index=index)).text.strip()
+            if made == (await self.git.run("rev-parse", f"{head}^{{tree}}")).text.strip():
+                return head
+            who = [
+                f"{who}.{what}" for who in ("author", "committer") for what in ("name=dugnad", "email=dugnad.invalid")
+            ]
+            by = [word for each in who for word in ("-c", each)]
+            message = "What a host that was lost had in its tree"
+            return (await self.git.run(*by, "commit-tree", made, "-p", head, "-m", message)).text.strip()
+        finally:
+            index.unlink(missing_ok=True)
+
+    async def _make(self, place: Place, fence: str, start: str, told: str) -> Tree:
+        path = self.folder / place.name
+        lock = self._locked(place.name)
+        if lock is None:
+            raise StaleClaim  # Another process works under this very epoch, so it is not ours.
+        try:
+            await self._clear(place.name)  # A crash may have left half of it.
+            branch = f"{BRANCHES}task-{place.name}"
+            await self.git.run("worktree", "add", "--quiet", "--force", "-B", branch, str(path), start)
+            own = self._own(path)
+            if own is None:
+                raise GitTrouble(f"{path} was not made; look at `git worktree list`.")
+            (own / _WHOLE).touch()
+        except BaseException:
+            os.close(lock)
+            raise
+        return Tree(
+            git=self.git, place=place, name=place.name, path=path, own=own, fence=fence, told=told,
+            anew=told == MADE_ANEW, _lock=lock,
+        )  # fmt: skip
+
+    # What is left.
+
+    async def remove(self, tree: Tree, *, keep_branch: bool = False) -> None:
+        """Take the tree away, and its branch unless it is to be kept."""
+        await self._clear(tree.name, keep_branch=keep_branch)
+        (self.folder / f"{tree.name}.lock").unlink(missing_ok=True)
+        tree.let_go()
+
+    async def _clear(self, name: str, *, keep_branch: bool = False) -> None:
+        path = self.folder / name
+        own = self._own(path)
+        if own is not None:
+            (own / _WHOLE).unlink(missing_ok=True)
+        await asyncio.to_thread(_remove_all, path)
+        if own is not None:
+            await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
+        if not keep_branch:
+            await self.drop_branch(f"refs/heads/{BRANCHES}task-{name}")
+
+    async def drop_branch(self, name: str) -> None:
+        if (at := await self.git.commit_of(name)) is not None:
+            await self.git.move([(name, at, "")])
+
+    async def forget(self, mark: str) -> None:
+        """The task has ended in the target: nothing of its attempts is needed any more, but trees that are held."""
+        for name in self.names(mark):
+            if (lock := self._locked(name)) is not None:
+                await self._clear(name)
+                (self.folder / f"{name}.lock").unlink(missing_ok=True)
+                os.close(lock)
+        for name in await self.branches(mark):
+            if name.rpartition("task-")[2] not in self.names(mark):
+                await self.drop_branch(f"refs/heads/{name}")
+        await self._drop_fence(mark)
+
+    async def _drop_fence(self, mark: str) -> None:
+        fence = (await self.git.run("rev-parse", "--verify", "--quiet", _FENCES + mark, may_fail=True)).text.strip()
+        if fence:
+            await self.git.move([(_FENCES + mark, fence, "")])
+
+    async def branches(self, mark: str | None = None) -> list[str]:
+        """The branches of attempts, of one task or of all."""
+        pattern = f"refs/heads/{BRANCHES}task-{mark + '.' if mark else ''}*"
+        return (await self.git.run("for-each-ref", "--format=%(refname:short)", pattern)).text.split()
+
+    async def sweep(self, keeps: Callable[[str], bool | None]) -> None:
+        """Take away trees nobody holds whose task has ended. `keeps` says of a mark whether its work is to be kept on
+        its branch; None: the task is open, or another board's."""
+        without_tree = {each.removesuffix(".lock") for each in _listed(self.folder) if each.endswith(".lock")}
+        for name in sorted({*self.names(), *without_tree}):
+            if (found := _NAME.fullmatch(name)) is None:
+                continue
+            if (kept := keeps(found["mark"])) is None or (lock := self._locked(name)) is None:
+                continue
+            place = Place(mark=found["mark"], epoch=int(found["epoch"]), born=int(found["epoch"]))
+            own = self._own(self.folder / name)
+            if own is not None:
+                tree = Tree(
+                    git=self.git, place=place, name=name, path=self.folder / name, own=own, fence="", _lock=lock
+                )
+                await self.put_away(tree, keep=kept)
+            else:
+                await self._clear(name, keep_branch=kept)
+                (self.folder / f"{name}.lock").unlink(missing_ok=True)
+                os.close(lock)
+        for mark in await self.marks():
+            if (kept := keeps(mark)) is False:
+                await self.forget(mark)
+            elif kept:
+                await self._drop_fence(mark)
+
+    async def put_away(self, tree: Tree, *, keep: bool) -> str | None:
+        """Take a tree away; with `keep`, what was changed in it stays on its branch, which is returned."""
+        kept = False
+        if keep:
+            try:
+                tip = await tree.commit("What was there when the attempt ended", "dugnad")
+                kept = await tree.is_ahead(self.target_name, tip)
+            except GitTrouble:
+                kept = True
+        await self.remove(tree, keep_branch=kept)
+        return tree.branch.removeprefix("refs/heads/") if kept else None
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _remove_all(path: Path) -> None:
+    if os.path.lexists(path):
+        shutil.rmtree(path, onerror=_open_up)
+
+
+def _open_up(function: Callable[[str], object], path: str, trouble: object) -> None:
+    """A command may have closed a folder to us; it is ours to remove all the same."""
+    os.chmod(Path(path).parent, 0o700)
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.chmod(path, 0o700)
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        os.unlink(path)
+
+
+def remove_stale_lock(path: Path, *, seconds: float = 30.0) -> None:
+    """What a git that was killed left of a name only we move. A living one holds it for much shorter."""
+    try:
+        if wall_ms() / 1000 - os.stat(path).st_mtime >= seconds:
+            path.unlink()
+    except OSError:
+        pass

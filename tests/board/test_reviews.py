@@ -1,0 +1,218 @@
+"""Work that asks for another's approval, and work that is for anybody but one."""
+
+from __future__ import annotations
+
+import pytest
+from crew import Crew, crew
+
+from conftest import Opener
+from dugnad.board import Board
+from dugnad.errors import BadInput, BadText, NotReady
+from dugnad.settings import Limits, Patience
+from dugnad.types import Budget, Claim, Done, NewTask, Released
+from raw import grow_old
+
+IN_FRONT = 20  # More than any batch of askers here.
+
+
+async def two(board: Board) -> Crew:
+    return await crew(board, "alice", "bob", roles=["reviewer"])
+
+
+async def behind_what_is_not_for_alice(board: Board, **fields: object) -> int:
+    """Many that she may not take, and one behind them all that she may."""
+    await board.put_many(
+        [NewTask(title=f"not hers {n}", not_for="alice", priority=5, **fields) for n in range(IN_FRONT)]  # type: ignore[arg-type]
+    )
+    return (await board.put("hers", **fields)).id
+
+
+# What is said of a task.
+
+
+async def test_a_task_says_whose_approval_it_asks_for_and_whom_it_is_not_for(board: Board) -> None:
+    task = await board.put("write", review="reviewer", not_for="alice")
+    assert (task.review, task.not_for) == ("reviewer", "alice")
+    assert await board.find(task.id) == task
+    plain = await board.put("read")
+    assert (plain.review, plain.not_for) == (None, None)
+    claim = await (await two(board)).must_claim("bob")
+    assert (claim.task.id, claim.task.review, claim.task.not_for) == (task.id, "reviewer", "alice")
+
+
+@pytest.mark.parametrize("fields", [{"review": "two words"}, {"not_for": "a!b"}, {"review": ""}, {"not_for": ""}])
+async def test_names_that_no_role_and_no_teammate_can_have_are_refused(board: Board, fields: dict[str, str]) -> None:
+    with pytest.raises(BadText, match="cannot be a"):
+        await board.put("task", **fields)
+    assert await board.last_event() == 0
+
+
+async def test_a_task_for_one_alone_cannot_be_for_anybody_but_that_one(board: Board) -> None:
+    with pytest.raises(BadInput, match="only for alice and for anybody else"):
+        await board.put("task", assignee="alice", not_for="alice")
+    assert (await board.put("task", assignee="bob", not_for="alice")).assignee == "bob"
+
+
+async def test_follow_ups_are_equal_only_if_they_ask_for_the_same_approval(board: Board) -> None:
+    await board.put("root")
+    claim = await (await crew(board)).must_claim()
+    plain = await board.follow_up(claim, "write")
+    asked = [
+        await board.follow_up(claim, "write", review="reviewer"),
+        await board.follow_up(claim, "write", review="lawyer"),
+        await board.follow_up(claim, "write", not_for="alice"),
+        await board.follow_up(claim, "write", not_for="reviewer"),
+    ]
+    assert len({plain.id, *(task.id for task in asked)}) == 5
+    assert (await board.follow_up(claim, "write", review="reviewer")).id == asked[0].id
+    assert (await board.follow_up(claim, "write")).id == plain.id
+
+
+# Claiming.
+
+
+async def test_nobody_claims_what_is_not_for_them(board: Board) -> None:
+    task = await board.put("review", role="reviewer", not_for="alice")
+    team = await two(board)
+    assert await team.claim("alice") is None
+    with pytest.raises(NotReady, match=f"#{task.id} is for anybody but alice; another has to take it"):
+        await team.claim("alice", task=task.id)
+    assert (await team.must_claim("bob", task=task.id)).task.id == task.id
+
+
+async def test_what_was_given_back_is_still_not_for_them(board: Board) -> None:
+    await board.put("review", not_for="alice")
+    team = await two(board)
+    await board.settle(await team.must_claim("bob"), Released("later"))
+    assert await team.claim("alice") is None
+    assert await team.claim("bob") is not None
+
+
+async def test_what_is_not_for_one_cannot_be_assigned_to_that_one(board: Board) -> None:
+    task = await board.put("review", not_for="alice")
+    team = await two(board)
+    with pytest.raises(NotReady, match="for anybody but alice; assign it to another"):
+        await board.assign(task.id, "alice")
+    await board.assign(task.id, "bob")
+    await board.assign(task.id, None)
+    assert await team.claim("alice") is None
+    assert (await team.must_claim("bob")).task.id == task.id
+
+
+@pytest.mark.parametrize("role", [None, "reviewer"])
+async def test_many_that_are_not_for_one_do_not_hide_what_is(board: Board, role: str | None) -> None:
+    hers = await behind_what_is_not_for_alice(board, role=role)
+    team = await two(board)
+    assert (await team.must_claim("alice")).task.id == hers
+    assert await team.claim("alice") is None
+
+
+@pytest.mark.parametrize("role", [None, "reviewer"])
+async def test_nor_do_they_among_others_who_ask_at_the_same_moment(board: Board, role: str | None) -> None:
+    hers = await behind_what_is_not_for_alice(board, role=role)
+    names = ["bob", "alice", "carol", "dave"]
+    team = await crew(board, *names, roles=["reviewer"])
+    claims = await board.claim_many(names, team.host)
+    assert {claim.teammate for claim in claims} == set(names)
+    assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers]
+    again = await board.claim_many(names, team.host)
+    assert {claim.teammate for claim in again} == {"bob", "carol", "dave"}, "there is nothing more for alice"
+
+
+async def test_several_askers_who_are_each_shut_out_of_something_get_the_rest(board: Board) -> None:
+    names = ["alice", "bob", "carol"]
+    team = await crew(board, *names)
+    for name in names:
+        await board.put_many([NewTask(title=f"not for {name}", not_for=name, priority=3) for _ in range(IN_FRONT)])
+    seen: list[Claim] = []
+    while claims := await board.claim_many(names, team.host):
+        assert not [claim for claim in claims if claim.task.not_for == claim.teammate]
+        seen += claims
+    assert len({claim.task.id for claim in seen}) == 3 * IN_FRONT
+
+
+async def test_in_a_batch_one_who_is_shut_out_still_gets_the_best_of_all_its_lanes(board: Board) -> None:
+    await behind_what_is_not_for_alice(board, role="reviewer")
+    better = await board.put("better", role="reviewer", priority=4)
+    await board.put("anybody's", priority=1)
+    team = await two(board)
+    claims = await board.claim_many(["bob", "alice"], team.host)
+    assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [better.id]
+
+
+async def test_one_who_is_shut_out_looks_past_roots_that_have_no_run_left(board: Board) -> None:
+    spent = await board.put("spent", budget=Budget(tasks=0), priority=9)
+    await board.put_many([NewTask(title="part", parent=spent.id, priority=9) for _ in range(IN_FRONT)])
+    hers = await behind_what_is_not_for_alice(board)
+    team = await two(board)
+    claims = await board.claim_many(["alice", "bob"], team.host)
+    assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers]
+    assert len(claims) == 2
+
+
+# Being woken.
+
+
+async def test_what_is_not_for_one_wakes_another_at_once(opener: Opener) -> None:
+    board = await opener(patience=Patience(poll_seconds=3_600))
+    await two(board)
+    asleep = [board.watch_for(name, ["reviewer"]) for name in ("alice", "bob")]
+    with asleep[0] as alice, asleep[1] as bob:
+        task = await board.put("review", role="reviewer", not_for="alice")
+        assert await bob.changes(30) == {"ready:reviewer"}
+        await board.cancel(task.id)
+        await board.retry(task.id)
+        assert await bob.changes(30) == {"ready:reviewer"}
+        await board.assign(task.id, "bob")
+        assert await bob.changes(30) == {"ready:@bob"}
+        assert alice.changed == set()
+
+
+# What waits to be taken.
+
+
+async def test_ready_work_tells_apart_what_is_not_for_somebody(board: Board) -> None:
+    await two(board)
+    assert await board.ready_work() == {}
+    for fields in (
+        {"role": "reviewer"}, {"role": "reviewer", "not_for": "alice"}, {"role": "reviewer", "not_for": "alice"},
+        {"not_for": "bob"}, {"assignee": "bob", "not_for": "alice"}, {"assignee": "bob"},
+        {"role": "coder", "not_for": "alice"},
+    ):  # fmt: skip
+        await board.put("task", **fields)
+    assert await board.ready_work() == {
+        "reviewer": 1, "reviewer!alice": 2, "!bob": 1, "@bob": 2, "coder!alice": 1,
+    }  # fmt: skip
+    assert set((await board.ready_work(most=1)).values()) == {1}
+
+
+# The log.
+
+
+async def test_the_log_replays_reviews_also_when_it_was_pruned(url: str, opener: Opener) -> None:
+    board = await opener()
+    task = await board.put("write", review="reviewer")
+    await board.put("review", role="reviewer", not_for="alice", parent=task.id)
+    await board.put("plain")
+    state = await board.observed_state()
+    assert state == await board.replayed_state()
+    assert [sorted(each.keys() & {"review", "not_for"}) for each in state["task"].values()] == [
+        ["review"], ["not_for"], [],
+    ]  # fmt: skip
+    await grow_old(url, 3_600)
+    assert await board.prune(1_800)
+    assert await board.observed_state() == await board.replayed_state() == state
+    await board.settle(await (await two(board)).must_claim("bob"), Done())
+    assert await board.observed_state() == await board.replayed_state()
+
+
+async def test_a_claim_behind_many_that_are_not_for_one_ends(opener: Opener) -> None:
+    """More of them than a look moves out of the way: each look leaves them out, so one is enough."""
+    board = await opener(limits=Limits(tasks_per_root_max=10_000))
+    team = await two(board)
+    for _ in range(3):
+        await board.put_many([NewTask(title="not hers", not_for="alice", priority=5)] * 1_000)
+    assert await board.claim_many(["alice", "alice"], team.host) == []
+    hers = await board.put("hers")
+    claims = await board.claim_many(["alice", "bob"], team.host)
+    assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers.id]

@@ -1,0 +1,72 @@
+"""A host over a repository as a real process, for the proof that the merge queue holds while hosts are killed.
+
+    python merge_worker.py URL REPOSITORY NAME...
+
+Every task "add N" has a program of the repository enter N in files that others enter theirs in, too, and finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from stage_trees import finish, shell, worktrees
+
+from dugnad import Team
+from dugnad.models.scripted import ScriptedModel, Step
+from dugnad.models.talk import Request
+from dugnad.settings import Limits, TeamLimits
+
+LIMITS = Limits(lease_seconds=2.0, backoff_seconds=0.05, backoff_seconds_max=0.5, attempts_max=60, claims_max=200)
+CHECK = "python3 check.py"
+
+# Enters a number in a list that stands in one of three files, where most others enter theirs: at its end.
+ADD = """
+import sys
+number = int(sys.argv[1])
+open(f"m{number}.py", "w").write(f"value = {number}\\n")
+name = f"list{number % 3}.py"
+lines = open(name).read().splitlines()
+lines.insert(len(lines) - 1, f"    {number},")
+open(name, "w").write("\\n".join(lines) + "\\n")
+name = f"total{number % 3}.txt"
+total = int(open(name).read())
+open(name, "w").write(f"{total + number}\\n")
+"""
+# Everything that is entered is there, once, and the sum is right: two that merge without a conflict can still break it.
+CHECKS = """
+import importlib, os, sys
+sys.path.insert(0, "."); sys.dont_write_bytecode = True
+numbers = [each for name in ("list0", "list1", "list2") for each in importlib.import_module(name).NUMBERS]
+assert len(numbers) == len(set(numbers)), "twice"
+assert all(importlib.import_module(f"m{each}").value == each for each in numbers)
+assert len([each for each in os.listdir(".") if each.startswith("m")]) == len(numbers), "one is not entered"
+assert sum(int(open(f"total{each}.txt").read()) for each in range(3)) == sum(numbers), "the sum is wrong"
+"""
+FILES = {
+    "add.py": ADD, "check.py": CHECKS,
+    **{f"list{each}.py": "NUMBERS = [\n]\n" for each in range(3)}, **{f"total{each}.txt": "0\n" for each in range(3)},
+}  # fmt: skip
+
+
+def step(request: Request) -> Step:
+    number = request.title.split()[1]
+    return [shell(f"python3 add.py {number}"), finish(f"{number} is entered.")][min(request.turn, 2) - 1]
+
+
+async def main(url: str, root: Path, names: list[str]) -> None:
+    limits = TeamLimits(idle_seconds=600, sweep_seconds=0.5)
+    team = Team.open(url, model=ScriptedModel(step), limits=limits, board_limits=LIMITS, seats_max=len(names))
+    async with team, worktrees(team.board, root, CHECK) as places:
+        await places.sweep()
+        team.places = places
+        for name in names:
+            await team.board.spawn(name)
+        await team.start()
+        print("started", flush=True)
+        await asyncio.sleep(600)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))

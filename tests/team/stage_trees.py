@@ -1,0 +1,48 @@
+"""Places for a host on a real repository: git trees, a real sandbox, and a scripted model that uses them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from repository import trees_of
+from running import strict_here
+
+from dugnad.models.scripted import Step
+from dugnad.team.places import Workshop
+from dugnad.team.worktrees import Worktrees
+from dugnad.workspace.sandbox import Sandbox
+
+OWN = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
+PATH = ":".join([*(str(each / "bin") for each in OWN), "/usr/bin", "/bin"])
+
+
+@asynccontextmanager
+async def worktrees(board: Any, root: Path, *checks: str) -> AsyncIterator[Worktrees]:
+    sandbox = Sandbox(strict_here(), readable=OWN)
+    try:
+        shop = Workshop(sandbox=sandbox, environment={"PATH": PATH}, project_checks=checks)
+        yield Worktrees(board=board, trees=await trees_of(root), shop=shop, own_branch="main")
+    finally:
+        await sandbox.close()
+
+
+def write(path: str, text: str) -> Step:
+    return Step(calls=(("write_file", {"path": path, "text": text}),))
+
+
+def shell(command: str) -> Step:
+    return Step(calls=(("bash", {"command": command}),))
+
+
+def finish(result: str = "Built.", **fields: str) -> Step:
+    return Step(calls=(("finish", {"result": result, **fields}),))
+
+
+def has_no_trees(root: Path) -> bool:
+    trees = root / ".dugnad" / "trees"
+    return not trees.exists() or os.listdir(trees) == []
