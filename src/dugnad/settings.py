@@ -81,6 +81,21 @@ class AgentLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShellLimits:
+    """What the commands of one attempt may take. Each has its own bounds on memory and the like besides."""
+
+    seconds: float = 120.0  # Of a command that is waited for and asks for no other time.
+    seconds_max: float = 1_800.0
+    job_seconds: float = 3_600.0  # Of one in the background.
+    job_seconds_max: float = 6 * 3_600.0
+    jobs_max: int = 4  # In the background at one time.
+    wait_seconds_max: float = 600.0  # Of one wait for a job.
+    output_bytes_max: int = 64 * 1024 * 1024  # Of one command's output that is kept on disk,
+    outputs_bytes_max: int = 256 * 1024 * 1024  # of a task's,
+    all_outputs_bytes_max: int = 4 * 1024 * 1024 * 1024  # and of all tasks'; the oldest go first.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TeamLimits:
     """How a host runs its teammates."""
 

@@ -8,13 +8,14 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from dugnad.board.replay import EVENT_KINDS
 from dugnad.types import Amount, Event, Message, Note, Spending, Task, Teammate
 from dugnad.view.events import _SENTENCES, QUIET, event_line
 from dugnad.view.figures import money, span
-from dugnad.view.live import Doing, note_doing
+from dugnad.view.live import Doing, Snapshot, note_doing, picture
 from dugnad.view.plain import line, plain
 from dugnad.view.tables import budget_text, messages_table, notes_table, tasks_table, team_table
 
@@ -182,3 +183,25 @@ def test_what_a_teammate_elsewhere_is_at_is_told_from_the_log() -> None:
     assert doing["alice"] == Doing(what="asks its model", since=4_000, turn=2)
     happens(5, "done")
     assert doing == {}
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_what_a_command_says_stands_beside_its_teammate_as_far_as_it_fits(width: int) -> None:
+    blank = dict.fromkeys(Teammate.__dataclass_fields__)
+    alice = Teammate(**{**blank, "name": "alice", "roles": ("coder",), "status": "working", "lead": False})  # type: ignore[arg-type]
+    held = task(id=7, state="claimed", teammate="alice", title="A title")
+    said = "東京 " * 40 + "\x1b[2J 41 of 42 passed"
+    doing = {"alice": Doing(what=f"bash: pytest -q {'x' * 80}\n{said}", since=0, turn=3)}
+    seen = Snapshot(now_ms=5_000, title="t", tasks=[held], team=[alice], accounts=[], doing=doing)
+    lines = drawn(picture(seen, width=width, height=24), width)
+    assert all(cell_len(each) <= width for each in lines)
+    (row,) = [each for each in lines if each.startswith("alice")]
+    assert "#7 turn 3, bash: py" in row if width > 60 else "#7 tu" in row
+    assert "A title" not in row or width < 60
+    if width >= 120:
+        assert row.endswith("41 of 42 passed")
+    quiet = Snapshot(
+        now_ms=5_000, title="t", tasks=[held], team=[alice], accounts=[],
+        doing={"alice": Doing(what="grep", since=0, turn=3)},
+    )  # fmt: skip
+    assert any("#7 turn 3, grep 5s  A title" in each for each in drawn(picture(quiet, width=80, height=24)))

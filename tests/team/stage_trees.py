@@ -25,7 +25,13 @@ PATH = ":".join([*(str(each / "bin") for each in OWN), "/usr/bin", "/bin"])
 async def worktrees(board: Any, root: Path, *checks: str) -> AsyncIterator[Worktrees]:
     sandbox = Sandbox(strict_here(), readable=OWN)
     try:
-        shop = Workshop(sandbox=sandbox, environment={"PATH": PATH}, project_checks=checks)
+        shop = Workshop(
+            board=board,
+            outputs=root / ".dugnad" / "output",
+            sandbox=sandbox,
+            environment={"PATH": PATH},
+            project_checks=checks,
+        )
         yield Worktrees(board=board, trees=await trees_of(root), shop=shop, own_branch="main")
     finally:
         await sandbox.close()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from dugnad.workspace.git import Git
 from dugnad.workspace.merging import Conflict, Merged, Red, Work, merge, prepare_target
-from dugnad.workspace.trees import Place, Tree, Trees
+from dugnad.workspace.tree import Place, Tree
+from dugnad.workspace.trees import Trees
 
 PERSON = ("-c", "user.name=A person", "-c", "user.email=person@example.org")
 FILES: Mapping[str, str] = {"README.md": "# A project\n"}

@@ -26,10 +26,12 @@ from ..errors import (
 from ..models.talk import ToolCall
 from ..settings import AgentLimits
 from ..tools import BadCall, Context, Ends, Tool
+from ..tools.context import Keeper, Piece
 from ..tools.policy import Decision, Verdict, can_be_asked, question, reaches, strictest, verdict
 from ..tools.quote import clean, quote, shorten
+from ..tools.remembering import piece_of
 from ..tools.talking import answer_to
-from ..types import HUMAN, Amount, Claim, Outcome, Waiting
+from ..types import HUMAN, Amount, Claim, Done, Outcome, Waiting
 from .asking import PutDown
 from .conversation import Conversation, outcome_body
 
@@ -63,7 +65,8 @@ class Actor:
     limits: AgentLimits
     context: Callable[[str, int | None], Context]  # For a call's key, and the epoch it has waited since.
     now_ms: Callable[[], int]
-    doing: Callable[[str], None]  # Is told which tool runs, for whoever watches.
+    doing: Callable[[str], None]  # Is told which tool runs, for whoever watches,
+    saying: Callable[[str], None] = lambda text: None  # and what goes on in it.
     may_act: Callable[[], bool] = lambda: True
     decide: Callable[[str], Decision] = lambda tool: "allow"  # What the policy says of a tool.
 
@@ -221,10 +224,11 @@ class Actor:
     async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
         """Within a tool's time, and for what is not ours also within the root's seconds."""
         # Our own tools take as long as the board does; a consulted mind reserves for its own calls.
-        seconds: float | None = None if found.own else self.limits.tool_seconds_max
+        seconds: float | None = None
         reservation = None
         if not found.own:
-            seconds, reservation = await self._reserve(talk, self.limits.tool_seconds_max)
+            seconds, reservation = await self._reserve(talk, found.seconds(arguments) or self.limits.tool_seconds_max)
+        context = replace(context, seconds=seconds, say=lambda text: self.saying(f"{found.name}: {text}"))
         began = self.now_ms()
         text, ends = "", None
         try:
@@ -233,6 +237,8 @@ class Actor:
             if isinstance(answer, Ends):
                 ends = check_outcome(answer.outcome, self.board.limits)
             text = answer.say if isinstance(answer, Ends) else answer
+            if isinstance(ends, Done) and (left := self.unfinished()):
+                text, ends = left, None
         except TimeoutError:
             if seconds is None:
                 raise
@@ -254,22 +260,35 @@ class Actor:
         if spending.milliseconds_max is None:
             return seconds, None
         left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
-        amount = Amount(milliseconds=int(min(seconds * 1000, max(1_000, left))))
+        # Who asks for more than others leaves half of what is left to them.
+        most = min(seconds * 1000, max(self.limits.tool_seconds_max * 1000, left / 2))
+        amount = Amount(milliseconds=int(min(most, max(1_000, left))))
         try:
             return amount.milliseconds / 1000, await self.board.reserve(self.claim, amount)
         except BudgetSpent as spent:
             raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
 
-    async def read_output(self, label: str) -> str:
-        """The whole of what a tool gave, from the transcript."""
+    @property
+    def _keepers(self) -> list[Keeper]:
+        return list(dict.fromkeys(each.keeper for each in self.tools.values() if each.keeper is not None))
+
+    def unfinished(self) -> str:
+        """What goes on beside the conversation and would end with it; each is told once."""
+        return "\n".join(filter(None, (each.unfinished() for each in self._keepers)))
+
+    async def read_output(self, label: str, start: int, most: int) -> Piece:
+        """A part of what a tool gave: of what it keeps itself, or of the transcript."""
         if not (found := _LABEL.fullmatch(label)):
-            raise ToolError(f"{label!r} is not the id of an output.")
+            for keeper in self._keepers:
+                if piece := await asyncio.to_thread(keeper.piece, label, start, most):
+                    return piece
+            raise ToolError(f"There is no output {label!r}; it may be gone, or on another machine.")
         epoch, number = int(found[1]), int(found[2])
         turns = await self.board.transcript(self.claim.task.id, epoch, after=number - 1, page=1)
         if not turns or turns[0].number != number or turns[0].kind != "tool":
             raise ToolError(f"There is no output {label!r}.")
         body = orjson.loads(turns[0].body)
-        return str(body.get("whole") or body["text"])
+        return piece_of(str(body.get("whole") or body["text"]), label, start, most)
 
 
 def _refusal(said: Verdict) -> str:

@@ -20,7 +20,7 @@ from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, fi
 from ..tools.policy import Decision
 from ..tools.quote import clean, shorten
 from ..tools.talking import answer_since, message_text
-from ..types import ERRAND, Claim, Failed, Outcome, Pace, Released, Spending, Teammate
+from ..types import ERRAND, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .acting import Actor, Result
 from .asking import Answer, Asker, PutDown, must_be_priced
@@ -75,7 +75,8 @@ class Agent:
         try:
             while True:
                 await self._act(claim, talk, resumed=resumed)
-                if (outcome := decide(talk, self.limits)) is not None:
+                outcome = decide(talk, self.limits)
+                if outcome is not None and not self._holds_back(claim, talk, outcome):
                     break
                 if self.leaving:
                     raise PutDown(Released(self.leaving, resume=True))
@@ -90,6 +91,18 @@ class Agent:
         finally:
             self._note("")
         return await self._leave(claim, talk, outcome)
+
+    def _holds_back(self, claim: Claim, talk: Conversation, outcome: Outcome) -> bool:
+        """Who ends with plain text while something still goes on is told so, once; `finish` tells it as its result."""
+        if not isinstance(outcome, Done) or talk.ended is not None:
+            return False
+        left = self._actor(claim, talk).unfinished()
+        if left:
+            talk.say(left)
+        return bool(left)
+
+    def _say(self, what: str) -> None:
+        self.doing = what
 
     def _note(self, doing: str) -> None:
         self.doing, self.doing_since = doing, self.sources.now_ms()
@@ -313,7 +326,7 @@ class Agent:
 
         actor = Actor(
             board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
-            context=context, now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act,
+            context=context, now_ms=self.sources.now_ms, doing=self._note, saying=self._say, may_act=self.may_act,
             decide=self._decide,
         )  # fmt: skip
         return actor

@@ -18,7 +18,8 @@ from ..team.worktrees import Worktrees
 from ..workspace.git import Git
 from ..workspace.merging import prepare_target
 from ..workspace.sandbox import Sandbox, probe
-from ..workspace.trees import BRANCHES, Trees
+from ..workspace.tree import BRANCHES
+from ..workspace.trees import Trees
 from .base import make_folder
 
 Say = Callable[[str], None]
@@ -54,7 +55,8 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
     sandbox = None if why_not else Sandbox(found, readable=own)
     path = ":".join([*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"])
     shop = Workshop(
-        sandbox=sandbox, why_not=why_not, environment={"PATH": path}, project_checks=project.checks
+        board=team.board, outputs=root / ".dugnad" / "output", sandbox=sandbox, why_not=why_not,
+        environment={"PATH": path}, project_checks=project.checks,
     )  # fmt: skip
     team.reviewer = project.reviewer
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..errors import ToolError
 from ..types import Claim, Done, Failed, Outcome, Task
-from .places import Place, Places, Red, Workshop
+from .places import Kit, Place, Places, Red, Workshop
 
 _FILES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024
@@ -31,6 +31,7 @@ _STAYS = (
 @dataclass(kw_only=True)
 class Folder(Place):
     shop: Workshop
+    kit: Kit
     shown: str  # How people find it.
     release: Callable[[], None]
 
@@ -43,12 +44,14 @@ class Folder(Place):
 
     async def check(self, task: Task) -> Red | None:
         assert self.tree is not None
+        await self.kit.rest()
         return await self.shop.check(self.checks(task), self.tree)
 
     async def deliver(self, task: Task, done: Done) -> Done | Failed:
         return Done(f"{done.result}\n\n[its files are in {self.shown}]".lstrip(), done.outcome)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
+        await self.kit.close()
         self.release()
 
 
@@ -70,8 +73,9 @@ def folders(shop: Workshop, project: Path, folder: Path) -> Places:
             half = folder / f"{claim.task.id}.new"  # A copy that a crash cut short is never taken for a whole one.
             told = await asyncio.to_thread(_fill, project, half) + _STAYS
             half.rename(tree)
+        kit = shop.kit(claim, tree)
         return Folder(
-            shop=shop, tree=tree, told=told, tools=shop.tools(tree), shown=str(tree.relative_to(project)),
+            shop=shop, kit=kit, tree=tree, told=told, tools=kit.tools, shown=str(tree.relative_to(project)),
             release=lambda: os.close(lock),
         )  # fmt: skip
 

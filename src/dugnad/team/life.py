@@ -165,6 +165,10 @@ class Life:
     async def _next_claim(self, mail: bool) -> Claim | None:
         """People and the lead first; a peer's word is read with the next task, if there is one."""
         unread = await self.board.inbox(self.name) if mail else []
+        # The end of something it started in the background: what that was for is over, and nobody has to answer it.
+        if over := [each.id for each in unread if each.kind == "notice" and each.sender == self.name]:
+            await self.board.show(self.name, over)
+            unread = [each for each in unread if each.id not in over]
         if unread and await self._is_pressing(unread) and (claim := await self._errand(unread)):
             return claim
         if self.agent.claimed:

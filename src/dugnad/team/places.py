@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..board import Board
 from ..errors import ToolError
 from ..tools import Tool, file_tools
-from ..tools.commands import OUTPUT_BYTES_MAX, command_tools, ran_text
+from ..tools.commands import OUTPUT_BYTES_MAX, Commands, ran_text
 from ..types import Claim, Done, Failed, Outcome, Task
 from ..workspace.files import Files
 from ..workspace.sandbox import Sandbox
@@ -95,20 +96,44 @@ def nowhere(check: Check | None) -> Places:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kit:
+    """The tools of one attempt, and what stands behind those that run commands."""
+
+    tools: Sequence[Tool]
+    commands: Commands | None = None
+
+    async def rest(self) -> None:
+        """Nothing of it changes the tree any more until the next tool is used."""
+        if self.commands is not None:
+            await self.commands.end_jobs()
+
+    async def close(self) -> None:
+        if self.commands is not None:
+            await self.commands.close()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workshop:
     """What commands run with, in whatever tree: the sandbox, if there is one, and what they see of the machine."""
 
+    board: Board
     sandbox: Sandbox | None
+    outputs: Path | None = None  # Where what they print is kept as a whole.
     why_not: str = ""  # There is no sandbox.
     environment: Mapping[str, str] = field(default_factory=dict)
     project_checks: tuple[str, ...] = ()  # For all that changes the project.
     prefix: Path = Path()  # Where in a tree the project lies.
 
-    def tools(self, tree: Path, *, readable: tuple[Path, ...] = ()) -> list[Tool]:
-        tools = list(file_tools(Files(tree)))
-        if self.sandbox is not None:
-            tools += command_tools(self.sandbox, tree, environment=self.environment, readable=readable)
-        return tools
+    def kit(self, claim: Claim, tree: Path, *, readable: tuple[Path, ...] = ()) -> Kit:
+        """What an attempt works with in a tree."""
+        files = file_tools(Files(tree))
+        if self.sandbox is None:
+            return Kit(tools=files)
+        commands = Commands(
+            self.sandbox, tree, claim=claim, board=self.board, environment=self.environment, outputs=self.outputs,
+            readable=readable,
+        )  # fmt: skip
+        return Kit(tools=(*files, *commands.tools), commands=commands)
 
     async def check(self, commands: Sequence[str], tree: Path, *, readable: tuple[Path, ...] = ()) -> Red | None:
         """All of them, one after another. What the sandbox refuses is red: "done" is never believed without them."""
@@ -133,6 +158,7 @@ class Shared(Place):
     """One folder for all, because a person said so."""
 
     shop: Workshop
+    kit: Kit
 
     @property
     def cannot_check(self) -> str:
@@ -143,12 +169,17 @@ class Shared(Place):
 
     async def check(self, task: Task) -> Red | None:
         assert self.tree is not None
+        await self.kit.rest()
         return await self.shop.check(self.checks(task), self.tree)
+
+    async def close(self, outcome: Outcome, *, settled: bool) -> None:
+        await self.kit.close()
 
 
 def shared(shop: Workshop, tree: Path) -> Places:
     async def place(claim: Claim) -> Place:
-        return Shared(shop=shop, tree=tree, tools=shop.tools(tree))
+        kit = shop.kit(claim, tree)
+        return Shared(shop=shop, kit=kit, tree=tree, tools=kit.tools)
 
     return place
 

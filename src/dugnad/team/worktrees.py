@@ -12,9 +12,10 @@ from ..tools.quote import clean, one_line, shorten
 from ..types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ..workspace import merging
 from ..workspace.merging import Conflict, Merged, Work
-from ..workspace.trees import Place as TreePlace
-from ..workspace.trees import Tree, Trees
-from .places import REVIEW, Place, Red, Workshop
+from ..workspace.tree import Place as TreePlace
+from ..workspace.tree import Tree
+from ..workspace.trees import Trees
+from .places import REVIEW, Kit, Place, Red, Workshop
 from .report import Deliveries
 
 _HERE = (
@@ -62,11 +63,12 @@ class Worktrees:
             told = ""  # It was said when the line began.
         elif self.shop.prefix.parts:
             told += f" The project itself lies in {self.shop.prefix} there."
+        kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
-            owner=self, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None, anew=tree.anew,
+            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None, anew=tree.anew,
             told="\n".join(filter(None, (told, tree.told))),
             how_to_look=_HOW_TO_LOOK.format(target=self.trees.target),
-            tools=self.shop.tools(tree.path, readable=tree.readable),
+            tools=kit.tools,
         )  # fmt: skip
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
@@ -96,6 +98,7 @@ class Worktree(Place):
     owner: Worktrees
     claim: Claim
     work: Tree
+    kit: Kit
     reviews: bool
 
     def checks(self, task: Task) -> Sequence[str]:
@@ -106,6 +109,7 @@ class Worktree(Place):
         return self.owner.shop.why_not if self.owner.shop.sandbox is None else ""
 
     async def check(self, task: Task) -> Red | None:
+        await self.kit.rest()
         commands = self.checks(task)
         if commands and not task.check and not await self._says_something():
             return None  # The project's own checks say something of changes only.
@@ -162,6 +166,7 @@ class Worktree(Place):
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         trees = self.owner.trees
+        await self.kit.close()
         try:
             if isinstance(outcome, Waiting) or (isinstance(outcome, Released) and outcome.resume):
                 self.work.let_go()

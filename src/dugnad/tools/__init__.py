@@ -24,7 +24,7 @@ BUILT_IN: tuple[Tool, ...] = (
 LEADING: tuple[Tool, ...] = (spawn_teammate, shutdown_teammate, approve_plan, assign)
 
 # Besides, where there is a tree to work in.
-OF_A_TREE = ("read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "bash")
+OF_A_TREE = ("read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "bash", "jobs")
 
 # What a consulted mind may use: it looks, and changes nothing.
 READING: tuple[Tool, ...] = (list_tasks, show_task, read_notes, search_notes, list_teammates, use_skill)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..board import Board
 from ..settings import AgentLimits
@@ -32,8 +32,26 @@ class Desk:
     claims: list[Claim] = field(default_factory=list)  # Claimed by name; worked when this attempt is over.
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an output, from the character that was asked for."""
+
+    text: str
+    more: bool  # There is more behind it.
+
+
+class Keeper(Protocol):
+    """What stands behind tools of one attempt whose words or work outlive a call."""
+
+    def piece(self, output: str, start: int, most: int) -> Piece | None:
+        """Of an output that is kept under this name; None: there is none. Called in a thread."""
+
+    def unfinished(self) -> str:
+        """What still goes on and would be ended with the attempt, told once; or nothing."""
+
+
 Consult = Callable[[str, str | None], Awaitable[str]]
-ReadOutput = Callable[[str], Awaitable[str]]
+ReadOutput = Callable[[str, int, int], Awaitable[Piece]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +69,5 @@ class Context:
     shown: list[int] = field(default_factory=list)  # Messages the model is shown by this call; filled in by it.
     consult: Consult | None = None
     read_output: ReadOutput | None = None
+    seconds: float | None = None  # After so many the call is stopped; None: it takes as long as it takes.
+    say: Callable[[str], None] = lambda text: None  # What goes on in the call right now, for whoever watches.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import ToolError
 from ..types import Note
-from .context import Context
+from .context import Context, Piece
 from .quote import cut_from, one_line, quote
 from .tool import own_tool
 
@@ -49,20 +49,32 @@ async def search_notes(context: Context, words: str) -> str:
 
 
 @own_tool(safe=True)
-async def read_output(context: Context, output: str, start: int = 0) -> str:
-    """Read more of a tool's output that you were shown in short.
+async def read_output(context: Context, output: str, start: int = 0, characters: int | None = None) -> str:
+    """Read more of a tool's output that you were shown in short, or of a command in the background.
 
     Args:
-        output: The id that stands where it was shortened.
-        start: From which character on.
+        output: The id that stands where it was shortened, or the name of the job.
+        start: From which character on, counted from 0.
+        characters: How many at most, if not as many as are shown at once.
     """
     assert context.read_output is not None
-    whole = await context.read_output(output)
-    if start >= len(whole) or start < 0:
-        raise ToolError(f"Output {output} has {len(whole):,} characters; choose a start below that.")
     most = context.limits.tool_chars_max * 3 // 4
-    more = f"\n[… read on with start={start + most} …]" if start + most < len(whole) else ""
-    return cut_from(whole[: start + most], start) + more
+    most = most if characters is None else max(1, min(characters, most))
+    piece = await context.read_output(output, start, most)
+    return piece.text + (f"\n[… read on with start={start + most} …]" if piece.more else "")
+
+
+def piece_of(whole: str, output: str, start: int, most: int) -> Piece:
+    """A part of a text that is at hand."""
+    if start >= len(whole) or start < 0:
+        raise no_such_start(output, len(whole))
+    return Piece(cut_from(whole[: start + most], start), start + most < len(whole))
+
+
+def no_such_start(output: str, characters: int) -> ToolError:
+    if not characters:
+        return ToolError(f"Output {output} is empty.")
+    return ToolError(f"Output {output} has {characters:,} characters; choose a start below that.")
 
 
 @own_tool(early=True)

@@ -18,6 +18,8 @@ def message_text(message: Message, leads: frozenset[str]) -> str:
     who += " (lead)" if message.sender in leads else ""
     kind = "" if message.kind == "text" else f" [{message.kind.replace('_', ' ')}]"
     lines = [f"From {who}{kind}{f', about #{message.task}' if message.task else ''}:", quote(message.text)]
+    if message.kind == "notice" and message.sender == message.recipient:
+        lines[0] = "From the runtime, about what you started in the background:"
     if message.accepted is not None:
         lines.insert(1, "accepted" if message.accepted else "refused")
     if message.kind in ("shutdown", "plan", "question"):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, get_type_hints, overload
 
 from ..errors import DugnadError, ToolError
 from ..models.talk import ToolSpec
-from .context import Context, Ends
+from .context import Context, Ends, Keeper
 
 _OWN = "argument_"
 _ARGUMENT = re.compile(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
@@ -28,11 +28,13 @@ class BadCall(ToolError):
 class Tool:
     """A tool. `safe`: may run beside others of the same reply. `keyed`: what it does is done once per call, also when
     it is run again after a crash. `own`: one of ours, whose bugs must not be told to the model as its mistake.
-    `early`: may be used before the plan of the task is approved, as whatever only reads may."""
+    `early`: may be used before the plan of the task is approved, as whatever only reads may. `seconds`: how long a call
+    with these arguments may take, if not as long as any tool. `keeper`: what stands behind it, beyond a call."""
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, safe: bool = False, keyed: bool = False,
-        own: bool = False, early: bool = False,
+        own: bool = False, early: bool = False, seconds: Callable[[Mapping[str, Any]], float | None] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:  # fmt: skip
         self.function = function
         self.name = name or function.__name__
@@ -40,6 +42,8 @@ class Tool:
         self.keyed = keyed
         self.own = own
         self.early = early or safe
+        self.seconds = seconds or (lambda arguments: None)
+        self.keeper = keeper
         if not inspect.getdoc(function):
             raise DugnadError(f"The tool {self.name} needs a docstring: it is all the model knows of it.")
 
@@ -154,19 +158,21 @@ def _argument_texts(doc: str) -> dict[str, str]:
 def tool(function: Callable[..., Any]) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, safe: bool = False, keyed: bool = False
+    *, name: str | None = None, safe: bool = False, keyed: bool = False, seconds: float | None = None
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None, *, name: str | None = None, safe: bool = False, keyed: bool = False
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    function: Callable[..., Any] | None = None, *, name: str | None = None, safe: bool = False, keyed: bool = False,
+    seconds: float | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:  # fmt: skip
     """Make a tool of a typed function with a docstring, sync or async.
 
     Mark it `safe` if it only reads, so that several calls of one reply may run at the same time, and `keyed` if it
-    does its work once per `context.key`, so that it may be run again when a crash left its end unknown.
+    does its work once per `context.key`, so that it may be run again when a crash left its end unknown. `seconds` is
+    how long a call may take, if that is not what `AgentLimits` says of all tools.
     """
     if function is not None:
         return Tool(function)
-    return lambda given: Tool(given, name=name, safe=safe, keyed=keyed)
+    return lambda given: Tool(given, name=name, safe=safe, keyed=keyed, seconds=lambda arguments: seconds)
 
 
 def own_tool(*, safe: bool = False, keyed: bool = True, early: bool = False) -> Callable[[Callable[..., Any]], Tool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -26,7 +27,7 @@ _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skip
 class Doing:
     """What a teammate of this process is at."""
 
-    what: str  # A tool's name, or "asks MODEL".
+    what: str  # A tool's name, or "asks MODEL". A second line is what the tool says meanwhile.
     since: int
     turn: int
 
@@ -104,27 +105,45 @@ def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableTyp
     table = Table.grid(padding=(0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 34))
+    room = max(10, width - 34)
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=room)
     for member in team:
         name = line(member.name, 14) + (" (lead)" if member.lead else "")
         table.add_row(
             Text(name, style="bold"),
             Text(", ".join(member.roles)[:12], style="dim"),
             Text(member.status, style=STATUS_STYLES.get(member.status, "")),
-            _at_work(member, held.get(member.name), seen.doing.get(member.name), seen.now_ms),
+            _at_work(member, held.get(member.name), seen.doing.get(member.name), seen.now_ms, room),
         )
     return table
 
 
-def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: int) -> Text:
+def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: int, room: int) -> Text:
     if member.status == "failed":
         return Text(line(member.reason or "", 100), style="red")
     if task is None:
         return Text("")
     said = Text(f"#{task.id}")
     if doing is not None and doing.what:
-        said.append(f" turn {doing.turn}, {line(doing.what, 40)} {span(now_ms - doing.since)}", style="cyan")
+        what, _, says = doing.what.partition("\n")
+        # A command's last line is worth more than the title, which stands among the tasks; and its end more than that.
+        most = max(12, room // 3) if says else 40
+        said.append(f" turn {doing.turn}, {line(what, most)} {span(now_ms - doing.since)}", style="cyan")
+        if says and (left := room - said.cell_len - 2) > 5:
+            return said.append(f"  {_last_cells(line(says, 500), left)}")
     return said.append(f"  {line(task.title, 60)}", style="dim")
+
+
+def _last_cells(text: str, most: int) -> str:
+    """The end of a line that is too long, counted as wide as a terminal draws it."""
+    if cell_len(text) <= most:
+        return text
+    end = ""
+    for character in reversed(text):
+        if cell_len(character + end) > most - 1:
+            break
+        end = character + end
+    return f"…{end}"
 
 
 def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from ..errors import StaleClaim
 from .git import GitTrouble
-from .trees import BRANCHES, Tree, Trees, committer, remove_stale_lock
+from .tree import BRANCHES, Tree, committer
+from .trees import Trees, remove_stale_lock
 
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 
