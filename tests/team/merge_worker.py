@@ -21,18 +21,17 @@ from dugnad.settings import Limits, TeamLimits
 LIMITS = Limits(lease_seconds=2.0, backoff_seconds=0.05, backoff_seconds_max=0.5, attempts_max=60, claims_max=200)
 CHECK = "python3 check.py"
 
-# Enters a number in a list that stands in one of three files, where most others enter theirs: at its end.
+# Enters a number in a list that stands in one of three files, where others enter theirs: at its end. Can be run again.
 ADD = """
 import sys
 number = int(sys.argv[1])
 open(f"m{number}.py", "w").write(f"value = {number}\\n")
 name = f"list{number % 3}.py"
 lines = open(name).read().splitlines()
-lines.insert(len(lines) - 1, f"    {number},")
+if f"    {number}," not in lines:
+    lines.insert(len(lines) - 1, f"    {number},")
 open(name, "w").write("\\n".join(lines) + "\\n")
-name = f"total{number % 3}.txt"
-total = int(open(name).read())
-open(name, "w").write(f"{total + number}\\n")
+open(f"total{number % 3}.txt", "w").write(f"{sum(int(each.strip(' ,')) for each in lines[1:-1])}\\n")
 """
 # Everything that is entered is there, once, and the sum is right: two that merge without a conflict can still break it.
 CHECKS = """
@@ -52,7 +51,9 @@ FILES = {
 
 def step(request: Request) -> Step:
     number = request.title.split()[1]
-    return [shell(f"python3 add.py {number}"), finish(f"{number} is entered.")][min(request.turn, 2) - 1]
+    if request.turn == 1 or "Interrupted" in str(request.messages[-2:]):  # Who was interrupted looks again.
+        return shell(f"python3 add.py {number}")
+    return finish(f"{number} is entered.")
 
 
 async def main(url: str, root: Path, names: list[str]) -> None:
