@@ -263,13 +263,10 @@ def _enough(findings: Findings) -> str:
     from ..sim.findings import WORTH
     from ..view.figures import counted
 
-    bound = f"The longest chain of needs alone takes {length(findings.shortest)}."
-    largest = findings.sizes[-1].agents
-    if findings.enough is not None:
-        return f"Beyond {counted(findings.enough, 'teammate')} nothing gets faster by {WORTH:.0%}. {bound}"
-    if len(findings.sizes) == 1:
-        return bound
-    return f"{largest:,} teammates are still faster than fewer; try --agents {largest},{largest * 2}. {bound}"
+    return (
+        f"Beyond {counted(findings.enough, 'teammate')} nothing gets faster by {WORTH:.0%}. "
+        f"The longest chain of needs alone takes {length(findings.shortest)}."
+    )
 
 
 def _path(size: Size) -> RenderableType:
@@ -362,6 +359,7 @@ def _team_shape(size: Size) -> Shape:
         "busy": round(size.busy, 4),
         "finished": round(size.finished, 4),
         "failed": round(size.failed, 4),
+        "skipped": round(size.skipped, 4),
         "critical_path": [
             {
                 "task": step.task, "teammate": step.mate, "start_seconds": step.start / 1000,

@@ -9,13 +9,16 @@ from random import Random
 from ..board import rules
 from ..errors import BadInput
 from ..team.growth import fresh_names
+from .draws import Draws
 from .planned import ANYONE, Plan
-from .rehearsal import Bar, Draws, Loss, Mate, Ran, Stage, rehearse
+from .rehearsal import Bar, Loss, Mate, Ran, Stage, rehearse
 
 WORTH = 0.05  # What makes the whole faster by less than this is not worth a teammate.
 _PLAYED_MAX = 10_000_000  # Tasks played in all: minutes, not hours.
-_SEARCH_SEEDS = 20  # For numbers of teammates between those that were asked for.
-_LOSS_SEEDS = 50
+_SEARCH_SEEDS = 10  # For the number of teammates that is enough, fewer where there are many tasks.
+_SEARCHED = 20_000
+_SEARCH_AGENTS = 1_000
+_LOSS_SEEDS = 25
 _IDLE_SHOWN = 8
 _CHAIN = 1.15  # Work that could be shared by no more than this is a chain.
 
@@ -65,7 +68,8 @@ class Size:
     tokens: Range
     busy: float  # The share of the teammates' time that is work, in the median run.
     finished: float  # The share of runs in which every task ended.
-    failed: float  # Tasks that fail or are skipped, on average.
+    failed: float  # Tasks that fail, on average,
+    skipped: float  # and those that are skipped: a need of them ended otherwise than they asked for.
     path: tuple[Step, ...]
     idle: tuple[Idle, ...]
     lost_host: LostHost | None
@@ -78,13 +82,13 @@ class Findings:
     sizes: tuple[Size, ...]
     seeds: int
     shortest: int  # The longest chain of needs, as expected, in milliseconds: no team is faster.
-    enough: int | None  # Beyond so many nothing gets faster; None: the largest asked for is still faster.
+    enough: int  # Beyond so many teammates nothing gets faster.
     warnings: tuple[str, ...]
 
     @property
     def shown(self) -> Size:
         """The team to look at: the smallest asked for that is enough, else the largest."""
-        fit = [each for each in self.sizes if self.enough is not None and each.agents >= self.enough]
+        fit = [each for each in self.sizes if each.agents >= self.enough]
         return fit[0] if fit else self.sizes[-1]
 
 
@@ -109,7 +113,7 @@ def find(plan: Plan, agents: Sequence[int], *, seeds: int) -> Findings:
     shortest = _shortest(plan)
     warnings = [*_nobody(plan, teams[-1]), *_chain(plan, shortest), *_budget(plan, ran[-1]), *plan.warnings]
     return Findings(
-        sizes=sizes, seeds=seeds, shortest=shortest, enough=_enough(plan, stage, sizes, seeds), warnings=tuple(warnings)
+        sizes=sizes, seeds=seeds, shortest=shortest, enough=_enough(plan, stage, seeds), warnings=tuple(warnings)
     )
 
 
@@ -163,7 +167,8 @@ def _size(plan: Plan, stage: Stage, mates: Sequence[Mate], ran: Sequence[Ran]) -
         tokens=_range([each.tokens for each in ran]),
         busy=median.busy / (len(mates) * median.makespan) if median.makespan else 0.0,
         finished=sum(not each.left for each in ran) / len(ran),
-        failed=sum(each.failed + each.skipped for each in ran) / len(ran),
+        failed=sum(each.failed for each in ran) / len(ran),
+        skipped=sum(each.skipped for each in ran) / len(ran),
         path=_path(plan, mates, median.bars),
         idle=_idle(plan, mates, median),
         lost_host=_lost_host(plan, stage, mates, ran),
@@ -273,25 +278,21 @@ def _shortest(plan: Plan) -> int:
     return int(longest)
 
 
-def _enough(plan: Plan, stage: Stage, sizes: Sequence[Size], seeds: int) -> int | None:
-    """The smallest team than which no larger one is faster by a twentieth; looked for between those asked for, too."""
-    best = sizes[-1].makespan.middle
-    fit = [place for place, each in enumerate(sizes) if each.makespan.middle <= best / (1 - WORTH)]
-    if fit[0] == len(sizes) - 1 and len(sizes) > 1:
-        return None
-    high = sizes[fit[0]].agents
-    low = sizes[fit[0] - 1].agents if fit[0] else high - 1 if len(sizes) == 1 else 0
-    few = [Draws(plan.tasks, seed) for seed in range(min(seeds, _SEARCH_SEEDS))]
+def _enough(plan: Plan, stage: Stage, seeds: int) -> int:
+    """The smallest team than which none is faster by a twentieth, whatever sizes were asked for."""
+    tasks = len(plan.tasks)
+    few = [Draws(plan.tasks, seed) for seed in range(min(seeds, max(3, min(_SEARCH_SEEDS, _SEARCHED // tasks))))]
 
     def middle(count: int) -> float:
         team = mates_of(plan, count)
         return _range([rehearse(stage, team, draws).makespan for draws in few]).middle
 
-    aim = middle(sizes[-1].agents) / (1 - WORTH) if high - low > 1 else 0.0
+    low, high = 0, min(_SEARCH_AGENTS, 4 * tasks)
+    aim = middle(high) / (1 - WORTH)
     while high - low > 1:
         between = (low + high) // 2
         low, high = (low, between) if middle(between) <= aim else (between, high)
-    return high if len(sizes) > 1 else None
+    return high
 
 
 # Warnings.

@@ -8,7 +8,6 @@ team does besides (messages, follow-ups it invents, compaction) is not rehearsed
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,11 +19,10 @@ from ..board import rules
 from ..board.rules import Candidate
 from ..board.settle import decide, when_lost
 from ..types import Amount, Failed
-from .planned import WITHIN, Plan, PlannedTask
+from .draws import DONE, RETRY, Draws
+from .planned import Plan, PlannedTask
 
 _END, _DUE, _LOSS, _BACK = range(4)
-_DONE, _RETRY, _FAILED = range(3)
-_DURATION_MAX_MS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,38 +100,6 @@ def _per_ms(task: PlannedTask, amount: float) -> float:
     return amount / max(1.0, task.estimate.seconds * 1000)
 
 
-class Draws:
-    """How long each attempt takes in one future, and how it ends. Every team plays the same futures."""
-
-    def __init__(self, tasks: Sequence[PlannedTask], seed: int) -> None:
-        self._tasks = tasks
-        self._seed = seed
-        chance = Random(seed)
-        self._first = [_attempt(task, chance) for task in tasks]
-
-    def attempt(self, place: int, number: int) -> tuple[int, int, str | None]:
-        """Milliseconds, how it ends, and as what."""
-        if number == 1:
-            return self._first[place]
-        return _attempt(self._tasks[place], Random(f"{self._seed} {place} {number}"))
-
-
-def _attempt(task: PlannedTask, chance: Random) -> tuple[int, int, str | None]:
-    expected = task.estimate
-    if expected.spread is None:
-        factor = 1 - WITHIN + 2 * WITHIN * chance.random()
-    else:
-        factor = math.exp(expected.spread * chance.gauss(0, 1))
-    milliseconds = max(1, min(_DURATION_MAX_MS, int(expected.seconds * 1000 * factor)))
-    luck = chance.random()
-    if luck < expected.failed + expected.retried:
-        return milliseconds, _FAILED if luck < expected.failed else _RETRY, None
-    word, more = task.outcomes[0][0], task.outcomes
-    if len(more) > 1:
-        word = chance.choices([each for each, _ in more], [likely for _, likely in more])[0]
-    return milliseconds, _DONE, word
-
-
 def rehearse(
     stage: Stage, mates: Sequence[Mate], draws: Draws, *, loss: Loss | None = None, traced: bool = False
 ) -> Ran:
@@ -208,8 +174,11 @@ class _Run:
         while self.waiting:
             best = None
             for lanes, queue in self.queues:
-                if queue and (best is None or queue[0] < best[1][0]) and any(self.ready[lane] for lane in lanes):
-                    best = (lanes, queue)
+                if queue and (best is None or queue[0] < best[1][0]):
+                    for lane in lanes:
+                        if self.ready[lane]:
+                            best = (lanes, queue)
+                            break
             if best is None:
                 return
             number = self._next_for(best[0])
@@ -218,22 +187,17 @@ class _Run:
 
     def _next_for(self, lanes: tuple[str, ...]) -> int | None:
         """What one who asks is given. None: only the work of a root that may do no more was put away; look again."""
-        fronts = {}
-        for lane in lanes:
-            if heap := self.ready[lane]:
-                number = heap[0][1]
-                fronts[self.stage.candidates[number].id] = number
-        candidates = [self.stage.candidates[number] for number in fronts.values()]
-        given, passed = rules.match((lanes,), candidates, self.runs_left)
-        for candidate in (*passed, *given.values()):
-            heappop(self.ready[candidate.lane])
-            self.waiting -= 1
-        for candidate in passed:
-            self._stop(candidate.root, "tasks")
-        if not given:
-            return None
-        number = fronts[given[0].id]
-        return number if self._affords(number) else None
+        # Within a lane and between lanes the order is the same, so whatever else stands there cannot be given.
+        _, number = min([heap[0] for lane in lanes if (heap := self.ready[lane])])
+        candidate = self.stage.candidates[number]
+        heappop(self.ready[candidate.lane])
+        self.waiting -= 1
+        if self.runs_left[candidate.root] is not None:
+            _, passed = rules.match((lanes,), (candidate,), self.runs_left)
+            if passed:
+                self._stop(candidate.root, "tasks")
+                return None
+        return number if not self.accounts or self._affords(number) else None
 
     def _affords(self, number: int) -> bool:
         root = self.stage.tasks[number].root
@@ -286,7 +250,7 @@ class _Run:
         self.rest.pop(number, None)
         self.ran.makespan = self.now
         self._pay(number, milliseconds)
-        if end == _DONE:
+        if end == DONE:
             if self.traced:
                 self._write(mate, number, start, "done")
             self._end_task(number, "done", outcome)
@@ -295,7 +259,7 @@ class _Run:
             "id": self.stage.tasks[number].id, "state": "claimed", "epoch": 0,
             "claims": self.claims[number], "tries": self.tries[number],
         }  # fmt: skip
-        move = decide(row, Failed("rehearsed", retry=end == _RETRY), self.stage.limits, self.chance.random())
+        move = decide(row, Failed("rehearsed", retry=end == RETRY), self.stage.limits, self.chance.random())
         self.tries[number] += move.tried
         if self.traced:
             self._write(mate, number, start, move.ended_as)
@@ -329,8 +293,9 @@ class _Run:
             self.ran.left -= 1
             self.ran.failed += state == "failed"
             self.ran.skipped += state == "skipped"
+            plainly = state == "done"  # What most needs ask for; the rule is asked about all others.
             for other, wanted in self.stage.behind[number]:
-                if rules.judge(wanted, state, outcome) != "met":
+                if (wanted is not None or not plainly) and rules.judge(wanted, state, outcome) != "met":
                     over.append((other, "skipped", None))
                     continue
                 self.open_needs[other] -= 1
