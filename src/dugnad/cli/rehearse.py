@@ -49,6 +49,16 @@ class Sizes(Parameter):
         return tuple(map(int, parts))
 
 
+class Amount(click.FloatRange):
+    """A number within bounds; what is no number lies within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return found
+
+
 @click.command(
     "rehearse",
     epilog=examples("""
@@ -58,8 +68,8 @@ class Sizes(Parameter):
 )
 @click.argument("plan", required=False, type=click.Path(path_type=Path))
 @click.option("--agents", type=Sizes(), help="Team sizes to rehearse, with commas between.  [default: 1,2,4,8]")
-@click.option("--turn-seconds", type=click.FloatRange(0.001, 86_400), help="Of a turn, where nothing is known: 20.")
-@click.option("--turns", type=click.FloatRange(1, 10_000), help="Of a task, where nothing is known: 8.")
+@click.option("--turn-seconds", type=Amount(0.001, 86_400), help="Of a turn, where nothing is known: 20.")
+@click.option("--turns", type=Amount(1, 10_000), help="Of a task, where nothing is known: 8.")
 @click.option("--seeds", type=click.IntRange(1, _SEEDS_MAX), default=100, show_default=True, help="Runs of each team.")
 @click.option("--model", metavar="NAME", help="Whose price is taken: provider:model.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture of the median run there.")

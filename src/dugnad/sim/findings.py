@@ -328,7 +328,7 @@ def _budget(plan: Plan, ran: Sequence[Ran]) -> list[str]:
     whose = f" of #{root}" if root else ""
     return [
         f"The budget of {kind}{whose} runs out in {len(short) / len(ran):.0%} of the runs, typically after "
-        f"{_minutes(at)} with {left} of {len(plan.tasks)} tasks left."
+        f"{_minutes(at)} with {left} of {len(plan.tasks)} tasks left; times and costs are of what is done until then."
     ]
 
 

@@ -7,14 +7,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-_LEFT, _TOP, _WIDTH, _BOTTOM, _RIGHT = 150, 64, 1000, 34, 20
+_LEFT, _TOP, _WIDTH, _BOTTOM, _RIGHT = 150, 74, 1000, 34, 20
 _ROW_MAX, _ROW_MIN = 24, 6
 _LETTER = 6.6  # About the width of one, in pixels.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNITS = ((1, "s"), (60, "m"), (3_600, "h"), (86_400, "d"))
 _ROUND = (1, 2, 5, 10, 15, 20, 30)  # Distances between marks, in any unit,
 _ROUND_LONG = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # and, in the last one, longer ones.
-_COLOURS = ("#4e79a7", "#59a14f", "#edc948", "#b07aa1", "#76b7b2", "#ff9da7", "#9c755f", "#bab0ac")
+_COLOURS = (
+    "#4e79a7",
+    "#4f8f45",
+    "#a3832a",
+    "#9a6590",
+    "#3f8a86",
+    "#c05a7c",
+    "#8a6450",
+    "#6b6663",
+)  # White is legible on.
 _STYLE = """
   text { font: 11px sans-serif; fill: #333; }
   .title { font-size: 15px; font-weight: bold; }
@@ -56,6 +65,11 @@ def gantt(title: str, subtitle: str, rows: Sequence[str], bars: Collection[Drawn
         f'<text class="title" x="10" y="22">{_text(_fit(title, full - 20, 8.5))}</text>',
         f'<text x="10" y="40">{_text(_fit(subtitle, full - 20))}</text>',
     ]
+    x = 10.0
+    for word in [each for each in words if each][: len(_COLOURS)]:
+        parts.append(f'<rect x="{x:.1f}" y="48" width="9" height="9" fill="{colours[word]}"/>')
+        parts.append(f'<text x="{x + 13:.1f}" y="56">{_text(_fit(word, 110))}</text>')
+        x += 24 + _LETTER * min(len(word), 16)
     for at in _marks(span):
         x = _LEFT + _WIDTH * at / span
         parts.append(f'<line class="mark" x1="{x:.1f}" y1="{_TOP - 4}" x2="{x:.1f}" y2="{bottom}"/>')

@@ -17,9 +17,12 @@ from .learning import TASKS_MAX, Assumed, Experience, shares
 from .planned import AGENTS_MAX, ANYONE, Estimate, Plan, PlannedTask, account
 
 _BYTES_MAX = 8 * 1024 * 1024
+_TURNS_MAX = 10_000
+_MINUTES_MAX = 366 * 24 * 60
 _SHARE = number(zero=True, most=1.0)
 _EXPECTED: dict[str, Kind] = {
-    "turns": number(), "minutes": number(), "dollars": number(zero=True), "retries": _SHARE,
+    "turns": number(most=_TURNS_MAX), "minutes": number(most=_MINUTES_MAX), "dollars": number(zero=True),
+    "retries": _SHARE,
 }  # fmt: skip
 
 
@@ -98,12 +101,13 @@ def _parse(path: Path, source: str) -> dict[str, Any]:
 def _kinds() -> Kind:
     task: dict[str, Kind] = {
         **_EXPECTED, "name": line, "needs": texts, "role": _name("role"), "to": _name("teammate's name"),
-        "priority": _priority, "delay_minutes": number(zero=True), "count": whole(), "outcomes": _shares,
+        "priority": _priority, "delay_minutes": number(zero=True, most=_MINUTES_MAX), "count": whole(),
+        "outcomes": _shares,
     }  # fmt: skip
     return table(
         {
-            "turn_seconds": number(),
-            "turns": number(),
+            "turn_seconds": number(most=86_400),
+            "turns": number(most=_TURNS_MAX),
             "turn_dollars": number(zero=True),
             "agents": _counts,
             "budget": table({"tasks": whole(), "tokens": whole(), "dollars": number(), "minutes": number()}),
