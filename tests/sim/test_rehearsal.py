@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from stage_sim import EXACT, MINUTE, planned, task, team_of
@@ -107,6 +108,13 @@ def test_beyond_the_width_of_a_plan_nothing_gets_faster() -> None:
     assert [step.why for step in found.shown.path] == ["", "its need", "its need"]
 
 
+def test_what_is_enough_agrees_with_the_teams_that_are_shown() -> None:
+    plan = planned(task(1, estimate=MINUTE), *(task(number, 1, estimate=MINUTE) for number in range(2, 7)))
+    found = find(plan, range(1, 9), seeds=60)
+    takes = {size.agents: size.makespan.middle for size in found.sizes}
+    assert takes[found.enough] * 0.95 <= takes[8] < takes[found.enough - 1] * 0.95
+
+
 def test_the_critical_path_leads_over_whoever_had_no_time() -> None:
     plan = planned(task(1), task(2), task(3))
     (size,) = find(plan, [1], seeds=3).sizes
@@ -138,6 +146,12 @@ def test_work_that_nobody_can_take_is_named() -> None:
     assert found.warnings[0] == "Nobody would take 1 task for zoe, who is not there."
     assert "the role poet, which nobody has" in found.warnings[1]
     assert found.sizes[0].finished == 0
+
+
+def test_a_large_team_has_nobody_by_chance_whom_a_task_waits_for() -> None:
+    plan = planned(task(1), task(2, 1, assignee="zoe"))
+    assert all("@zoe" not in mate.lanes for mate in mates_of(plan, 60))
+    assert sum("@zoe" in mate.lanes for mate in mates_of(replace(plan, names=("zoe",)), 60)) == 1
 
 
 def test_a_budget_that_runs_out_is_said_with_what_is_left() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,7 +55,7 @@ class Amount(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
-        if found != found:
+        if math.isnan(found):
             self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return found
 

@@ -15,8 +15,8 @@ from .rehearsal import Bar, Loss, Mate, Ran, Stage, rehearse
 
 WORTH = 0.05  # What makes the whole faster by less than this is not worth a teammate.
 _PLAYED_MAX = 10_000_000  # Tasks played in all: minutes, not hours.
-_SEARCH_SEEDS = 10  # For the number of teammates that is enough, fewer where there are many tasks.
-_SEARCHED = 20_000
+_SEARCHED = 10_000  # Tasks played for each number of teammates that is tried, so that a search takes a second.
+_SEEDS_LEAST = 3
 _SEARCH_AGENTS = 1_000
 _LOSS_SEEDS = 25
 _IDLE_SHOWN = 8
@@ -125,7 +125,8 @@ def mates_of(plan: Plan, count: int) -> list[Mate]:
     roles = sorted({task.role for task in plan.tasks if task.role is not None})
     shares = _shared(plan.agents, count) if plan.agents is not None else [tuple(roles)] * count
     own = [list(plan.names[first::count]) for first in range(count)]
-    strangers = iter(fresh_names(plan.names))
+    assigned = {task.assignee for task in plan.tasks if task.assignee is not None}
+    strangers = iter(fresh_names(assigned))  # Nobody becomes whom a task waits for by being called so.
     mates = []
     for has, names in zip(shares, own, strict=True):
         name = names[0] if names else next(strangers)
@@ -281,7 +282,7 @@ def _shortest(plan: Plan) -> int:
 def _enough(plan: Plan, stage: Stage, seeds: int) -> int:
     """The smallest team than which none is faster by a twentieth, whatever sizes were asked for."""
     tasks = len(plan.tasks)
-    few = [Draws(plan.tasks, seed) for seed in range(min(seeds, max(3, min(_SEARCH_SEEDS, _SEARCHED // tasks))))]
+    few = [Draws(plan.tasks, seed) for seed in range(min(seeds, max(_SEEDS_LEAST, _SEARCHED // tasks)))]
 
     def middle(count: int) -> float:
         team = mates_of(plan, count)
