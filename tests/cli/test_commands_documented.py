@@ -86,7 +86,7 @@ COMMANDS = [
     ["add", "x"], ["tasks"], ["show", "1", "--transcript"], ["show", "2"], ["notes"], ["notes", "--write", "a", "b"],
     ["team"], ["spawn", "bob"], ["stop", "alice", "--now"], ["tell", "alice", "x"], ["inbox"], ["answer", "4", "this"],
     ["approve", "5"], ["reject", "5", "--why", "no"], ["retry", "3"], ["cancel", "2"], ["release", "6"], ["budget"],
-    ["budget", "1"], ["model", "anthropic:claude-sonnet-5-5"],
+    ["budget", "1"], ["model", "anthropic:claude-sonnet-5-5"], ["rehearse", "--seeds", "2"],
 ]  # fmt: skip
 
 

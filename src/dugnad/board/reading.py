@@ -19,6 +19,7 @@ from ..types import (
     Message,
     Need,
     Note,
+    PastAttempt,
     ShutdownRequest,
     Spending,
     Task,
@@ -120,6 +121,14 @@ class Reading:
         """Which tasks wait for this one, each with the outcome it asks for, if it does."""
         rows = await self._read("needs_behind", ids=ids_json([task]))
         return [(row["task_id"], row["outcome"]) for row in rows]
+
+    async def open_needs(self) -> list[tuple[int, Need]]:
+        """Every edge that is still waited for, each with the task that waits."""
+        return [(row["task_id"], Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
+
+    async def past_attempts(self, *, most: int = 20_000) -> list[PastAttempt]:
+        """What attempts took that have ended, of the newest tasks, in order of task and epoch."""
+        return [records.past_attempt(row) for row in await self._read("past_attempts", most=most)]
 
     async def attempts(self, task: int) -> list[Attempt]:
         return [records.attempt(row) for row in await self._read("attempts_of", task=task)]

@@ -14,6 +14,7 @@ from ..types import (
     Host,
     Message,
     Note,
+    PastAttempt,
     ShutdownRequest,
     Spending,
     Task,
@@ -72,6 +73,18 @@ def attempt(row: Row) -> Attempt:
         ended_as=row["ended_as"],
         handover=row["handover"],
         reason=row["reason"],
+    )
+
+
+def past_attempt(row: Row) -> PastAttempt:
+    return PastAttempt(
+        task=row["task_id"],
+        role=row["role"],
+        outcome=row["outcome"],
+        ended_as=row["ended_as"],
+        seconds=(row["ended_at"] - row["claimed_at"]) / 1000,
+        replies=row["replies"],
+        used=Amount(tokens=int(row["tokens"] or 0), microdollars=int(row["microdollars"] or 0)),
     )
 
 

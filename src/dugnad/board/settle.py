@@ -105,6 +105,17 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
     )  # fmt: skip
 
 
+def when_lost(row: Row, limits: Limits, chance: float) -> tuple[str, int]:
+    """Where a task goes whose host was lost, and after which delay.
+
+    The first loss is hardly the task's doing and is made good at once; one that takes its hosts down waits.
+    """
+    if row["tries"] + 1 >= limits.attempts_max or row["claims"] >= limits.claims_max:
+        return "failed", 0
+    delay = rules.backoff_ms(row["tries"] - 1, limits, chance) if row["tries"] else 0
+    return "scheduled" if delay else "ready", delay
+
+
 async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
     rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
     answers: dict[int, str | DugnadError] = {}
@@ -265,16 +276,10 @@ async def _take_back(tx: Tx, count: int) -> list[int]:
     given = []
     for task, row in rows.items():
         reason = f"attempt {row['tries'] + 1}: the host of {row['teammate']} was lost"
-        worn_out = row["tries"] + 1 >= tx.limits.attempts_max or row["claims"] >= tx.limits.claims_max
-        # The first loss is hardly the task's doing and is made good at once; one that takes its hosts down waits.
-        delay = rules.backoff_ms(row["tries"] - 1, tx.limits, tx.sources.chance()) if row["tries"] else 0
-        state = "failed" if worn_out else "scheduled" if delay else "ready"
-        given.append(
-            {
-                "id": task, "state": state, "delay": 0 if worn_out else delay,
-                "reason": f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}" if worn_out else reason,
-            }
-        )  # fmt: skip
+        state, delay = when_lost(row, tx.limits, tx.sources.chance())
+        if state == "failed":
+            reason = f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}"
+        given.append({"id": task, "state": state, "delay": delay, "reason": reason})
     due = {row["id"]: row["due_at"] for row in await tx.fetch("take_back_tasks", tasks=as_json(given))}
     await _close(
         tx,

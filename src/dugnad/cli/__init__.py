@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Start": (
         ("demo", "running:demo", "The whole idea in under a minute, offline."),
+        ("rehearse", "rehearse:rehearse", "What a team would take, before you pay for it."),
         ("run", "running:run", "Give the team a goal and watch it work."),
         ("work", "running:work", "Run teammates only, on as many machines as you like."),
         ("chat", "running:chat", "Talk to the lead while the team works."),

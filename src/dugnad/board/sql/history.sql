@@ -1,0 +1,22 @@
+-- What was done before, to judge what is to come.
+
+-- name: past_attempts
+-- The newest tasks' attempts that ended, with what their turns came to. Errands are no measure of work.
+SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_at, newest.ended_as, newest.role, newest.outcome,
+  (SELECT count(*) FROM turns WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch
+    AND turns.kind = 'reply') AS replies,
+  (SELECT sum(turns.tokens) FROM turns
+    WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS tokens,
+  (SELECT sum(turns.microdollars) FROM turns
+    WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS microdollars
+FROM (
+  SELECT attempts.task_id, attempts.epoch, attempts.claimed_at, attempts.ended_at, attempts.ended_as, tasks.role,
+    tasks.outcome
+  FROM attempts JOIN tasks ON tasks.id = attempts.task_id
+  WHERE attempts.ended_at IS NOT NULL AND tasks.key NOT LIKE 'errand:%'
+  ORDER BY attempts.task_id DESC, attempts.epoch DESC LIMIT :most
+) AS newest
+ORDER BY newest.task_id, newest.epoch
+
+-- name: open_needs
+SELECT task_id, needs_id, outcome FROM needs WHERE state = 'open' ORDER BY task_id, needs_id
