@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 from collections.abc import Sequence
 from typing import Any
 
 from .bounds import join_group, set_limits
+from .landlock import confine
 
 
 def become(
@@ -21,7 +23,8 @@ def become(
 ) -> None:
     """Join the cgroups, take on the limits and the user, and turn into the command. Never returns.
 
-    `streams` are its standard input, output and errors; `keep` are what bubblewrap reads and nobody else.
+    `streams` are its standard input, output and errors; `keep` are what bubblewrap reads and nobody else, first of all
+    where it tells what becomes of the command. Without bubblewrap, that is where this tells why it could not be.
     """
     try:
         for group in groups:
@@ -38,10 +41,12 @@ def become(
         if request["bare"]:
             os.setsid()
             os.chdir(request["tree"])
-            keep = ()
-        for fd in keep:
+        if "grants" in request:
+            confine(request["grants"], base64.b64decode(request["filter"]))
+        for fd in () if request["bare"] else keep:
             os.set_inheritable(fd, True)
         os.execve(program, list(argv), request["environment"] if request["bare"] else {})
     except BaseException as error:
-        os.write(2, f"dugnad: the command could not be started: {error}\n".encode())
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        os.write(keep[0] if request["bare"] else 2, f"the command could not be started: {why}\n".encode())
     os._exit(126)

@@ -20,9 +20,20 @@ from typing import Any
 
 from ..errors import BadInput, ToolError
 from .hosts import parse_hosts
+from .landlock import grants_for
 from .piped import Piped, open_pipes
-from .probing import Level, Probe, find_bwrap, find_hole, how_to_install, how_to_mend
-from .profile import PROXY_PORT, SYSTEM, CommandLimits, Machine, Policy, Profile, environment_for, strict
+from .probing import (
+    LANDLOCK_SAYS,
+    NONE_SAYS,
+    STRICT_SAYS,
+    Level,
+    Probe,
+    find_bwrap,
+    find_hole,
+    how_to_install,
+    how_to_mend,
+)
+from .profile import PROXY_PORT, SYSTEM, CommandLimits, Machine, Policy, Profile, environment_for, seccomp, strict
 from .protecting import protect
 from .proxy import Network, Proxy
 from .starting import StarterProcess
@@ -51,27 +62,47 @@ class Ran:
 
 
 async def probe(
-    path: str, *, beside: Path = Path(sys.executable), bwrap: Path | None = None, user: int | None = None
+    path: str,
+    *,
+    landlock: bool = False,
+    beside: Path = Path(sys.executable),
+    bwrap: Path | None = None,
+    user: int | None = None,
 ) -> Probe:
-    """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for."""
+    """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for.
+
+    `landlock`: the user's own configuration allows the level that holds less, where there is no other.
+    """
     install = how_to_install(path)
     if not sys.platform.startswith("linux"):
-        return Probe(level="none", says="The sandbox is made for Linux; shell tools are refused.", mend=install)
+        return Probe(level="none", says=f"The sandbox is made for Linux. {NONE_SAYS}", mend=install)
     bwrap = bwrap or find_bwrap(path, beside=beside)
-    if bwrap is None:
-        says = "bubblewrap is not installed; shell tools are refused without it."
-        return Probe(level="none", says=says, mend=install)
-    wanted = Probe(level="strict", says="Commands run in a strict sandbox: one writable tree, no network.", bwrap=bwrap)
+    why, mend = "bubblewrap is not installed", install
+    if bwrap is not None:
+        wanted = Probe(level="strict", says=STRICT_SAYS, bwrap=bwrap)
+        why = await _fails(wanted, user)
+        if not why:
+            return wanted
+        mend = how_to_mend(why, install)
+    if landlock:
+        wanted = Probe(level="landlock", says=f"{why}. {LANDLOCK_SAYS}", mend=mend)
+        also = await _fails(wanted, user)
+        if not also:
+            return wanted
+        why = f"{why}. Landlock does not hold either: {also}"
+    return Probe(level="none", says=f"{why}. {NONE_SAYS}", mend=mend)
+
+
+async def _fails(wanted: Probe, user: int | None) -> str:
+    """Why it is not as wanted, without the full stop; nothing if it is."""
     sandbox = Sandbox(wanted, user=user)
     try:
-        hole = await find_hole(sandbox.run, user)
+        hole = await find_hole(sandbox.run, wanted.level, user)
     except ToolError as trouble:
-        return Probe(level="none", says=f"{trouble} Shell tools are refused.", mend=how_to_mend(str(trouble), install))
+        return str(trouble).rstrip(".")
     finally:
         await sandbox.close()
-    if hole:
-        return Probe(level="none", says=f"The sandbox does not hold here: {hole}. Shell tools are refused.")
-    return wanted
+    return f"The sandbox does not hold here: {hole}" if hole else ""
 
 
 class Sandbox:
@@ -213,27 +244,42 @@ class Sandbox:
         )
 
     def _request(self, command: str, policy: Policy, *, begun: str = "") -> dict[str, Any]:
+        shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+        policy, holds = protect(policy)
+        direct = self.found.level != "strict"  # Without bubblewrap: bare, or under Landlock.
+        request: dict[str, Any] = {
+            "bare": direct, "user": self.user, "limits": asdict(self.limits), "holds": () if direct else holds,
+            "port": PROXY_PORT if policy.hosts else None,
+        }  # fmt: skip
+        try:
+            if not direct:
+                return request | self._in_bubblewrap(command, policy, shell, begun)
+            words = [f'{begun}exec "$0" -c "$1"', shell, command] if begun else [command]
+            request |= {
+                "program": shell, "argv": [shell, "-c", *words], "tree": str(policy.tree),
+                "environment": environment_for(policy) | {"HOME": str(policy.tree)},
+            }  # fmt: skip
+            if not self.bare:
+                request |= self._under_landlock(policy)
+                request["environment"]["GIT_CONFIG_NOSYSTEM"] = "1"  # It is there, cannot be read, and git would fail.
+            return request
+        except ValueError as error:
+            raise ToolError(f"The sandbox could not be made: {error}") from None
+
+    def _under_landlock(self, policy: Policy) -> dict[str, Any]:
+        if policy.hosts:
+            raise ToolError(f"A command can reach hosts only in the strict sandbox. Run: {self.found.mend}")
+        with os.scandir(policy.tree) as entries:
+            grants = grants_for(policy, entries)
+        return {"grants": grants, "filter": base64.b64encode(seccomp(platform.machine(), alone=True)).decode()}
+
+    def _in_bubblewrap(self, command: str, policy: Policy, shell: str, begun: str) -> dict[str, Any]:
+        made = self.profile(policy, self._machine())
         _, most = resource.getrlimit(resource.RLIMIT_NPROC)
         processes = (
             self.limits.processes_max if most == resource.RLIM_INFINITY else min(self.limits.processes_max, most)
         )
-        shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
-        policy, holds = protect(policy)
-        request: dict[str, Any] = {
-            "bare": self.bare, "user": self.user, "limits": asdict(self.limits), "holds": () if self.bare else holds,
-            "port": PROXY_PORT if policy.hosts and not self.bare else None,
-        }  # fmt: skip
-        if self.bare:
-            words = [f'{begun}exec "$0" -c "$1"', shell, command] if begun else [command]
-            return request | {
-                "program": shell, "argv": [shell, "-c", *words], "tree": str(policy.tree),
-                "environment": environment_for(policy) | {"HOME": str(policy.tree)},
-            }  # fmt: skip
-        try:
-            made = self.profile(policy, self._machine())
-        except ValueError as error:
-            raise ToolError(f"The sandbox could not be made: {error}") from None
-        return request | {
+        return {
             "program": str(self.found.bwrap),
             "argv": ["bwrap", "--", shell, "-c", begun + _SHELL, shell, str(processes), command],
             "options": [word for each in made.arguments for word in each],

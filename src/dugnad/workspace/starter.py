@@ -15,9 +15,11 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from math import inf
@@ -54,6 +56,7 @@ class Job:
     port: int | None = None  # Of its own loopback, where somebody here is to listen;
     gate_fd: int = -1  # and what keeps it from beginning until then.
     trouble: str = ""
+    scratch: str = ""  # A folder of its own to write to, where there is no /tmp of its own.
     status: bytes = b""
     ended_as: int | None = None  # The wait status of the outer process.
     timed_out: bool = False
@@ -149,11 +152,13 @@ class Starter:
             request["options"] += ["--block-fd", str(gate_read)]
         holds: list[Hold] = []
         groups: list[str] = []
+        scratch = ""
         try:
             for path, content in request["holds"]:
                 self.placeholders.hold(path, content, request.get("user"))
                 holds.append((path, content))
             groups = make_groups(f"dugnad-{os.getpid()}-{request['id']}", request["limits"])
+            scratch = self.make_scratch(request)
             argv = list(request["argv"])
             if not request["bare"]:
                 argv = [argv[0], *self.options(request, status_write, keep), *argv[1:]]
@@ -162,7 +167,7 @@ class Starter:
             pid = os.fork()
         except OSError:
             _close(*streams, *keep, output_read, status_read, gate_write)
-            self.let_go(holds, groups)
+            self.let_go(holds, groups, scratch)
             raise
         if pid == 0:
             become(request, program, argv, streams=streams[:3], keep=keep, groups=groups)
@@ -171,7 +176,7 @@ class Starter:
         ends = inf if request["seconds"] is None else now + request["seconds"]
         self.jobs[request["id"]] = Job(
             request["id"], pid, output_read, status_read, Output(request["output_bytes_max"]), now, ends, holds, groups,
-            request["bare"], request["streamed_bytes_max"], request["port"], gate_write,
+            request["bare"], request["streamed_bytes_max"], request["port"], gate_write, scratch=scratch,
         )  # fmt: skip
         for fd in (output_read, status_read):
             if fd >= 0:
@@ -215,8 +220,20 @@ class Starter:
 
     # Ends.
 
-    def let_go(self, holds: list[Hold], groups: list[str]) -> None:
+    def make_scratch(self, request: dict[str, Any]) -> str:
+        if "grants" not in request:
+            return ""
+        scratch = tempfile.mkdtemp(prefix=f"dugnad-{os.getpid()}-")
+        if request["user"] is not None:
+            os.chown(scratch, request["user"], -1)
+        request["grants"].append((scratch, "write"))
+        request["environment"] |= {"HOME": scratch, "TMPDIR": scratch}
+        return scratch
+
+    def let_go(self, holds: list[Hold], groups: list[str], scratch: str) -> None:
         self.placeholders.let_go(holds)
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
         self.busy += [group for group in groups if not remove_group(group)]
 
     def hear(self, job: Job) -> None:
@@ -267,8 +284,10 @@ class Starter:
             os.close(job.output_fd)
         self.poll_forget(job.status_fd)
         _close(job.status_fd, job.gate_fd)
-        self.let_go(job.holds, job.groups)
+        self.let_go(job.holds, job.groups, job.scratch)
         del self.jobs[job.id]
+        if job.bare and job.status:
+            job.trouble = job.status.decode(errors="replace").strip()
         if job.trouble:
             _say({"id": job.id, "trouble": job.trouble})
             return
@@ -307,7 +326,7 @@ class Starter:
             except ChildProcessError:
                 break
         for job in self.jobs.values():
-            self.let_go(job.holds, job.groups)
+            self.let_go(job.holds, job.groups, job.scratch)
         for group in self.busy:
             remove_group(group)
 
