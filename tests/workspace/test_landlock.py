@@ -96,7 +96,7 @@ async def test_a_folder_of_its_own_to_write_to_goes_with_the_command(landlocked:
     ran = await run(landlocked, "echo x > $TMPDIR/it; test $HOME = $TMPDIR && echo $TMPDIR", tree)
     scratch = Path(ran.output.decode().strip())
     assert scratch.name.startswith("dugnad-")
-    assert not os.path.exists(scratch)
+    assert scratch.name not in os.listdir(scratch.parent)
 
 
 async def test_all_that_a_command_started_ends_with_it(landlocked: Sandbox, tree: Path) -> None:

@@ -281,6 +281,11 @@ def _host_forgotten(state: State, event: Event, data: Data) -> None:
         del state["host"][host]
 
 
+def _remarked(state: State, event: Event, data: Data) -> None:
+    """Said, and nothing else."""
+
+
+REMARKS = frozenset({"unsandboxed"})
 _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "put": _put, "need_added": _need_added, "claimed": _claimed, "done": _settled, "failed": _settled,
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
@@ -292,5 +297,6 @@ _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "spawned": _spawned, "seated": _seated, "stopped_teammate": _ended_teammate, "failed_teammate": _ended_teammate,
     "host_started": _host("up"), "host_back": _host("up"), "host_lost": _host("lost"),
     "host_stopped": _host("stopped"), "hosts_forgotten": _host_forgotten,
+    **dict.fromkeys(REMARKS, _remarked),
 }  # fmt: skip
 EVENT_KINDS = frozenset(_APPLY)

@@ -29,9 +29,9 @@ from ..view.ending import report_page, report_shape
 from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.plain import plain
-from ..workspace.sandbox import Sandbox, probe
 from .base import console, forget_stdout, show, show_json, shown_url
 from .running import is_no_project
+from .sandboxing import find_sandbox
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
@@ -40,10 +40,18 @@ _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not an
 
 
 async def conduct(
-    team: Team, project: Project, *, goal: str | None, budget: Budget, forever: bool, in_place: bool, as_json: bool
-) -> int:  # fmt: skip
+    team: Team,
+    project: Project,
+    *,
+    goal: str | None,
+    budget: Budget,
+    forever: bool,
+    in_place: bool,
+    unsafe: bool,
+    as_json: bool,
+) -> int:
     """`dugnad run`."""
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
+    async with team, commands_in(team, project.root, in_place=in_place, unsafe=unsafe):
         began = await team.board.last_event()
         roots = await team.roots(goal, budget)
         if not roots and not forever:
@@ -79,9 +87,11 @@ async def conduct(
         return 130
 
 
-async def attend(team: Team, project: Project, *, roles: Sequence[str], in_place: bool, as_json: bool) -> int:
+async def attend(
+    team: Team, project: Project, *, roles: Sequence[str], in_place: bool, unsafe: bool, as_json: bool
+) -> int:
     """`dugnad work`."""
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
+    async with team, commands_in(team, project.root, in_place=in_place, unsafe=unsafe):
         began = await team.board.last_event()
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
@@ -106,11 +116,11 @@ async def _is_over(team: Team) -> bool:
         return False  # Those who work wait for it too; the view says so.
 
 
-async def converse(team: Team, project: Project, *, in_place: bool) -> int:
+async def converse(team: Team, project: Project, *, in_place: bool, unsafe: bool) -> int:
     """`dugnad chat`."""
     from ..repl.chat import chat
 
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=False):
+    async with team, commands_in(team, project.root, in_place=in_place, unsafe=unsafe):
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
@@ -146,21 +156,14 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
 
 
 @asynccontextmanager
-async def commands_in(team: Team, root: Path, *, in_place: bool, quiet: bool) -> AsyncIterator[None]:
+async def commands_in(team: Team, root: Path, *, in_place: bool, unsafe: bool) -> AsyncIterator[None]:
     """With --in-place, commands and checks run in a sandbox; where there is none, they do not run, and that is said."""
-    if not in_place or is_no_project(root):
+    sandbox = await find_sandbox(team.board, unsafe=unsafe) if in_place and not is_no_project(root) else None
+    if sandbox is None:
         yield
         return
-    found = await probe(os.environ.get("PATH", os.defpath))
-    if found.level == "none":
-        if not quiet:
-            _say(f"{found.says}{f' Mend it: {found.mend}' if found.mend else ''}")
-        yield
-        return
-    # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
-    own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
-    sandbox = Sandbox(found, readable=own)
-    environment = {"PATH": ":".join([*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"])}
+    path = [*(str(each / "bin") for each in sandbox.readable), "/usr/local/bin", "/usr/bin", "/bin"]
+    environment = {"PATH": ":".join(path)}
     files = team.tools_for
     team.tools_for = lambda member: [*files(member), *command_tools(sandbox, root, environment=environment)]
     team.check = check_in(sandbox, root, environment=environment)

@@ -28,6 +28,12 @@ def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
+            "--unsafe-no-sandbox",
+            "unsafe",
+            is_flag=True,
+            help="Where there is no sandbox, run commands all the same, with all your rights. Typed each time.",
+        ),
+        click.option(
             "--in-place",
             is_flag=True,
             help="Let them write files and run commands in this very folder; else they only read.",
@@ -64,6 +70,7 @@ def run(
     agents: int | None,
     model: str | None,
     in_place: bool,
+    unsafe: bool,
     forever: bool,
     board: str | None,
     as_json: bool,
@@ -84,7 +91,9 @@ def run(
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
     budget = typed_budget(caps)
     return asyncio.run(
-        conduct(team, project, goal=goal, budget=budget, forever=forever, in_place=in_place, as_json=as_json)
+        conduct(
+            team, project, goal=goal, budget=budget, forever=forever, in_place=in_place, unsafe=unsafe, as_json=as_json
+        )
     )
 
 
@@ -93,8 +102,15 @@ def run(
 @team_options
 @forever_option
 def work(
-    roles: str, agents: int | None, model: str | None, in_place: bool, forever: bool, board: str | None, as_json: bool
-) -> int:  # fmt: skip
+    roles: str,
+    agents: int | None,
+    model: str | None,
+    in_place: bool,
+    unsafe: bool,
+    forever: bool,
+    board: str | None,
+    as_json: bool,
+) -> int:
     """Run teammates only: on as many machines as you like, over one board.
 
     They take what is ready, and leave after a quiet minute unless told to stay for ever.
@@ -106,15 +122,21 @@ def work(
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, in_place=in_place)
     wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
-    return asyncio.run(attend(team, project, roles=wanted, in_place=in_place, as_json=as_json))
+    return asyncio.run(attend(team, project, roles=wanted, in_place=in_place, unsafe=unsafe, as_json=as_json))
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
 @budget_options
 @team_options
 def chat(
-    agents: int | None, model: str | None, in_place: bool, board: str | None, as_json: bool, **caps: Any
-) -> int:  # fmt: skip
+    agents: int | None,
+    model: str | None,
+    in_place: bool,
+    unsafe: bool,
+    board: str | None,
+    as_json: bool,
+    **caps: Any,
+) -> int:
     """Talk to the lead while the team works. /help lists what else can be said."""
     if as_json:
         raise BadInput("A conversation has no JSON; `dugnad log --follow --json` has all that happens.")
@@ -126,7 +148,7 @@ def chat(
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True, in_place=in_place)
     team.budget = overlaid(project.budget, typed_budget(caps))
-    return asyncio.run(converse(team, project, in_place=in_place))
+    return asyncio.run(converse(team, project, in_place=in_place, unsafe=unsafe))
 
 
 @click.command("demo", epilog=examples("dugnad demo"))

@@ -248,6 +248,7 @@ class UserSettings:
     boards: tuple[str, ...] = ()  # Servers a project may have its board on.
     models: Mapping[str, Endpoint] = field(default_factory=dict)
     base_url: str | None = None  # DUGNAD_BASE_URL.
+    landlock: bool = False  # Whether commands may run in the sandbox that holds less, where there is no other.
 
     def endpoint(self, model_name: str) -> Endpoint:
         """What the file says of this very model, with DUGNAD_BASE_URL as the server where it names none.
@@ -288,6 +289,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
              for name, entry in given.get("models", {}).items()}
         ),
         base_url=base_url,
+        landlock=given.get("sandbox", {}).get("landlock", False),
     )  # fmt: skip
 
 
@@ -316,7 +318,8 @@ def _user_table() -> Kind:
     }  # fmt: skip
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
-    return table({"model": text, "boards": texts, "models": models}, secrets_belong=not_here)
+    sandbox = table({"landlock": flag})
+    return table({"model": text, "boards": texts, "models": models, "sandbox": sandbox}, secrets_belong=not_here)
 
 
 def _endpoint(where: str, given: Mapping[str, Any], environment: Mapping[str, str]) -> Endpoint:
