@@ -10,6 +10,11 @@ from .tool import Tool
 
 SECONDS_MAX = 110.0  # A little less than a tool's own time, so that the sandbox is the one to say so.
 OUTPUT_BYTES_MAX = 1024 * 1024
+# What the level that holds less does to ordinary work, said when it seems to have happened.
+_AT_THE_TOP = (
+    "\n[sandbox: here a command can make or remove nothing at the top of the workspace, only in its folders, and "
+    "can only read .git; the file tools can make files and folders anywhere in it. Temporary files go to $TMPDIR]"
+)
 
 
 def command_tools(sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None) -> tuple[Tool, ...]:
@@ -27,7 +32,8 @@ def command_tools(sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str
             command, tree=tree, seconds=max(1.0, min(seconds, SECONDS_MAX)), output_bytes_max=OUTPUT_BYTES_MAX,
             environment=environment,
         )  # fmt: skip
-        return ran_text(ran)
+        at_the_top = sandbox.found.level == "landlock" and b"Permission denied" in ran.output
+        return ran_text(ran) + (_AT_THE_TOP if at_the_top else "")
 
     return (Tool(bash),)
 
