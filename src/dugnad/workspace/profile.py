@@ -14,6 +14,9 @@ from pathlib import Path
 HOME = "/tmp/home"
 PROXY_PORT = 30_128  # Of the sandbox's own loopback, below what the kernel gives out by itself.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# A placeholder of dugnad.toml may stand in the tree, and `git add -A` must not take it for the project's.
+_EXCLUDES = "/etc/gitexcludes"
+_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.excludesFile", "GIT_CONFIG_VALUE_0": _EXCLUDES}
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # Of /etc only what programs break without, and nothing that says who uses this machine or how.
 ETC = (
@@ -98,7 +101,7 @@ def strict(policy: Policy, machine: Machine) -> Profile:
         ("--unshare-net",), ("--disable-userns",), ("--cap-drop", "ALL"), ("--die-with-parent",), ("--new-session",),
         ("--clearenv",), ("--hostname", "sandbox"),
     ]  # fmt: skip
-    arguments += [("--setenv", name, value) for name, value in environment_for(policy).items()]
+    arguments += [("--setenv", name, value) for name, value in {**_GIT, **environment_for(policy)}.items()]
     arguments += [("--ro-bind-try", each, each) for each in (*SYSTEM, *ETC) if each not in machine.links]
     arguments += [("--symlink", target, each) for each, target in machine.links.items()]
     arguments += [("--proc", "/proc"), *_proc_covers(machine), ("--dev", "/dev")]
@@ -135,6 +138,7 @@ def _files(machine: Machine) -> tuple[tuple[str, bytes], ...]:
     return (
         ("/etc/passwd", passwd.encode()),
         ("/etc/group", f"teammate:x:{machine.group}:\n".encode()),
+        (_EXCLUDES, b"/dugnad.toml\n"),
         ("/etc/hosts", b"127.0.0.1 localhost sandbox\n::1 localhost\n"),
         ("/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n"),
     )

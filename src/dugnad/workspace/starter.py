@@ -15,11 +15,9 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from math import inf
@@ -223,6 +221,8 @@ class Starter:
     def make_scratch(self, request: dict[str, Any]) -> str:
         if "grants" not in request:
             return ""
+        import tempfile  # Only here: what this process holds is copied with every fork.
+
         scratch = tempfile.mkdtemp(prefix=f"dugnad-{os.getpid()}-")
         if request["user"] is not None:
             os.chown(scratch, request["user"], -1)
@@ -233,6 +233,8 @@ class Starter:
     def let_go(self, holds: list[Hold], groups: list[str], scratch: str) -> None:
         self.placeholders.let_go(holds)
         if scratch:
+            import shutil
+
             shutil.rmtree(scratch, ignore_errors=True)
         self.busy += [group for group in groups if not remove_group(group)]
 
