@@ -184,6 +184,9 @@ async def test_nothing_of_the_proxy_is_left_afterwards(sandbox: Sandbox, tree: P
     for _ in range(3):
         await asyncio.gather(*(ask(sandbox, f"tunnel {host}; tunnel {host}", tree, host) for _ in range(3)))
     await asyncio.gather(*(ask(sandbox, "true", tree, host) for _ in range(3)))
+    server = await sandbox.open(f"{TUNNEL} tunnel {host}; cat", tree=tree, hosts=(host,))
+    assert (await server.stdout.readline()).startswith(b"HTTP/1.1 200")
+    await server.close()
     await until(lambda: (starter.num_fds(), psutil.Process().num_fds()) == before)
     assert os.listdir(tree) == []
 
