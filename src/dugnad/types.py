@@ -124,6 +124,7 @@ class NewTask:
     check: str | None = None
     plan: bool = False  # Whoever works it may only read until its plan is approved.
     review: str | None = None  # The role whose approval it asks for before it counts as done.
+    network: bool = False  # Its commands may reach the hosts that a person allowed; else none.
     not_for: str | None = None  # Anybody but this teammate may claim it.
     delay_seconds: float = 0.0
     not_before: int | None = None  # Milliseconds since 1970; the later of this and the delay counts.
@@ -150,6 +151,7 @@ class Task:
     check: str | None
     plan: bool
     review: str | None
+    network: bool
     not_for: str | None
     state: TaskState
     open_needs: int

@@ -80,6 +80,7 @@ async def work_of_every_kind(board: Board, team: Crew, url: str) -> None:
 async def everything(board: Board, team: Crew, url: str) -> None:
     await work_of_every_kind(board, team, url)
     await board.write_note("alice", "title", "text")
+    await board.remark("human", "unsandboxed", machine="here")
     await board.cool_down("other provider", reason="429", by="alice")
     told = await board.tell("human", "alice", "hello")
     await board.take("alice", "turn")

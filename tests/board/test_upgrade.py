@@ -17,7 +17,15 @@ from dugnad.types import Amount, Claim, Pace
 from raw import connect, count, grow_old, run
 
 TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", "events", "snapshot")
-NEW = ("pace", "reserved_at", "tokens_used", "plan", "review", "not_for")  # Columns that came after the first schema.
+NEW = (
+    "pace",
+    "reserved_at",
+    "tokens_used",
+    "plan",
+    "review",
+    "network",
+    "not_for",
+)  # Columns that came after the first schema.
 
 
 async def worked_on(url: str) -> Claim:

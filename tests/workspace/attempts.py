@@ -90,6 +90,9 @@ FILES = (
     sh("read a key in a home", "grep -q {word} {out}/home/.ssh/id_ed25519"),
     sh("read who uses the machine", "grep -q ^daemon: /etc/passwd"),
     sh("read the password file", "grep -q ^root: /etc/shadow", "root"),
+    sh("see that a file is there", "test -e {out}/secret"),
+    sh("change the mode of a file outside", "chmod 640 {out}/secret"),
+    sh("change the date of a file outside", "test -e {out}/secret && touch -c {out}/secret"),
     sh("write outside", "echo x > {out}/{unique}", leaves="{out}/{unique}"),
     sh("write beside the tree", "echo x > ../outside/{unique}", leaves="{out}/{unique}"),
     sh("move a file out", "echo x > it && mv it {out}/{unique}", leaves="{out}/{unique}"),
@@ -247,8 +250,8 @@ class Stage:
         found = BARE if bare else Probe(level="strict", says="", bwrap=self.bwrap)
         return Sandbox(found, unsafe=bare, user=self.user, profile=profile)
 
-    async def gets_out(self, attempt: Attempt, sandbox: Sandbox, *, number: str) -> bool:
-        """Make the attempt in a tree of its own."""
+    async def gets_out(self, attempt: Attempt, sandbox: Sandbox, *, number: str, below: bool = False) -> bool:
+        """Make the attempt in a tree of its own; or in a folder below, where something new can be made at any level."""
         tree = self.folder / f"tree-{number}"
         words = {**self.words, "tree": tree}
         await asyncio.to_thread(make_tree, tree, self.user)
@@ -259,7 +262,9 @@ class Stage:
         text = attempt.code.format(**words)
         if attempt.python:
             (tree / "attempt.py").write_text(PRELUDE + text)
-            text = f"{words['python']} attempt.py"
+            text = f"{words['python']} {tree}/attempt.py"
+        if below:
+            text = f"cd below; {text.replace('../outside', '../../outside')}"
         try:
             ran = await sandbox.run(text, tree=tree, seconds=30, output_bytes_max=4_000)
             return find_left(attempt.leaves.format(**words), words) if attempt.leaves else ran.code == 0
@@ -301,7 +306,7 @@ def own(path: Path, user: int | None) -> None:
 
 def make_tree(tree: Path, user: int | None) -> None:
     """A tree with the beginnings of a repository, and a board."""
-    for each in (tree, tree / ".git", tree / ".dugnad"):
+    for each in (tree, tree / ".git", tree / ".dugnad", tree / "below"):
         each.mkdir()
         own(each, user)
     for file in (tree / ".git" / "HEAD", tree / ".dugnad" / "board.db"):

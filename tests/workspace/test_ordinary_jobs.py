@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from attempts import ORDINARY, Stage, find_python, own, stage
+from running import run
+
+from dugnad.workspace.sandbox import Sandbox
 
 USERS = ["root", "an ordinary user"] if os.getuid() == 0 else ["an ordinary user"]
 PYTHON = find_python()
@@ -117,3 +120,13 @@ async def test_a_worktree_is_read_with_its_repository_beside_it(place: Stage) ->
     assert "1 file changed" in said
     assert "first" in said
     assert said.count("Read-only file system") == 2
+
+
+async def test_git_does_not_take_a_placeholder_for_a_file_of_the_project(sandbox: Sandbox, tree: Path) -> None:
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", tree], check=True)
+    (tree / "mine").touch()
+    ran = await run(sandbox, "stat -c %n dugnad.toml; git add -A; git status --short", tree)
+    assert ran.output == b"dugnad.toml\nA  mine\n"
+    (tree / "dugnad.toml").write_text("[team]\n")
+    await asyncio.to_thread(subprocess.run, ["git", "-C", tree, "add", "dugnad.toml"], check=True)
+    assert b"A  dugnad.toml\n" in (await run(sandbox, "git add -A; git status --short", tree)).output

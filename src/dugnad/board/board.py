@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..errors import BadInput
 from ..types import (
     HUMAN,
     Amount,
@@ -31,6 +32,7 @@ from ..types import (
 from . import budgets, claims, cooldowns, log, members, messages, needs, notes, rules, settle, tasks, turns
 from .gather import Verb
 from .reading import Reading
+from .replay import REMARKS
 
 _PUT = Verb("put", tasks.put)
 _ADD_NEED = Verb("add_need", needs.add_need)
@@ -59,6 +61,7 @@ _SPAWN = Verb("spawn", members.spawn)
 _SEAT = Verb("seat", members.seat)
 _END_TEAMMATE = Verb("end_teammate", members.end_teammate)
 _PRUNE = Verb("prune", log.prune)
+_REMARK = Verb("remark", log.remark)
 
 
 class Board(Reading):
@@ -343,6 +346,13 @@ class Board(Reading):
         await self._do(_END_TEAMMATE, call)
 
     # The log.
+
+    async def remark(self, actor: str, kind: str, *, key: str | None = None, **data: str) -> None:
+        """Put into the log what changes nothing on the board and must be known: that commands ran unsandboxed."""
+        if kind not in REMARKS:
+            raise BadInput(f"{kind!r} is no remark; there is {', '.join(sorted(REMARKS))}.")
+        said = {name: self._text(name, text) for name, text in data.items()}
+        await self._do(_REMARK, log.Remark(actor=actor, kind=kind, data=said, key=self._key(key)))
 
     async def prune(self, age_seconds: float, *, key: str | None = None) -> int:
         """Drop what is older: events (folded into a snapshot), transcripts of ended tasks, kept answers, dead hosts."""

@@ -52,6 +52,24 @@ async def _prune(tx: Tx, age: int) -> int:
     return int(cut - start)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    actor: str
+    kind: str
+    data: dict[str, str]
+    key: str
+
+
+async def remark(tx: Tx, call: Remark) -> None:
+    """Say something in the log that changes nothing else."""
+
+    async def say() -> bool:
+        event(tx, call.kind, call.actor, task=None, root=None, **call.data)
+        return True
+
+    await once(tx, call.key, "remark", say)
+
+
 async def replayed(fetch: Fetch, up_to: int | None = None) -> replay.State:
     """The state by the log: the snapshot of what was pruned, and every event since."""
     state = replay.empty()
@@ -80,6 +98,7 @@ async def observed(fetch: Fetch) -> replay.State:
             "needs": {},
             **({"plan": True} if row["plan"] else {}),
             **replay.reviewing(dict(row)),
+            **replay.reaching(dict(row)),
         }
     for row in await fetch("dump_needs"):
         state["task"][str(row["task_id"])]["needs"][str(row["needs_id"])] = [row["outcome"], row["state"]]

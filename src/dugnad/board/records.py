@@ -40,6 +40,7 @@ def task(row: Row) -> Task:
         check=row["check_command"],
         plan=bool(row["plan"]),
         review=row["review"],
+        network=bool(row["network"]),
         not_for=row["not_for"],
         state=row["state"],
         open_needs=row["open_needs"],

@@ -49,6 +49,11 @@ def _if_planned(data: Data) -> Entity:
     return {"plan": True} if data.get("plan") else {}
 
 
+def reaching(facts: Mapping[str, Any]) -> Entity:
+    """Said only of what needs the network."""
+    return {"network": True} if facts.get("network") else {}
+
+
 def _put(state: State, event: Event, data: Data) -> None:
     given = ("parent", "depth", "key", "title", "body", "role", "assignee", "priority", "check", "state", "due_at")
     task: Entity = {
@@ -56,7 +61,7 @@ def _put(state: State, event: Event, data: Data) -> None:
         "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
         "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
         "outcome": None, "result": None, "reason": None, "needs": {},
-        **_if_planned(data), **reviewing(data),
+        **_if_planned(data), **reviewing(data), **reaching(data),
     }  # fmt: skip
     for needed, outcome, _ in data["needs"]:
         other = state["task"].get(str(needed))  # None: further down in the same batch.
@@ -286,6 +291,11 @@ def _host_forgotten(state: State, event: Event, data: Data) -> None:
         del state["host"][host]
 
 
+def _remarked(state: State, event: Event, data: Data) -> None:
+    """Said, and nothing else."""
+
+
+REMARKS = frozenset({"unsandboxed"})
 _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "put": _put, "need_added": _need_added, "claimed": _claimed, "done": _settled, "failed": _settled,
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
@@ -297,5 +307,6 @@ _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "spawned": _spawned, "seated": _seated, "stopped_teammate": _ended_teammate, "failed_teammate": _ended_teammate,
     "host_started": _host("up"), "host_back": _host("up"), "host_lost": _host("lost"),
     "host_stopped": _host("stopped"), "hosts_forgotten": _host_forgotten,
+    **dict.fromkeys(REMARKS, _remarked),
 }  # fmt: skip
 EVENT_KINDS = frozenset(_APPLY)

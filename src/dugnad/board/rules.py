@@ -175,6 +175,8 @@ def content_key(task: NewTask) -> str:
     parts = [task.title, task.body, task.role or "", task.assignee or ""]
     if task.review is not None or task.not_for is not None:  # Of all others, the key is as it always was.
         parts += [task.review or "", task.not_for or ""]
+    if task.network:
+        parts.append("network")
     return "same:" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 

@@ -118,7 +118,8 @@ async def sandbox(scene: Scene) -> Finding:
     """By real attempts: what a version says is not what a machine allows."""
     from ..workspace.sandbox import probe
 
-    found = await probe(scene.environment.get("PATH", os.defpath))
+    landlock = scene.user is not None and scene.user.landlock
+    found = await probe(scene.environment.get("PATH", os.defpath), landlock=landlock)
     return Finding("sandbox", "ok" if found.level == "strict" else "warning", found.says, found.mend)
 
 

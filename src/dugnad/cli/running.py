@@ -30,6 +30,19 @@ def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Work in this very folder, all together, instead of in git trees of their own.",
         ),
+        click.option(
+            "--unsafe-no-sandbox",
+            "unsafe",
+            is_flag=True,
+            help="Where there is no sandbox, run commands all the same, with all your rights. Typed each time.",
+        ),
+        click.option(
+            "--allow-host",
+            "hosts",
+            multiple=True,
+            metavar="NAME",
+            help="A host that tasks put with --network may reach. Repeatable.",
+        ),
         click.option("--into", metavar="BRANCH", help="Where finished work is merged. [default: dugnad/ and yours]"),
         click.option(
             "--model", metavar="NAME", help="provider:model, instead of the project's or the first with a key."
@@ -62,12 +75,10 @@ def run(
     goal: str | None,
     agents: int | None,
     model: str | None,
-    in_place: bool,
-    into: str | None,
     forever: bool,
     board: str | None,
     as_json: bool,
-    **caps: Any,
+    **typed: Any,
 ) -> int:
     """Give the team a goal and watch it work; or, without one, go on with what is on the board.
 
@@ -83,10 +94,11 @@ def run(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever)
-    budget = typed_budget(caps)
+    wishes = Wishes.typed(typed)
+    budget = typed_budget(typed)
     return asyncio.run(
         conduct(
-            team, project, Wishes(in_place=in_place, into=into), goal=goal, budget=budget, forever=forever,
+            team, project, wishes, goal=goal, budget=budget, forever=forever,
             as_json=as_json,
         )
     )  # fmt: skip
@@ -97,8 +109,7 @@ def run(
 @team_options
 @forever_option
 def work(
-    roles: str, agents: int | None, model: str | None, in_place: bool, into: str | None, forever: bool,
-    board: str | None, as_json: bool,
+    roles: str, agents: int | None, model: str | None, forever: bool, board: str | None, as_json: bool, **typed: Any
 ) -> int:  # fmt: skip
     """Run teammates only: on as many machines as you like, over one board.
 
@@ -112,15 +123,14 @@ def work(
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever)
     wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
-    return asyncio.run(attend(team, project, Wishes(in_place=in_place, into=into), roles=wanted, as_json=as_json))
+    return asyncio.run(attend(team, project, Wishes.typed(typed), roles=wanted, as_json=as_json))
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
 @budget_options
 @team_options
 def chat(
-    agents: int | None, model: str | None, in_place: bool, into: str | None, board: str | None, as_json: bool,
-    **caps: Any,
+    agents: int | None, model: str | None, board: str | None, as_json: bool, **typed: Any
 ) -> int:  # fmt: skip
     """Talk to the lead while the team works. /help lists what else can be said."""
     if as_json:
@@ -133,8 +143,9 @@ def chat(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True)
-    team.budget = overlaid(project.budget, typed_budget(caps))
-    return asyncio.run(converse(team, project, Wishes(in_place=in_place, into=into)))
+    wishes = Wishes.typed(typed)
+    team.budget = overlaid(project.budget, typed_budget(typed))
+    return asyncio.run(converse(team, project, wishes))
 
 
 @click.command("demo", epilog=examples("dugnad demo"))

@@ -66,6 +66,7 @@ def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
 @click.option("--priority", type=int, default=0, help="Higher is taken first; 0 is usual.")
 @click.option("--check", metavar="CMD", help="A command that must succeed before it counts as done.")
 @click.option("--plan", is_flag=True, help="Its plan has to be approved before anything is changed.")
+@click.option("--network", is_flag=True, help="Its commands may reach the hosts you allow: --allow-host, config.toml.")
 @click.option(
     "--review", metavar="ROLE", help="Somebody else of this role has to approve of it before it counts as done."
 )

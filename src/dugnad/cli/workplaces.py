@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import BadInput, ToolError
 from ..team import Report, Team
 from ..team.folders import folders
 from ..team.places import Workshop, reading, shared
 from ..team.project import Project
+from ..team.userfile import read_user
 from ..team.worktrees import Worktrees
 from ..workspace.git import Git
+from ..workspace.hosts import parse_hosts
 from ..workspace.merging import prepare_target
-from ..workspace.sandbox import Sandbox, probe
 from ..workspace.tree import BRANCHES
 from ..workspace.trees import Trees
 from .base import make_folder
+from .sandboxing import find_sandbox
 
 Say = Callable[[str], None]
 
@@ -31,6 +33,13 @@ class Wishes:
 
     in_place: bool = False
     into: str | None = None  # The branch that finished work goes to.
+    unsafe: bool = False  # Commands run bare where there is no sandbox.
+    hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
+
+    @classmethod
+    def typed(cls, options: dict[str, Any]) -> Wishes:
+        """Those among the options of a command, which are taken out of them."""
+        return cls(**{each.name: options.pop(each.name) for each in fields(cls)})
 
 
 def is_no_project(root: Path) -> bool:
@@ -46,17 +55,15 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
         say("This is your home folder, so the team sees no files of it; run dugnad in a project's own folder.")
         yield
         return
-    found = await probe(os.environ.get("PATH", os.defpath))
-    why_not = f"{found.says}{f' Mend it: {found.mend}' if found.mend else ''}" if found.level == "none" else ""
-    if why_not:
-        say(why_not)
-    # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
-    own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
-    sandbox = None if why_not else Sandbox(found, readable=own)
-    path = ":".join([*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"])
+    sandbox = await find_sandbox(team.board, unsafe=wishes.unsafe)
+    own = sandbox.readable if sandbox is not None else ()
+    path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
+    hosts = (*wishes.hosts, *read_user(os.environ).hosts)
+    parse_hosts(hosts)  # What is wrong with one is said before anything begins.
     shop = Workshop(
-        board=team.board, outputs=root / ".dugnad" / "output", sandbox=sandbox, why_not=why_not,
-        environment={"PATH": path}, project_checks=project.checks,
+        board=team.board, outputs=root / ".dugnad" / "output", sandbox=sandbox,
+        why_not="" if sandbox else "there is no sandbox here (`dugnad doctor` says how to get one)",
+        environment={"PATH": ":".join(path)}, hosts=hosts, project_checks=project.checks,
     )  # fmt: skip
     team.reviewer = project.reviewer
     try:

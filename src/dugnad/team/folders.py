@@ -45,7 +45,7 @@ class Folder(Place):
     async def check(self, task: Task) -> Red | None:
         assert self.tree is not None
         await self.kit.rest()
-        return await self.shop.check(self.checks(task), self.tree)
+        return await self.shop.check(self.checks(task), self.tree, task)
 
     async def deliver(self, task: Task, done: Done) -> Done | Failed:
         return Done(f"{done.result}\n\n[its files are in {self.shown}]".lstrip(), done.outcome)

@@ -121,6 +121,7 @@ class Workshop:
     outputs: Path | None = None  # Where what they print is kept as a whole.
     why_not: str = ""  # There is no sandbox.
     environment: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
     project_checks: tuple[str, ...] = ()  # For all that changes the project.
     prefix: Path = Path()  # Where in a tree the project lies.
 
@@ -131,12 +132,15 @@ class Workshop:
             return Kit(tools=files)
         commands = Commands(
             self.sandbox, tree, claim=claim, board=self.board, environment=self.environment, outputs=self.outputs,
-            readable=readable,
+            readable=readable, hosts=self.hosts if claim.task.network else (),
         )  # fmt: skip
         return Kit(tools=(*files, *commands.tools), commands=commands)
 
-    async def check(self, commands: Sequence[str], tree: Path, *, readable: tuple[Path, ...] = ()) -> Red | None:
+    async def check(
+        self, commands: Sequence[str], tree: Path, task: Task, *, readable: tuple[Path, ...] = ()
+    ) -> Red | None:
         """All of them, one after another. What the sandbox refuses is red: "done" is never believed without them."""
+        hosts = self.hosts if task.network else ()
         for command in commands:
             inside = command if self.prefix == Path() else f"cd {shlex.quote(str(self.prefix))} && {command}"
             try:
@@ -144,7 +148,7 @@ class Workshop:
                     raise ToolError(self.why_not)
                 ran = await self.sandbox.run(
                     inside, tree=tree, seconds=_CHECK_SECONDS_MAX, output_bytes_max=OUTPUT_BYTES_MAX,
-                    environment=self.environment, readable=readable,
+                    environment=self.environment, readable=readable, hosts=hosts,
                 )  # fmt: skip
             except ToolError as refused:
                 return Red(command, str(refused))
@@ -170,7 +174,7 @@ class Shared(Place):
     async def check(self, task: Task) -> Red | None:
         assert self.tree is not None
         await self.kit.rest()
-        return await self.shop.check(self.checks(task), self.tree)
+        return await self.shop.check(self.checks(task), self.tree, task)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await self.kit.close()

@@ -261,6 +261,9 @@ class UserSettings:
     policies: Rules = field(default_factory=Rules)
     models: Mapping[str, Endpoint] = field(default_factory=dict)
     base_url: str | None = None  # DUGNAD_BASE_URL.
+    landlock: bool = False  # Whether commands may run in the sandbox that holds less, where there is no other.
+    hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
+    readable: tuple[str, ...] = ()  # Folders commands may read, such as toolchains in your home.
 
     def endpoint(self, model_name: str) -> Endpoint:
         """What the file says of this very model, with DUGNAD_BASE_URL as the server where it names none.
@@ -302,6 +305,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
              for name, entry in given.get("models", {}).items()}
         ),
         base_url=base_url,
+        **given.get("sandbox", {}),
     )  # fmt: skip
 
 
@@ -330,7 +334,8 @@ def _user_table() -> Kind:
     }  # fmt: skip
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
-    known = {"model": text, "boards": texts, "models": models, "policies": policies}
+    sandbox = table({"landlock": flag, "hosts": texts, "readable": texts})
+    known = {"model": text, "boards": texts, "models": models, "policies": policies, "sandbox": sandbox}
     return table(known, secrets_belong=not_here)
 
 

@@ -116,7 +116,7 @@ class Worktree(Place):
         if not commands:
             return None
         await self.work.stage()
-        red = await self.owner.shop.check(commands, self.work.path, readable=self.work.readable)
+        red = await self.owner.shop.check(commands, self.work.path, task, readable=self.work.readable)
         await self.work.restore()  # What a check leaves behind is not the teammate's work.
         return red
 
@@ -157,7 +157,7 @@ class Worktree(Place):
         )
 
     async def _check_all(self, task: Task) -> str | None:
-        red = await self.owner.shop.check(self.checks(task), self.work.path, readable=self.work.readable)
+        red = await self.owner.shop.check(self.checks(task), self.work.path, task, readable=self.work.readable)
         return None if red is None else f"`{red.command}` printed:\n{red.output}"
 
     async def _is_ours(self) -> None:

@@ -14,26 +14,31 @@ from ..workspace.sandbox import Ran, Sandbox
 from .context import Context, Piece
 from .jobs import Jobs
 from .outputs import Log, Outputs, in_short, not_kept
-from .shell import MARGIN_SECONDS, OnOutput, Shell, heading, within
+from .shell import MARGIN_SECONDS, Shell, heading, within
 from .tool import Tool
 
 OUTPUT_BYTES_MAX = 1024 * 1024  # Of an output that is kept nowhere else.
+# What the level that holds less does to ordinary work, said when it seems to have happened.
+_AT_THE_TOP = (
+    "\n[sandbox: here a command can make or remove nothing at the top of the workspace, only in its folders, and "
+    "can only read .git; the file tools can make files and folders anywhere in it. Temporary files go to $TMPDIR]"
+)
 
 
 class Commands:
     """The commands of one attempt: `tools` are for its teammate, `close` ends what still runs.
 
     `environment` is all that commands see of it besides what every one has; `outputs` is the folder that keeps what
-    they print, with a folder for each task; `on_output` hears it as it comes.
+    they print, with a folder for each task; `hosts` are those they can reach.
     """
 
     def __init__(
         self, sandbox: Sandbox, tree: Path, *, claim: Claim, board: Board,
         environment: Mapping[str, str] | None = None, outputs: Path | None = None, readable: tuple[Path, ...] = (),
-        on_output: OnOutput | None = None, limits: ShellLimits | None = None,
+        hosts: tuple[str, ...] = (), limits: ShellLimits | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits or ShellLimits()
-        self._shell = Shell(sandbox, tree, environment, readable, on_output)
+        self._shell = Shell(sandbox, tree, environment, readable, hosts)
         self._outputs = Outputs(outputs / str(claim.task.id), self.limits) if outputs is not None else None
         self._jobs = Jobs(self._shell, claim, board, self._outputs, self.limits)
 
@@ -54,8 +59,8 @@ class Commands:
         return within(self.limits.seconds if seconds is None else seconds, self.limits.seconds_max)
 
     async def bash(self, context: Context, command: str, seconds: float | None = None, background: bool = False) -> str:
-        """Run a command of the shell in the workspace, and wait for its end. It has no network, sees no secrets, and
-        can change nothing outside the workspace. What it leaves running is ended with it.
+        """Run a command of the shell in the workspace, and wait for its end. It has no network but hosts that a person
+        allowed, sees no secrets, and can change nothing outside the workspace. What it leaves running is ended.
 
         In the background it has a name, like b1, and you go on at once; you are told when it ends. It is ended when you
         end this task, or put it down to wait for a person or another task. For servers, long builds and long tests;
@@ -76,7 +81,8 @@ class Commands:
         finally:
             if log is not None and self._outputs is not None:
                 self._outputs.close(log, ran, streamed_bytes_max=self._shell.streamed_bytes_max)
-        return _shown(ran, log, context.limits.tool_chars_max)
+        at_the_top = self._shell.sandbox.found.level == "landlock" and b"Permission denied" in ran.output
+        return _shown(ran, log, context.limits.tool_chars_max) + (_AT_THE_TOP if at_the_top else "")
 
     async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
         """What runs in the background: list it, wait for the end of one, or stop one. What it has printed so far is

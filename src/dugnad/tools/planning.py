@@ -42,7 +42,7 @@ async def put_child(context: Context, task: NewTask) -> str:
     return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state}). Budget: {budget_line(spending)}."
 
 
-_FIELDS = ("title", "body", "needs", "role", "assignee", "priority", "check", "review", "delay_seconds")
+_FIELDS = ("title", "body", "needs", "role", "assignee", "priority", "check", "review", "network", "delay_seconds")
 
 
 @own_tool()
@@ -72,7 +72,7 @@ async def schedule_followup(
 @own_tool()
 async def add_task(
     context: Context, title: str, body: str = "", needs: list[str] | None = None, role: str | None = None,
-    assignee: str | None = None, priority: int = 0, check: str | None = None, review: str = "",
+    assignee: str | None = None, priority: int = 0, check: str | None = None, review: str = "", network: bool = False,
 ) -> str:  # fmt: skip
     """Put a task on the board that waits for others, or is for a certain role. A need like 12:approved is met only
     when #12 ends with the outcome "approved", and a task whose need can never be met is skipped: so the way the work
@@ -87,12 +87,13 @@ async def add_task(
         priority: Higher is taken sooner.
         check: A command that must succeed before it counts as done.
         review: The role whose approval it needs before it counts as done; never the approval of its own author.
+        network: Its commands need the network. They reach only the hosts a person allowed.
     """
     return await put_child(
         context,
         NewTask(
             title=title, body=body, needs=parse_needs(needs or []), role=role, assignee=assignee, priority=priority,
-            check=check, review=review or None,
+            check=check, review=review or None, network=network,
         ),
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ class Shell:
     tree: Path
     environment: Mapping[str, str] | None
     readable: tuple[Path, ...] = ()
-    on_output: OnOutput | None = None
+    hosts: tuple[str, ...] = ()  # That its commands can reach.
 
     @property
     def streamed_bytes_max(self) -> int:
@@ -47,14 +47,9 @@ class Shell:
             echo.close()
 
     async def run(self, command: str, seconds: float, hear: OnOutput, output_bytes_max: int = KEPT_BYTES) -> Ran:
-        def all_hear(data: bytes) -> None:
-            hear(data)
-            if self.on_output is not None:
-                self.on_output(data)
-
         return await self.sandbox.run(
             command, tree=self.tree, seconds=seconds, output_bytes_max=output_bytes_max,
-            environment=self.environment, readable=self.readable, on_output=all_hear,
+            environment=self.environment, readable=self.readable, on_output=hear, hosts=self.hosts,
         )  # fmt: skip
 
 
@@ -86,4 +81,4 @@ def how_ended(ran: Ran) -> str:
 
 def heading(ran: Ran, more: str = "") -> str:
     """What stands above an output."""
-    return f"[{how_ended(ran)}{more}]"
+    return "\n".join([f"[{how_ended(ran)}{more}]", *(f"[network: {each}]" for each in ran.refused)])

@@ -16,7 +16,7 @@ _STYLES = {
     "put": "green", "ready": "green", "claimed": "cyan", "done": "bold green", "failed": "bold red",
     "retrying": "yellow", "waiting": "yellow", "released": "yellow", "cancelled": "yellow", "skipped": "yellow",
     "taken_back": "yellow", "budget_reached": "bold yellow", "cooled": "yellow", "failed_teammate": "bold red",
-    "host_lost": "bold red", "forfeited": "yellow",
+    "host_lost": "bold red", "unsandboxed": "bold red", "forfeited": "yellow",
     "turn": "dim", "reserved": "dim", "spent": "dim", "shown": "dim", "handover": "dim", "repeated": "dim",
 }  # fmt: skip
 
@@ -170,4 +170,7 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "told": _told,
     "shown": lambda data: f"read {counted(len(data.get('messages', ())), 'message')}",
     "noted": _noted,
+    "unsandboxed": lambda data: (
+        f"lets commands run without a sandbox on {line(data.get('machine') or 'a machine', 60)}"
+    ),
 }

@@ -34,6 +34,7 @@ def task_shape(task: Task) -> Shape:
         "check": task.check,
         "plan": task.plan,
         "review": task.review,
+        "network": task.network,
         "not_for": task.not_for,
         "waiting_for": task.waiting_for,
         "open_needs": task.open_needs,

@@ -247,6 +247,7 @@ def _facts(task: Task) -> RenderableType:
         ("priority", task.priority or None),
         ("check", task.check),
         ("plan", "has to be approved first" if task.plan else None),
+        ("network", "the hosts that are allowed" if task.network else None),
         ("review", f"by any {task.review} but its author" if task.review else None),
         ("parent", f"#{task.parent}" if task.parent is not None else None),
         ("root", f"#{task.root}" if task.root != task.id else None),

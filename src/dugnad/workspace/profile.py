@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HOME = "/tmp/home"
+PROXY_PORT = 30_128  # Of the sandbox's own loopback, below what the kernel gives out by itself.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# A placeholder of dugnad.toml may stand in the tree, and `git add -A` must not take it for the project's.
+_EXCLUDES = "/etc/gitexcludes"
+_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.excludesFile", "GIT_CONFIG_VALUE_0": _EXCLUDES}
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # Of /etc only what programs break without, and nothing that says who uses this machine or how.
-_ETC = (
+ETC = (
     "/etc/alternatives", "/etc/crypto-policies", "/etc/fonts", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
     "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/os-release", "/etc/pki/tls", "/etc/services",
     "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
@@ -64,7 +68,7 @@ class Policy:
     anchored: tuple[Path, ...] = ()  # Inside the tree, writable, but not to be moved away with what is in them.
     hidden: tuple[Path, ...] = ()  # Folders inside the tree that look empty, and stay so.
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: bool = False
+    hosts: tuple[str, ...] = ()  # What can be reached through the proxy; the network itself is always empty.
     limits: CommandLimits = field(default_factory=CommandLimits)
 
 
@@ -81,6 +85,11 @@ def environment_for(policy: Policy) -> dict[str, str]:
     """All variables a command sees. The caller's own environment is not among the sources."""
     found = [str(each / "bin") for each in policy.readable]
     own = {"HOME": HOME, "PATH": ":".join([*found, _PATH]), "TMPDIR": "/tmp", "TERM": "dumb", "USER": "teammate"}
+    if policy.hosts:
+        # Programs differ in which of them they read, and in which case; what runs on the loopback is reached directly.
+        proxy = f"http://127.0.0.1:{PROXY_PORT}"
+        own |= {name: proxy for word in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY") for name in (word, word.lower())}
+        own |= dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
     return {**own, "LOGNAME": "teammate", "LANG": "C.UTF-8", **policy.environment}
 
 
@@ -89,16 +98,12 @@ def strict(policy: Policy, machine: Machine) -> Profile:
     tree = str(policy.tree)
     arguments: list[tuple[str, ...]] = [
         ("--unshare-user",), ("--unshare-pid",), ("--unshare-ipc",), ("--unshare-uts",), ("--unshare-cgroup",),
-        ("--disable-userns",), ("--cap-drop", "ALL"), ("--die-with-parent",), ("--new-session",), ("--clearenv",),
-        ("--hostname", "sandbox"),
+        ("--unshare-net",), ("--disable-userns",), ("--cap-drop", "ALL"), ("--die-with-parent",), ("--new-session",),
+        ("--clearenv",), ("--hostname", "sandbox"),
     ]  # fmt: skip
-    if not policy.network:
-        arguments.append(("--unshare-net",))
-    arguments += [("--setenv", name, value) for name, value in environment_for(policy).items()]
-    arguments += [("--ro-bind-try", each, each) for each in (*SYSTEM, *_ETC) if each not in machine.links]
+    arguments += [("--setenv", name, value) for name, value in {**_GIT, **environment_for(policy)}.items()]
+    arguments += [("--ro-bind-try", each, each) for each in (*SYSTEM, *ETC) if each not in machine.links]
     arguments += [("--symlink", target, each) for each, target in machine.links.items()]
-    if policy.network:
-        arguments.append(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"))
     arguments += [("--proc", "/proc"), *_proc_covers(machine), ("--dev", "/dev")]
     size = str(policy.limits.scratch_bytes_max)
     # A size stands before the mount it is for, so the two are one.
@@ -133,6 +138,7 @@ def _files(machine: Machine) -> tuple[tuple[str, bytes], ...]:
     return (
         ("/etc/passwd", passwd.encode()),
         ("/etc/group", f"teammate:x:{machine.group}:\n".encode()),
+        (_EXCLUDES, b"/dugnad.toml\n"),
         ("/etc/hosts", b"127.0.0.1 localhost sandbox\n::1 localhost\n"),
         ("/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n"),
     )
@@ -169,7 +175,19 @@ _MODES: Mapping[str, tuple[int | None, int | None, int]] = {
     "open": (2, None, 2), "openat": (257, 56, 3), "creat": (85, None, 1), "mknod": (133, None, 1),
     "mknodat": (259, 33, 2),
 }  # fmt: skip
-_CLONE, _SOCKET = (56, 220), (41, 198)
+# Where no namespace stands in for it: what reaches other processes, and memory that they share.
+_APART: Mapping[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "msgctl": (71, 187),
+    "semget": (64, 190), "semctl": (66, 191), "mq_open": (240, 180), "migrate_pages": (256, 238),
+    "move_pages": (279, 239), "process_madvise": (440, 440), "pidfd_send_signal": (424, 424),
+}  # fmt: skip
+# Which argument says whose: nought is the caller.
+_OWN: Mapping[str, tuple[int | None, int | None, int]] = {
+    "setpriority": (141, 140, 1), "ioprio_set": (251, 30, 1), "prlimit64": (302, 261, 0),
+    "sched_setaffinity": (203, 122, 0), "sched_setscheduler": (144, 119, 0), "sched_setparam": (142, 118, 0),
+    "sched_setattr": (314, 274, 0),
+}  # fmt: skip
+_CLONE, _SOCKET, _SETSID = (56, 220), (41, 198), (112, 157)
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET. TIME is for unshare alone.
 _SET_ID_BITS = 0o6000
 _MAKES_A_FILE = 0o20000100  # O_CREAT, O_TMPFILE. Without them the mode is whatever was left in the register.
@@ -199,8 +217,12 @@ def _argument(index: int) -> bytes:
     return _step(_LOAD, 16 + 8 * index)  # The low half; what is looked at fits into it.
 
 
-def seccomp(architecture: str) -> bytes:
-    """A program that refuses what no ordinary job asks the kernel for. ValueError: no numbers for this machine."""
+def seccomp(architecture: str, *, alone: bool = False) -> bytes:
+    """A program that refuses what no ordinary job asks the kernel for. ValueError: no numbers for this machine.
+
+    `alone`: there are no namespaces around it. Then no sockets can be made, since one could reach any server of this
+    machine; and a new session only seems to be made, since by its session a command is found when it is to end.
+    """
     if architecture not in _AUDIT:
         raise ValueError(f"There is no system call filter for {architecture}.")
     column = 0 if architecture == "x86_64" else 1
@@ -222,6 +244,14 @@ def seccomp(architecture: str) -> bytes:
             program += _when(number, block)
     fresh = _argument(0) + _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1) + _refuse(_EPERM) + allow
     program += _when(_CLONE[column], fresh)
+    if alone:
+        for numbers in _APART.values():
+            if (number := numbers[column]) is not None:
+                program += _when(number, _refuse(_EPERM))
+        for *pair, index in _OWN.values():
+            if (number := pair[column]) is not None:
+                program += _when(number, _argument(index) + _step(_EQUAL, 0, 1, 0) + _refuse(_EPERM) + allow)
+        return program + _when(_SETSID[column], _refuse(0)) + _when(_SOCKET[column], _refuse(_EAFNOSUPPORT)) + allow
     known = b"".join(_step(_EQUAL, family, len(_FAMILIES) - at) for at, family in enumerate(_FAMILIES))
     program += _when(_SOCKET[column], _argument(0) + known + _refuse(_EAFNOSUPPORT) + allow)
     return program + allow
@@ -247,8 +277,6 @@ def seatbelt(policy: Policy) -> str:
     lines += [f"(allow file-read* (subpath {_quoted(each)}))" for each in (*system, *map(str, policy.readable))]
     lines.append(f"(allow file-read* file-write* (subpath {_quoted(str(policy.tree))}))")
     lines.append('(allow network* (local ip "localhost:*"))')
-    if policy.network:
-        lines += ["(allow network-outbound)", '(allow file-read* (literal "/private/etc/resolv.conf"))']
     # The last matching rule holds, so what is taken back stands at the end.
     lines += [f"(deny file-write* (subpath {_quoted(str(each))}))" for each in policy.read_only]
     lines += [f"(deny file-write-unlink (literal {_quoted(str(each))}))" for each in policy.anchored]

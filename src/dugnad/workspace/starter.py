@@ -16,18 +16,23 @@ import os
 import re
 import select
 import signal
+import socket
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from math import inf
 from typing import Any
 
-from .bounds import Output, join_group, make_groups, remove_group, remove_stale_groups, set_limits
+from .becoming import become
+from .bounds import Output, make_groups, remove_group, remove_stale_groups
+from .namespaces import listen_inside
+from .placeholders import Hold, Placeholders
+from .processes import children, drain, kill, processes_with
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 1.0  # Between two looks at whether the parent is still there.
 _READ_BYTES = 65_536
-_PLACEHOLDER_DATE = 7  # Seconds after the beginning of 1970. It tells what was made here from what somebody has.
+_CHILD_PID = re.compile(rb'"child-pid": *(\d+)')
 _EXIT_CODE = re.compile(rb'"exit-code": *(\d+)')
 
 
@@ -37,15 +42,19 @@ class Job:
 
     id: int
     outer: int  # The pid that was forked: bubblewrap, or the bare shell.
-    output_fd: int
+    output_fd: int  # -1: it speaks with somebody else.
     status_fd: int  # Where bubblewrap tells the pid of its namespace's init, and the command's exit code.
     output: Output
     began: float
     ends: float
-    holds: list[tuple[str, str | None]]
+    holds: list[Hold]
     groups: list[str]
     bare: bool
     to_stream: int  # Bytes of output that are still told as they come.
+    port: int | None = None  # Of its own loopback, where somebody here is to listen;
+    gate_fd: int = -1  # and what keeps it from beginning until then.
+    trouble: str = ""
+    scratch: str = ""  # A folder of its own to write to, where there is no /tmp of its own.
     status: bytes = b""
     ended_as: int | None = None  # The wait status of the outer process.
     timed_out: bool = False
@@ -54,10 +63,12 @@ class Job:
 class Starter:
     """The loop of the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: int) -> None:
+        self.channel = socket.socket(fileno=channel)
+        self.channel.set_inheritable(False)
         self.parent = os.getppid()
         self.jobs: dict[int, Job] = {}
-        self.held: dict[str, int] = {}  # How many commands need a placeholder that was made for them.
+        self.placeholders = Placeholders()
         self.busy: list[str] = []  # Groups that something in them outlived; only bare commands leave such.
         self.pending = b""
         self.poll = select.epoll()
@@ -84,12 +95,14 @@ class Starter:
         soonest = min((job.ends for job in self.jobs.values()), default=now + _LOOK_SECONDS)
         ready = dict(self.poll.poll(max(0.0, min(soonest - now, _LOOK_SECONDS))))
         if self.wake_read in ready:
-            _drain(self.wake_read)
+            drain(self.wake_read)
         if 0 in ready and not self.take_requests():
             return False
         for job in list(self.jobs.values()):
             if job.output_fd in ready:
                 self.hear(job)
+            if job.gate_fd >= 0 and job.status_fd in ready:
+                self.open_gate(job)
         self.reap()
         now = time.monotonic()
         for job in list(self.jobs.values()):
@@ -123,41 +136,71 @@ class Starter:
         return True
 
     def start(self, request: dict[str, Any]) -> None:
-        holds: list[tuple[str, str | None]] = []
-        groups: list[str] = []
-        fds: list[int] = []
-        output_read, output_write = os.pipe2(os.O_CLOEXEC)
+        streams = self.take_files(request)
+        output_read = gate_write = -1
+        if len(streams) < 3:
+            streams = streams or [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)]
+            output_read, output_write = os.pipe2(os.O_CLOEXEC)
+            streams += [output_write, output_write]
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        keep = [status_write]
+        if request["port"]:
+            gate_read, gate_write = os.pipe2(os.O_CLOEXEC)
+            keep.append(gate_read)
+            request["options"] += ["--block-fd", str(gate_read)]
+        holds: list[Hold] = []
+        groups: list[str] = []
+        scratch = ""
         try:
             for path, content in request["holds"]:
-                self.hold(path, content, request.get("user"))
+                self.placeholders.hold(path, content, request.get("user"))
                 holds.append((path, content))
             groups = make_groups(f"dugnad-{os.getpid()}-{request['id']}", request["limits"])
-            program = os.open(request["program"], os.O_RDONLY | os.O_CLOEXEC)
-            fds.append(program)
+            scratch = self.make_scratch(request)
             argv = list(request["argv"])
             if not request["bare"]:
-                argv = [argv[0], *self.options(request, status_write, fds), *argv[1:]]
+                argv = [argv[0], *self.options(request, status_write, keep), *argv[1:]]
+            program = os.open(request["program"], os.O_RDONLY | os.O_CLOEXEC)
+            streams.append(program)
             pid = os.fork()
         except OSError:
-            for fd in (output_read, output_write, status_read, status_write, *fds):
-                os.close(fd)
-            self.let_go(holds, groups)
+            _close(*streams, *keep, output_read, status_read, gate_write)
+            self.let_go(holds, groups, scratch)
             raise
         if pid == 0:
-            _become(request, program, argv, output_write, [status_write, *fds[1:]], groups)
-        for fd in (output_write, status_write, *fds):
-            os.close(fd)
-        for fd in (output_read, status_read):
-            os.set_blocking(fd, False)
+            become(request, program, argv, streams=streams[:3], keep=keep, groups=groups)
+        _close(*streams, *keep)
         now = time.monotonic()
-        output = Output(request["output_bytes_max"])
-        ends = now + request["seconds"]
+        ends = inf if request["seconds"] is None else now + request["seconds"]
         self.jobs[request["id"]] = Job(
-            request["id"], pid, output_read, status_read, output, now, ends, holds, groups, request["bare"],
-            request["streamed_bytes_max"],
+            request["id"], pid, output_read, status_read, Output(request["output_bytes_max"]), now, ends, holds, groups,
+            request["bare"], request["streamed_bytes_max"], request["port"], gate_write, scratch=scratch,
         )  # fmt: skip
-        self.poll.register(output_read, select.EPOLLIN)
+        for fd in (output_read, status_read):
+            if fd >= 0:
+                os.set_blocking(fd, False)
+        if output_read >= 0:
+            self.poll.register(output_read, select.EPOLLIN)
+        if gate_write >= 0:
+            self.poll.register(status_read, select.EPOLLIN)
+
+    def open_gate(self, job: Job) -> None:
+        """Its namespaces are made: listen in its network, and let it begin."""
+        job.status += drain(job.status_fd)
+        self.poll_forget(job.status_fd)  # Told once; without a word in it, the sandbox was not made.
+        found = _CHILD_PID.search(job.status)
+        if found and not listen_inside(int(found[1]), job.port or 0, self.channel, b"%d" % job.id):
+            job.trouble = "its network cannot be entered"
+            self.kill(job)
+        os.close(job.gate_fd)
+        job.gate_fd = -1
+
+    def take_files(self, request: dict[str, Any]) -> list[int]:
+        """What came for this request beside it: nothing, something to read, or all three streams."""
+        if not request["given"]:
+            return []
+        _, files, _, _ = socket.recv_fds(self.channel, 64, request["given"], socket.MSG_CMSG_CLOEXEC)
+        return files
 
     def options(self, request: dict[str, Any], status_fd: int, fds: list[int]) -> list[str]:
         """Bubblewrap's options go through a file: on its command line everybody on the machine could read them."""
@@ -173,44 +216,27 @@ class Starter:
         fds.append(_file_of("\0".join(given).encode("utf-8", "surrogateescape") + b"\0"))
         return ["--args", str(fds[-1])]
 
-    # Placeholders: what must not be made by a command exists while one runs.
-
-    def hold(self, path: str, content: str | None, user: int | None) -> None:
-        """Make what is protected and not there: a folder, or a file with this content."""
-        if path not in self.held:
-            try:
-                if content is None:
-                    os.mkdir(path, 0o755)
-                else:
-                    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o644)
-                    os.write(fd, content.encode())
-                    os.close(fd)
-                if user is not None:
-                    os.chown(path, user, -1, follow_symlinks=False)
-                os.utime(path, (_PLACEHOLDER_DATE, _PLACEHOLDER_DATE), follow_symlinks=False)
-            except FileExistsError:
-                pass
-        self.held[path] = self.held.get(path, 0) + 1
-
-    def let_go(self, holds: list[tuple[str, str | None]], groups: list[str]) -> None:
-        """Take placeholders away with the last command that needed them, also those an ended starter left."""
-        for path, content in reversed(holds):
-            self.held[path] -= 1
-            if self.held[path]:
-                continue
-            del self.held[path]
-            try:
-                if os.lstat(path).st_mtime != _PLACEHOLDER_DATE:
-                    continue
-                if content is None:
-                    os.rmdir(path)
-                elif Path(path).read_text() == content:
-                    os.unlink(path)
-            except OSError:
-                pass  # Not empty, or gone: then it is not ours any more.
-        self.busy += [group for group in groups if not remove_group(group)]
-
     # Ends.
+
+    def make_scratch(self, request: dict[str, Any]) -> str:
+        if "grants" not in request:
+            return ""
+        import tempfile  # Only here: what this process holds is copied with every fork.
+
+        scratch = tempfile.mkdtemp(prefix=f"dugnad-{os.getpid()}-")
+        if request["user"] is not None:
+            os.chown(scratch, request["user"], -1)
+        request["grants"].append((scratch, "write"))
+        request["environment"] |= {"HOME": scratch, "TMPDIR": scratch}
+        return scratch
+
+    def let_go(self, holds: list[Hold], groups: list[str], scratch: str) -> None:
+        self.placeholders.let_go(holds)
+        if scratch:
+            import shutil
+
+            shutil.rmtree(scratch, ignore_errors=True)
+        self.busy += [group for group in groups if not remove_group(group)]
 
     def hear(self, job: Job) -> None:
         try:
@@ -245,21 +271,28 @@ class Starter:
 
     def finish(self, job: Job) -> None:
         """Answer when nothing of the command lives; until then it is asked again with every child that ends."""
-        job.status += _drain(job.status_fd)
+        job.status += drain(job.status_fd)
         known = {each.outer for each in self.jobs.values() if each.ended_as is None}
         # Bubblewrap may end before the namespace it made; its init is then left to us, and takes all others with it.
-        left = _processes(3, job.outer) if job.bare else [pid for pid in _children() if pid not in known]
+        left = processes_with(3, job.outer) if job.bare else [pid for pid in children() if pid not in known]
         if left:
             for pid in left:
-                _kill(pid)
+                kill(pid)
             job.ends = time.monotonic() + 0.02
             return
-        self.keep(job, _drain(job.output_fd))
-        self.poll_forget(job.output_fd)
-        os.close(job.output_fd)
-        os.close(job.status_fd)
-        self.let_go(job.holds, job.groups)
+        if job.output_fd >= 0:
+            self.keep(job, drain(job.output_fd))
+            self.poll_forget(job.output_fd)
+            os.close(job.output_fd)
+        self.poll_forget(job.status_fd)
+        _close(job.status_fd, job.gate_fd)
+        self.let_go(job.holds, job.groups, job.scratch)
         del self.jobs[job.id]
+        if job.bare and job.status:
+            job.trouble = job.status.decode(errors="replace").strip()
+        if job.trouble:
+            _say({"id": job.id, "trouble": job.trouble})
+            return
         assert job.ended_as is not None
         code: int | None = (ended := os.waitstatus_to_exitcode(job.ended_as))
         if not job.bare:
@@ -284,49 +317,25 @@ class Starter:
         """Leave nothing behind: commands, their namespaces, placeholders, cgroups."""
         for job in self.jobs.values():
             self.kill(job)
-        for child in _children():
-            _kill(child)
+        for child in children():
+            kill(child)
         for _ in range(500):
             try:
                 if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                    for child in _children():  # Also what only now became ours, its parent being gone.
-                        _kill(child)
+                    for child in children():  # Also what only now became ours, its parent being gone.
+                        kill(child)
                     time.sleep(0.01)
             except ChildProcessError:
                 break
         for job in self.jobs.values():
-            self.let_go(job.holds, job.groups)
+            self.let_go(job.holds, job.groups, job.scratch)
         for group in self.busy:
             remove_group(group)
 
 
-def _become(
-    request: dict[str, Any], program: int, argv: list[str], output: int, keep: list[int], groups: list[str]
-) -> None:
-    """In the child: join the cgroups, take on the limits and the user, and turn into the command. Never returns."""
-    try:
-        for group in groups:
-            join_group(group)
-        null = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        if request.get("user") is not None:
-            os.setgroups([])
-            os.setgid(request["user"])
-            os.setuid(request["user"])
-        set_limits(request["limits"])
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        if request["bare"]:
-            os.setsid()
-            os.chdir(request["tree"])
-            keep = []
-        for fd in keep:
-            os.set_inheritable(fd, True)
-        os.execve(program, argv, request["environment"] if request["bare"] else {})
-    except BaseException as error:
-        os.write(2, f"dugnad: the command could not be started: {error}\n".encode())
-    os._exit(126)
+def _close(*fds: int) -> None:
+    for fd in set(fds) - {-1}:
+        os.close(fd)
 
 
 def _file_of(content: bytes) -> int:
@@ -336,46 +345,6 @@ def _file_of(content: bytes) -> int:
     return fd
 
 
-def _drain(fd: int) -> bytes:
-    found = b""
-    while True:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return found
-        if not data:
-            return found
-        found += data
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-def _children() -> list[int]:
-    try:
-        return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
-    except OSError:
-        return _processes(1, os.getpid())
-
-
-def _processes(field: int, value: int) -> list[int]:
-    """The living processes with this value in their stat: the parent is in field 1, the session in field 3."""
-    found: list[int] = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(about[field]) == value and about[0] not in "ZX":
-                found.append(int(entry))
-    return found
-
-
 def _say(answer: dict[str, Any]) -> None:
     data = json.dumps(answer).encode() + b"\n"
     while data:
@@ -383,4 +352,4 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    Starter().run()
+    Starter(int(sys.argv[1])).run()

@@ -11,7 +11,8 @@ from .searching import TEMPORARY
 
 BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
 FENCES = "refs/dugnad/fence/"
-ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*")
+# All but what is half written, and what no teammate may change: of it there may be a placeholder in the tree.
+ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,glob)**/dugnad.toml")
 _SHOWN_MAX = 20
 
 

@@ -16,7 +16,7 @@ WITH new AS (
     value ->> 'body' AS body, value ->> 'role' AS role, value ->> 'assignee' AS assignee, value ->> 'lane' AS lane,
     CAST(value ->> 'priority' AS bigint) AS priority, CAST(value ->> 'chain' AS bigint) AS chain,
     value ->> 'check' AS check_command, CAST(value ->> 'plan' AS bigint) AS plan, value ->> 'review' AS review,
-    value ->> 'not_for' AS not_for, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
+    CAST(value ->> 'network' AS bigint) AS network, value ->> 'not_for' AS not_for, CAST(value ->> 'open_needs' AS bigint) AS open_needs,
     CAST(value ->> 'shelved' AS bigint) AS shelved,
     CASE
       WHEN CAST(value ->> 'not_before' AS bigint) > now_ms() + CAST(value ->> 'delay' AS bigint)
@@ -27,11 +27,11 @@ WITH new AS (
 )
 INSERT INTO tasks (
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  review, not_for, state, shelved, open_needs, due_at, put_by, put_at
+  review, network, not_for, state, shelved, open_needs, due_at, put_by, put_at
 )
 SELECT
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  review, not_for,
+  review, network, not_for,
   CASE WHEN open_needs > 0 THEN 'blocked' WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
   shelved, open_needs, due_at, CAST(:put_by AS text), now_ms()
 FROM new WHERE true
