@@ -32,6 +32,7 @@ from ..view.plain import plain
 from ..workspace.sandbox import Sandbox, probe
 from .base import console, forget_stdout, show, show_json, shown_url
 from .running import is_no_project
+from .servers import servers_in
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
@@ -43,7 +44,11 @@ async def conduct(
     team: Team, project: Project, *, goal: str | None, budget: Budget, forever: bool, in_place: bool, as_json: bool
 ) -> int:  # fmt: skip
     """`dugnad run`."""
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
+    async with (
+        team,
+        commands_in(team, project.root, in_place=in_place, quiet=as_json),
+        servers_in(team, project, in_place=in_place, say=_nobody if as_json else _say),
+    ):
         began = await team.board.last_event()
         roots = await team.roots(goal, budget)
         if not roots and not forever:
@@ -81,7 +86,11 @@ async def conduct(
 
 async def attend(team: Team, project: Project, *, roles: Sequence[str], in_place: bool, as_json: bool) -> int:
     """`dugnad work`."""
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=as_json):
+    async with (
+        team,
+        commands_in(team, project.root, in_place=in_place, quiet=as_json),
+        servers_in(team, project, in_place=in_place, say=_nobody if as_json else _say),
+    ):
         began = await team.board.last_event()
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
@@ -110,7 +119,11 @@ async def converse(team: Team, project: Project, *, in_place: bool) -> int:
     """`dugnad chat`."""
     from ..repl.chat import chat
 
-    async with team, commands_in(team, project.root, in_place=in_place, quiet=False):
+    async with (
+        team,
+        commands_in(team, project.root, in_place=in_place, quiet=False),
+        servers_in(team, project, in_place=in_place, say=_say),
+    ):
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
@@ -340,6 +353,10 @@ def _end(end: Report, as_json: bool) -> None:
         _say(report_shape(end), as_json=True)
     else:
         _say(report_page(end))
+
+
+def _nobody(sentence: str) -> None:
+    """With --json nothing is said in passing."""
 
 
 def _say(what: Any, *, as_json: bool = False) -> None:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
+from ..tools.mcp import Server
 
 FILE_BYTES_MAX = 64 * 1024  # Long prompts have files of their own.
 _DOTS_MAX = 256  # In one line: the parser takes the cube of the parts of a dotted key.
@@ -248,6 +249,7 @@ class UserSettings:
     boards: tuple[str, ...] = ()  # Servers a project may have its board on.
     models: Mapping[str, Endpoint] = field(default_factory=dict)
     base_url: str | None = None  # DUGNAD_BASE_URL.
+    servers: tuple[Server, ...] = ()  # MCP servers, whose tools teammates are given once they are approved.
 
     def endpoint(self, model_name: str) -> Endpoint:
         """What the file says of this very model, with DUGNAD_BASE_URL as the server where it names none.
@@ -270,6 +272,8 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
+    from .serverfile import servers_from  # Here: it reads with what is defined above.
+
     environment = os.environ if environment is None else environment
     base_url = environment.get("DUGNAD_BASE_URL") or None
     if base_url is not None:
@@ -288,6 +292,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
              for name, entry in given.get("models", {}).items()}
         ),
         base_url=base_url,
+        servers=servers_from(given.get("mcp", {}), environment),
     )  # fmt: skip
 
 
@@ -309,6 +314,8 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
 
 
 def _user_table() -> Kind:
+    from .serverfile import server_tables
+
     entry = {
         "base_url": _address, "api_key_env": _variable, "price_input": number(zero=True),
         "price_output": number(zero=True), "window_tokens": whole(), "requests_per_minute": whole(),
@@ -316,7 +323,8 @@ def _user_table() -> Kind:
     }  # fmt: skip
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
-    return table({"model": text, "boards": texts, "models": models}, secrets_belong=not_here)
+    known = {"model": text, "boards": texts, "models": models, "mcp": server_tables()}
+    return table(known, secrets_belong=not_here)
 
 
 def _endpoint(where: str, given: Mapping[str, Any], environment: Mapping[str, str]) -> Endpoint:
