@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ..errors import BadInput
 from ..tools.mcp import Server, hash_of
-from ..tools.mcp_client import LOOPBACK
+from ..tools.mcp_wire import LOOPBACK
 from .userfile import Kind, Place, flag, number, read_text, shown, tables, text, texts, user_file
 
 _APPROVED_BYTES_MAX = 8 * 1024 * 1024

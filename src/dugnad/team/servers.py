@@ -22,7 +22,8 @@ from ..errors import ToolError
 from ..models.talk import ToolSpec
 from ..tools import Tool
 from ..tools.mcp import Server, ServerTool, difference, hash_of, offers_of, specs_of, text_of
-from ..tools.mcp_client import Line, Piped
+from ..tools.mcp_client import Line
+from ..tools.mcp_wire import Piped
 from ..types import Teammate
 from ..workspace.sandbox import Sandbox
 from .project import Project
@@ -72,7 +73,7 @@ async def open_servers(
     tree: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Servers:
-    """The user's servers that this project wants and that were approved. `tree`: where those work that want the files."""
+    """The user's servers that this project wants and that were approved. `tree`: for those that want its files."""
     approved = read_approved(os.environ if environment is None else environment)
     servers = Servers()
     for name in project.servers or ():

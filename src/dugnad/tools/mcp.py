@@ -28,6 +28,7 @@ _NAME_CHARS_MAX = 64  # What providers take.
 _DESCRIPTION_CHARS_MAX = 4_000
 _SCHEMA_BYTES_MAX = 32 * 1024
 _DEPTH_MAX = 24
+_SECRET_CHARS_MIN = 6  # What is shorter stands in many a text by chance.
 _DIFF_LINES_MAX = 5_000  # To compare, and to show.
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # What providers take as the name of an argument.
 # What providers take at the top of a schema; one of them refuses a whole request for an anyOf there.
@@ -64,6 +65,13 @@ class Server:
         parts = {name: reference.partition("env:") for name, reference in references.items()}
         return {name: before + self.secrets[variable] for name, (before, _, variable) in parts.items()}
 
+    def without_secrets(self, text: str) -> str:
+        """What the server said, if it said them aloud."""
+        for variable, value in self.secrets.items():
+            if len(value) >= _SECRET_CHARS_MIN:
+                text = text.replace(value, f"[{variable}]")
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -80,11 +88,9 @@ class Offer:
 def text_of(server: Server, offers: Sequence[Offer]) -> str:
     """All that is approved, as text. JSON, one thing a line, with nothing in it that cannot be seen."""
     if twice := [name for name, count in Counter(offer.name for offer in offers).items() if count > 1]:
-        raise ToolError(f"The MCP server {server.name} offers two tools named {one_line(twice[0], 60)!r}.")
+        raise ToolError(f"it offers two tools named {one_line(twice[0], 60)!r}")
     if len(offers) > TOOLS_MAX:
-        raise ToolError(
-            f"The MCP server {server.name} offers {len(offers)} tools, and {TOOLS_MAX} are too many already."
-        )
+        raise ToolError(f"it offers more than {TOOLS_MAX} tools")
     said: dict[str, Any] = {
         "command": list(server.command), "url": server.url, "environment": dict(server.environment),
         "headers": dict(server.headers), "hosts": list(server.hosts), "readable": list(server.readable),
@@ -100,7 +106,7 @@ def text_of(server: Server, offers: Sequence[Offer]) -> str:
     text = "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
     text = text.replace("'''", r"\u0027\u0027\u0027")  # What ends a text in TOML, where this one is kept.
     if len(text.encode()) > TEXT_BYTES_MAX:
-        raise ToolError(f"The MCP server {server.name} says more than {TEXT_BYTES_MAX // 1024} KiB of its tools.")
+        raise ToolError(f"it says more than {TEXT_BYTES_MAX // 1024} KiB of its tools")
     return text
 
 
