@@ -1,4 +1,4 @@
-"""A server made with the protocol's own SDK: `python mcp_sdk.py stdio`, or `... http`, which prints its address."""
+"""A server made with the protocol's own SDK: `python mcp_sdk.py stdio`, or `... http PORT`, which says where."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fail() -> str:
 async def over_http() -> None:
     import uvicorn
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
     print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(server.streamable_http_app(), log_level="error")
     await uvicorn.Server(config).serve(sockets=[listening])

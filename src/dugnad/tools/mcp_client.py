@@ -87,8 +87,6 @@ class Line:
                 ) from None
             if refused.code == types.REQUEST_TIMEOUT:
                 raise self._too_slow(seconds) from None
-            if refused.message == "Session terminated":  # By the server's restart, say; the next call begins anew.
-                await self._drop("it ended the session")
             raise ToolError(f"{self._who} refused: {one_line(self._safe(refused.message), 2_000)}") from None
         except TimeoutError:
             raise self._too_slow(seconds) from None
@@ -248,8 +246,10 @@ class Line:
     def _safe(self, text: str) -> str:
         return self.server.without_secrets(text)
 
-    def _answered(self, status: str) -> None:
-        self._status = status
+    def _answered(self, status: int, phrase: str) -> None:
+        self._status = f"it answered {status} {one_line(phrase, 60)}"
+        if status == 404 and self._session is not None:
+            self._ends("it forgot the session")  # By a restart, say; the next call begins a new one.
 
     def _ends(self, why: str) -> None:
         self._why = self._why or self._safe(why)

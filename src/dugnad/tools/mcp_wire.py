@@ -37,7 +37,7 @@ OpenPiped = Callable[[], AbstractAsyncContextManager[Piped]]
 
 
 @asynccontextmanager
-async def over_http(server: Server, url: str, *, answered: Callable[[str], None]) -> AsyncIterator[Any]:
+async def over_http(server: Server, url: str, *, answered: Callable[[int, str], None]) -> AsyncIterator[Any]:
     """The streams of a session. `answered` hears what the server said instead of an answer. Redirects that leave the
     server are not followed, so headers go nowhere else."""
     import httpx2
@@ -45,7 +45,7 @@ async def over_http(server: Server, url: str, *, answered: Callable[[str], None]
 
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400 and response.request.method == "POST":
-            answered(f"it answered {response.status_code} {one_line(response.reason_phrase, 60)}")
+            answered(response.status_code, response.reason_phrase)
         response.stream = _bounded(response.stream)
 
     # A proxy of the environment is not for this machine itself.
