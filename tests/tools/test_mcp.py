@@ -25,7 +25,7 @@ def offer(name: str = "create", description: str = "Create one.", **schema: Any)
 
 def test_the_text_is_read_back_as_it_was_written() -> None:
     offers = (
-        offer(),
+        offer("a"),
         offer("b", "Two\nlines, 'quoted' '''three times''', \x1b[31mred\u200b\u202e\U000e0041\x7f, æøå 日本"),
     )
     text = text_of(SERVER, offers)
