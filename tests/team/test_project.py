@@ -339,7 +339,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
 
 def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
-    ours, users = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    ours, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = project(folder, ours)
     assert (found.agents, found.budget.seconds, [member.name for member in found.members]) == (
         5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,17 @@ def test_what_is_wrong_with_a_server_is_said_without_the_secret(folder: Path, te
     assert "config.toml" in str(met.value)
     assert "sk-1234" not in str(met.value)
     assert "\n" not in str(met.value)
+
+
+async def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text().split("## MCP servers")[1]
+    users, projects, *_ = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    environment = user(folder, users)
+    assert [server.name for server in read_user(environment).servers] == ["github", "tickets"]
+    servers = await opened(environment, None, folder, projects)
+    assert servers.says == [
+        "The MCP server github is not used: it is not approved yet: dugnad servers approve github"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["Git", "a_b", "'a.b'", "'a b'", "1", "'é'", "x" * 25])
