@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput, ToolError
-from .base import examples, here, json_option, show, show_json
+from .base import examples, json_option, show, show_json
 from .running import is_no_project
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ async def _look(known: Sequence[Server]) -> list[Standing]:
 
     sandbox = await _sandbox_for(known)
     try:
-        return await look_at(known, read_approved(os.environ), sandbox, here().root)
+        return await look_at(known, read_approved(os.environ), sandbox)
     finally:
         if sandbox is not None:
             await sandbox.close()
@@ -191,6 +191,7 @@ async def servers_in(
     team: Team, project: Project, *, in_place: bool, say: Callable[[str], None]
 ) -> AsyncIterator[None]:  # fmt: skip
     """The tools of the approved servers for everybody; what cannot be used is said, now or when it turns out."""
+    from ..team.serverfile import read_approved
     from ..team.servers import chosen, open_servers
     from ..team.userfile import read_user
 
@@ -198,7 +199,8 @@ async def servers_in(
     if not user.servers and not project.servers:
         yield
         return
-    sandbox = await _sandbox_for(chosen(user, project))
+    approved = read_approved(os.environ)
+    sandbox = await _sandbox_for([each for each in chosen(user, project) if each.name in approved])
     tree: Path | None = project.root if in_place and not is_no_project(project.root) else None
     found = await open_servers(user, project, sandbox, tree=tree)
     others = team.tools_for

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -161,23 +161,22 @@ class Standing:
         return hash_of(self.text) if self.text else None
 
 
-async def look_at(
-    servers: Sequence[Server], approved: Mapping[str, str], sandbox: Sandbox | None, tree: Path
-) -> list[Standing]:
+async def look_at(servers: Sequence[Server], approved: Mapping[str, str], sandbox: Sandbox | None) -> list[Standing]:
     """Start each, ask what it offers, and compare that with what was approved."""
     room = asyncio.Semaphore(_LOOKS_MAX)
 
     async def one(server: Server) -> Standing:
         async with room:
-            return await _look(server, approved.get(server.name), sandbox, tree)
+            return await _look(server, approved.get(server.name), sandbox)
 
     return list(await asyncio.gather(*map(one, servers)))
 
 
-async def _look(server: Server, approved: str | None, sandbox: Sandbox | None, tree: Path) -> Standing:
-    if why := _cannot_run(server, sandbox, tree):
-        return Standing(server=server, state="trouble", says=why)
-    line = Line(server, approved=None, open_piped=partial(piped, server, sandbox, tree) if sandbox else None)
+async def _look(server: Server, approved: str | None, sandbox: Sandbox | None) -> Standing:
+    outside = replace(server, tree=False)  # Nobody has said yet that it may have the project's files.
+    if why := _cannot_run(outside, sandbox, None):
+        return Standing(server=server, state="trouble", says=f"The MCP server {server.name} cannot be asked: {why}")
+    line = Line(outside, approved=None, open_piped=partial(piped, outside, sandbox, None) if sandbox else None)
     try:
         offers = await line.offers()
         text = text_of(server, offers)

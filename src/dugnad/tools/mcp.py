@@ -24,6 +24,7 @@ from .tool import BadCall, Tool
 
 TOOLS_MAX = 200  # Of one server.
 TEXT_BYTES_MAX = 512 * 1024  # Of all it says of itself.
+_TOO_LONG = f"it says more than {TEXT_BYTES_MAX // 1024} KiB of its tools"
 _NAME_CHARS_MAX = 64  # What providers take.
 _DESCRIPTION_CHARS_MAX = 4_000
 _SCHEMA_BYTES_MAX = 32 * 1024
@@ -103,10 +104,12 @@ def text_of(server: Server, offers: Sequence[Offer]) -> str:
     text = json.dumps(
         {key: value for key, value in said.items() if value}, indent=2, sort_keys=True, ensure_ascii=False
     )
+    if len(text) > TEXT_BYTES_MAX:  # Before it is looked at letter by letter.
+        raise ToolError(_TOO_LONG)
     text = "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
     text = text.replace("'''", r"\u0027\u0027\u0027")  # What ends a text in TOML, where this one is kept.
     if len(text.encode()) > TEXT_BYTES_MAX:
-        raise ToolError(f"it says more than {TEXT_BYTES_MAX // 1024} KiB of its tools")
+        raise ToolError(_TOO_LONG)
     return text
 
 

@@ -102,8 +102,7 @@ class Line:
     async def close(self) -> None:
         """For good."""
         self._closed = True
-        async with self._starting:
-            await self._drop("it was closed")
+        await self._drop("it was closed")
 
     # Being there.
 
@@ -234,7 +233,8 @@ class Line:
         self._why = self._why or why
         self._wake.set()
         if self._keeper is not None and not self._keeper.done():
-            await asyncio.wait({self._keeper}, timeout=self.limits.close_seconds)
+            if self._began.is_set():  # Else it does not hear of it.
+                await asyncio.wait({self._keeper}, timeout=self.limits.close_seconds)
             self._keeper.cancel()
             await asyncio.wait({self._keeper}, timeout=self.limits.close_seconds)
 
