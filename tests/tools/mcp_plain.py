@@ -1,6 +1,6 @@
 """A small MCP server over standard input and output, by hand: it knows no SDK, and can misbehave.
 
-Run as `python mcp_plain.py KIND`. It says what it was asked in a file `seen` of its folder, where it may write one.
+Run as `python mcp_plain.py KIND`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 KIND = sys.argv[1] if len(sys.argv) > 1 else "good"
@@ -143,8 +142,6 @@ def main() -> None:
             send({"id": asked["id"], "error": {"code": -32601, "message": "Method not found"}})
         if KIND == "restless" and method == "tools/list":
             send({"method": "notifications/tools/list_changed"})
-    if KIND == "good" and Path("seen").exists():
-        Path("seen").unlink()
 
 
 if __name__ == "__main__":
