@@ -259,3 +259,8 @@ def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
 def forget_stdout() -> None:
     """Let what is still in the buffer go nowhere; the interpreter would complain about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_no_project(root: Path) -> bool:
+    """A home folder, or one that holds it: there is more in there than a team should see."""
+    return Path.home().resolve().is_relative_to(root)

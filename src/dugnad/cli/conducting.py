@@ -27,6 +27,7 @@ from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.plain import plain
 from .base import console, forget_stdout, show, show_json, shown_url
+from .servers import servers_in
 from .workplaces import Wishes, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
@@ -39,7 +40,12 @@ async def conduct(
     team: Team, project: Project, wishes: Wishes, *, goal: str | None, budget: Budget, forever: bool, as_json: bool
 ) -> int:  # fmt: skip
     """`dugnad run`."""
-    async with team, workplaces(team, project, wishes, _silent if as_json else _say):
+    say = _silent if as_json else _say
+    async with (
+        team,
+        workplaces(team, project, wishes, say),
+        servers_in(team, project, in_place=wishes.in_place, say=say),
+    ):
         began = await team.board.last_event()
         roots = await team.roots(goal, budget)
         if not roots and not forever:
@@ -77,7 +83,12 @@ async def conduct(
 
 async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequence[str], as_json: bool) -> int:
     """`dugnad work`."""
-    async with team, workplaces(team, project, wishes, _silent if as_json else _say):
+    say = _silent if as_json else _say
+    async with (
+        team,
+        workplaces(team, project, wishes, say),
+        servers_in(team, project, in_place=wishes.in_place, say=say),
+    ):
         began = await team.board.last_event()
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
@@ -106,7 +117,11 @@ async def converse(team: Team, project: Project, wishes: Wishes) -> int:
     """`dugnad chat`."""
     from ..repl.chat import chat
 
-    async with team, workplaces(team, project, wishes, _say):
+    async with (
+        team,
+        workplaces(team, project, wishes, _say),
+        servers_in(team, project, in_place=wishes.in_place, say=_say),
+    ):
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))

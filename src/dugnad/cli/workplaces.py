@@ -21,7 +21,7 @@ from ..workspace.hosts import parse_hosts
 from ..workspace.merging import prepare_target
 from ..workspace.tree import BRANCHES
 from ..workspace.trees import Trees
-from .base import make_folder
+from .base import is_no_project, make_folder
 from .sandboxing import find_sandbox
 
 Say = Callable[[str], None]
@@ -40,11 +40,6 @@ class Wishes:
     def typed(cls, options: dict[str, Any]) -> Wishes:
         """Those among the options of a command, which are taken out of them."""
         return cls(**{each.name: options.pop(each.name) for each in fields(cls)})
-
-
-def is_no_project(root: Path) -> bool:
-    """A home folder, or one that holds it: there is more in there than a team should see."""
-    return Path.home().resolve().is_relative_to(root)
 
 
 @asynccontextmanager

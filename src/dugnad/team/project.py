@@ -99,6 +99,8 @@ class Project:
     limits: Limits = field(default_factory=Limits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     team_limits: TeamLimits = field(default_factory=TeamLimits)
+    servers: tuple[str, ...] | None = None  # Of the user's MCP servers, only these; None: all,
+    servers_without: tuple[str, ...] = ()  # but not these.
 
     @property
     def agents(self) -> int:
@@ -198,6 +200,7 @@ def _kinds(root: Path, environment: Mapping[str, str]) -> Kind:
         "policies": policies,
         "budget": _table({"tasks": whole(), "tokens": whole(), "dollars": number(), "minutes": number()}),
         "limits": _table({**numbers_of(Limits), **numbers_of(AgentLimits)}),
+        "mcp": _servers,
     }
     return _table(known)
 
@@ -217,6 +220,18 @@ def _name(what: str) -> Kind:
         return name
 
     return read
+
+
+def _servers(place: Place, value: Any) -> dict[str, tuple[str, ...]]:
+    """Which of the user's servers are wanted here. What runs or connects is the user's to say."""
+    for name, each in value.items() if isinstance(value, dict) else ():
+        if isinstance(each, dict):
+            raise BadInput(
+                f"{FILE}: {place.under(name).table} does not belong there: a project starts no server. "
+                f"Put it into ~/.config/dugnad/config.toml; the project may name it in [mcp] use."
+            )
+    found: dict[str, tuple[str, ...]] = _table({"use": texts, "without": texts})(place, value)
+    return found
 
 
 def _roles(place: Place, value: Any) -> tuple[str, ...]:
@@ -255,6 +270,8 @@ def _project(root: Path, given: Mapping[str, Any]) -> Project:
         limits=_limits(Limits, given.get("limits", {})),
         agent_limits=_limits(AgentLimits, given.get("limits", {})),
         team_limits=TeamLimits(**team),
+        servers=given.get("mcp", {}).get("use"),
+        servers_without=given.get("mcp", {}).get("without", ()),
     )
 
 

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
 from ..tools import BUILT_IN, LEADING, OF_A_TREE
+from ..tools.mcp import Server
 from ..tools.policy import Rules
 
 FILE_BYTES_MAX = 64 * 1024  # Long prompts have files of their own.
@@ -264,6 +265,7 @@ class UserSettings:
     landlock: bool = False  # Whether commands may run in the sandbox that holds less, where there is no other.
     hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
     readable: tuple[str, ...] = ()  # Folders commands may read, such as toolchains in your home.
+    servers: tuple[Server, ...] = ()  # MCP servers, whose tools teammates are given once they are approved.
 
     def endpoint(self, model_name: str) -> Endpoint:
         """What the file says of this very model, with DUGNAD_BASE_URL as the server where it names none.
@@ -286,6 +288,8 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
+    from .serverfile import servers_from  # Here: it reads with what is defined above.
+
     environment = os.environ if environment is None else environment
     base_url = environment.get("DUGNAD_BASE_URL") or None
     if base_url is not None:
@@ -306,6 +310,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
         ),
         base_url=base_url,
         **given.get("sandbox", {}),
+        servers=servers_from(given.get("mcp", {}), environment),
     )  # fmt: skip
 
 
@@ -327,6 +332,8 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
 
 
 def _user_table() -> Kind:
+    from .serverfile import server_tables
+
     entry = {
         "base_url": _address, "api_key_env": _variable, "price_input": number(zero=True),
         "price_output": number(zero=True), "window_tokens": whole(), "requests_per_minute": whole(),
@@ -335,7 +342,10 @@ def _user_table() -> Kind:
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
     sandbox = table({"landlock": flag, "hosts": texts, "readable": texts})
-    known = {"model": text, "boards": texts, "models": models, "policies": policies, "sandbox": sandbox}
+    known = {
+        "model": text, "boards": texts, "models": models, "policies": policies, "sandbox": sandbox,
+        "mcp": server_tables(),
+    }  # fmt: skip
     return table(known, secrets_belong=not_here)
 
 

@@ -1,0 +1,217 @@
+"""`dugnad servers`: the user's MCP servers, and approving what they offer; and having them while a team works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import BadInput, ToolError
+from .base import examples, is_no_project, json_option, show, show_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..team import Team
+    from ..team.project import Project
+    from ..team.servers import Standing
+    from ..tools.mcp import Server
+    from ..workspace.sandbox import Sandbox
+
+_STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trouble": "bold red"}
+
+
+@click.group("servers", invoke_without_command=True, epilog=examples("dugnad servers\ndugnad servers approve github"))
+@json_option
+@click.pass_context
+def servers(context: click.Context, as_json: bool) -> int | None:
+    """Your MCP servers: which are approved, which are new, and what changed in the others.
+
+    They stand in your own config.toml; docs/configuration.md shows how. Each is started to ask what it offers.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    import asyncio
+
+    known = _known()
+    if not known and not as_json:
+        click.echo("There are none. Your config.toml names them: docs/configuration.md, MCP servers.")
+        return 0
+    found = asyncio.run(_look(known))
+    if as_json:
+        show_json({"servers": [_shape(each) for each in found]})
+    else:
+        show(_table(found))
+        for each in found:
+            _explain(each)
+    return 0
+
+
+@servers.command("approve", epilog=examples("dugnad servers approve github"))
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask; what is approved is still shown.")
+@json_option
+def approve(name: str, yes: bool, as_json: bool) -> int:
+    """Show all that a server says of itself, and let teammates use it just so.
+
+    If anything of that changes later, its tools are withdrawn until you approve it again.
+    """
+    import asyncio
+
+    from ..team.serverfile import write_approved
+
+    standing = asyncio.run(_look([_named(name)]))[0]
+    if standing.state == "trouble":
+        raise ToolError(standing.says)
+    if not as_json:
+        _show_whole(standing)
+    if standing.state != "approved":
+        if not yes and not sys.stdin.isatty():
+            raise BadInput("There is no terminal to ask on; look at it, then approve it with --yes.")
+        if not yes and not click.confirm(f"May teammates use {name} just so?", err=True):
+            click.echo("It is not approved.", err=True)
+            return 1
+        write_approved(os.environ, name, standing.text)
+    if as_json:
+        show_json({"server": {**_shape(standing), "state": "approved", "says": ""}})
+    else:
+        click.echo(f"{name} is approved{' already' if standing.state == 'approved' else ''}: {standing.hash}")
+    return 0
+
+
+@servers.command("forget", epilog=examples("dugnad servers forget github"))
+@click.argument("name")
+@json_option
+def forget(name: str, as_json: bool) -> int:
+    """Take the approval of a server back."""
+    from ..team.serverfile import read_approved, write_approved
+
+    if name not in read_approved(os.environ):
+        raise BadInput(f"{name} is not approved; `dugnad servers` lists what is.")
+    write_approved(os.environ, name, None)
+    if as_json:
+        show_json({"forgotten": name})
+    else:
+        click.echo(f"{name} is not approved any more; teammates that work now keep it until they end.")
+    return 0
+
+
+def _known() -> Sequence[Server]:
+    from ..team.userfile import read_user
+
+    return read_user(os.environ).servers
+
+
+def _named(name: str) -> Server:
+    from ..team.userfile import nearest, user_file
+
+    known = {each.name: each for each in _known()}
+    if name not in known:
+        there = nearest(name, known) if known else f"{user_file(os.environ)} names none."
+        raise BadInput(f"You have no MCP server {name!r}; {there}")
+    return known[name]
+
+
+async def _look(known: Sequence[Server]) -> list[Standing]:
+    from ..team.serverfile import read_approved
+    from ..team.servers import look_at
+
+    sandbox = await _sandbox_for(known)
+    try:
+        return await look_at(known, read_approved(os.environ), sandbox)
+    finally:
+        if sandbox is not None:
+            await sandbox.close()
+
+
+async def _sandbox_for(known: Sequence[Server]) -> Sandbox | None:
+    """For servers that are commands; the others need none."""
+    from ..workspace.sandbox import Sandbox, probe
+
+    if not any(each.command for each in known):
+        return None
+    return Sandbox(await probe(os.environ.get("PATH", os.defpath)))
+
+
+def _table(found: Sequence[Standing]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..view.plain import line
+
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for each in found:
+        where = each.server.url or " ".join(each.server.command)
+        tools = f"{len(each.tools)} tool{'' if len(each.tools) == 1 else 's'}" if each.text else ""
+        table.add_row(each.server.name, Text(each.state, style=_STYLES[each.state]), tools, line(where, 60))
+    return table
+
+
+def _explain(each: Standing) -> None:
+    from ..view.plain import plain
+
+    for sentence in each.left_out:
+        click.echo(plain(sentence))
+    if each.state == "trouble":
+        click.echo(f"\n{each.server.name}: {plain(each.says)}")
+    elif each.state == "changed":
+        click.echo(f"\n{each.server.name} changed since it was approved:\n{plain(each.says)}")
+    if each.state in ("new", "changed"):
+        click.echo(f"To let teammates use it: dugnad servers approve {each.server.name}")
+
+
+def _show_whole(standing: Standing) -> None:
+    from ..view.plain import plain
+
+    click.echo(plain(standing.text))
+    for sentence in standing.left_out:
+        click.echo(plain(sentence))
+    if standing.state == "changed":
+        click.echo(f"\nWhat changed since it was approved:\n{plain(standing.says)}\n")
+
+
+def _shape(each: Standing) -> dict[str, Any]:
+    return {
+        "name": each.server.name, "state": each.state, "command": list(each.server.command), "url": each.server.url,
+        "tools": list(each.tools), "left_out": list(each.left_out), "hash": each.hash, "says": each.says,
+    }  # fmt: skip
+
+
+# While a team works.
+
+
+@asynccontextmanager
+async def servers_in(
+    team: Team, project: Project, *, in_place: bool, say: Callable[[str], None]
+) -> AsyncIterator[None]:  # fmt: skip
+    """The tools of the approved servers for everybody; what cannot be used is said, now or when it turns out."""
+    from ..team.serverfile import read_approved
+    from ..team.servers import chosen, open_servers
+    from ..team.userfile import read_user
+
+    user = read_user(os.environ)
+    if not user.servers and not project.servers:
+        yield
+        return
+    approved = read_approved(os.environ)
+    sandbox = await _sandbox_for([each for each in chosen(user, project) if each.name in approved])
+    tree: Path | None = project.root if in_place and not is_no_project(project.root) else None
+    found = await open_servers(user, project, sandbox, tree=tree)
+    others = team.tools_for
+    team.tools_for = lambda member: [*others(member), *found.tools_for(member)]
+    told = len(found.says)
+    for sentence in found.says:
+        say(sentence)
+    try:
+        yield
+    finally:
+        await found.close()
+        if sandbox is not None:
+            await sandbox.close()
+        for sentence in found.says[told:]:
+            say(sentence)
