@@ -164,6 +164,7 @@ async def commands_in(team: Team, root: Path, *, in_place: bool, quiet: bool) ->
     files = team.tools_for
     team.tools_for = lambda member: [*files(member), *command_tools(sandbox, root, environment=environment)]
     team.check = check_in(sandbox, root, environment=environment)
+    team.sandbox, team.tree = sandbox, root
     try:
         yield
     finally:

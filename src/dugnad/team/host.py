@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..agent import Agent
+from ..agent import Mind
 from ..board import Board
 from ..board.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
@@ -23,7 +23,7 @@ from .growth import Joins, joining
 from .life import MADE_ROOM, Check, Life, may_come_back
 from .neighbours import dead_neighbours, own_label
 
-Mind = Callable[[Teammate], Agent]
+MindOf = Callable[[Teammate], Mind]
 Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
 
 
@@ -32,7 +32,7 @@ class Host:
     """Runs any number of teammates on one event loop."""
 
     board: Board
-    mind: Mind
+    mind: MindOf
     limits: TeamLimits = field(default_factory=TeamLimits)
     check: Check | None = None
     budget: Budget = field(default_factory=Budget)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ..agent import Agent
+from ..agent import Mind
 from ..board import Board
 from ..board.watch import Watch
 from ..errors import (
@@ -54,7 +54,7 @@ class Life:
 
     board: Board
     host: str
-    agent: Agent
+    agent: Mind
     limits: TeamLimits
     check: Check | None = None
     budget: Budget = field(default_factory=Budget)  # For what a person asks for in passing.

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..agent.command import PREFIX, Command
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
 
@@ -247,6 +248,7 @@ class UserSettings:
     model: str | None = None
     boards: tuple[str, ...] = ()  # Servers a project may have its board on.
     models: Mapping[str, Endpoint] = field(default_factory=dict)
+    commands: Mapping[str, Command] = field(default_factory=dict)  # Others' agents, chosen as command:NAME.
     base_url: str | None = None  # DUGNAD_BASE_URL.
 
     def endpoint(self, model_name: str) -> Endpoint:
@@ -277,6 +279,8 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
     path = user_file(environment)
     if path is None or not os.path.lexists(path):
         return UserSettings(base_url=base_url)
+    from . import commandfile  # It is written in this module's kinds.
+
     label = str(path)
     given = _user_table()(Place(label), read_toml(path, label, environment=environment))
     return UserSettings(
@@ -287,6 +291,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
             {name: _endpoint(f"{label}: [models.{name!r}]", entry, environment)
              for name, entry in given.get("models", {}).items()}
         ),
+        commands=commandfile.read_commands(label, given.get("commands", {}), environment),
         base_url=base_url,
     )  # fmt: skip
 
@@ -296,6 +301,10 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
     if name is None and user.model is None:
         return open_model()
     chosen = name or user.model or ""
+    if chosen.startswith(PREFIX):
+        from .commandfile import open_command
+
+        return open_command(chosen, user.commands)
     endpoint = user.endpoint(chosen)
     if endpoint.api_key_env and not endpoint.api_key:
         raise ModelMisconfigured(f"The key of {chosen} is to come from {endpoint.api_key_env}, which is not set.")
@@ -309,6 +318,8 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
 
 
 def _user_table() -> Kind:
+    from .commandfile import commands_kind
+
     entry = {
         "base_url": _address, "api_key_env": _variable, "price_input": number(zero=True),
         "price_output": number(zero=True), "window_tokens": whole(), "requests_per_minute": whole(),
@@ -316,7 +327,8 @@ def _user_table() -> Kind:
     }  # fmt: skip
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
-    return table({"model": text, "boards": texts, "models": models}, secrets_belong=not_here)
+    known = {"model": text, "boards": texts, "models": models, "commands": commands_kind(not_here)}
+    return table(known, secrets_belong=not_here)
 
 
 def _endpoint(where: str, given: Mapping[str, Any], environment: Mapping[str, str]) -> Endpoint:
