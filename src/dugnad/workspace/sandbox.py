@@ -9,77 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import platform
 import resource
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import BadInput, ToolError
+from .piped import Piped, open_pipes
+from .probing import Level, Probe, find_bwrap, find_hole, how_to_install, how_to_mend
 from .profile import SYSTEM, CommandLimits, Machine, Policy, Profile, environment_for, strict
+from .protecting import protect
+from .starting import StarterProcess
 
-Level = Literal["strict", "none"]
+__all__ = ["Level", "Piped", "Probe", "Ran", "Sandbox", "find_bwrap", "how_to_install", "probe"]
 
 _COMMAND_BYTES_MAX = 128 * 1024 - 1  # The kernel's bound on one argument.
-_ANSWER_BYTES_MAX = 1 << 30
-_PROBE_SECONDS = 20.0
-_CLOSE_SECONDS = 10.0
+_STDIN_BYTES_MAX = 4 * 1024 * 1024
 _TIMED_OUT = 124  # The code that timeout(1) made known.
 _NOT_TREES = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")
 # From here on the count of processes is that of the namespace. Some shells know it by one letter, some by the other.
 _SHELL = 'ulimit -u "$1" 2>/dev/null || ulimit -p "$1" 2>/dev/null || exit 126; exec "$0" -c "$2"'
-
-# What in a tree can make git or dugnad run a program later, outside; and what stands there while it is missing.
-# None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
-_GIT: Mapping[str, str | None] = {
-    "hooks": None, "modules": None, "worktrees": None, "config": "", "config.worktree": "", "commondir": ".",
-}  # fmt: skip
-
-_ATTEMPTS = (
-    # What must work.
-    ('true > written && rm written && test "$(echo started | cat)" = started', True),
-    # What must not: each would be a hole by itself.
-    ("cat {secret}", False),
-    ("true > /usr/written", False),
-    ("true > dugnad.toml", False),
-    ("mkdir .dugnad/inside", False),
-    ("mkdir .git/hooks", False),
-    ("unshare -U true", False),
-    ("test $(ls -d /proc/[0-9]* | wc -l) -gt 12", False),
-    ("tail -n +3 /proc/net/dev | grep -qv ' lo:'", False),
-)  # fmt: skip
-_INSTALL = (
-    ("apt-get", "sudo apt-get install bubblewrap"),
-    ("dnf", "sudo dnf install bubblewrap"),
-    ("pacman", "sudo pacman -S bubblewrap"),
-    ("zypper", "sudo zypper install bubblewrap"),
-    ("apk", "sudo apk add bubblewrap"),
-    ("xbps-install", "sudo xbps-install bubblewrap"),
-    ("emerge", "sudo emerge sys-apps/bubblewrap"),
-    ("nix-env", "nix-env -iA nixpkgs.bubblewrap"),
-)
-# Systems that keep user namespaces from ordinary users: the switch, how it stands then, and how it should.
-_SWITCHES = (
-    ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
-    ("kernel/unprivileged_userns_clone", "0", "1"),
-    ("user/max_user_namespaces", "0", "10000"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """What this machine can do. `mend` is the one command that helps, where there is one."""
-
-    level: Level
-    says: str
-    mend: str = ""
-    bwrap: Path | None = None
+_BEGUN = "printf '\\0' >&2; "  # Told before a long-running command begins: from here on it is the command that speaks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,24 +45,6 @@ class Ran:
     timed_out: bool
     shortened: bool
     seconds: float
-
-
-def find_bwrap(path: str, *, beside: Path = Path(sys.executable)) -> Path | None:
-    """On the given search path, or beside the interpreter, where the set-up puts a copy."""
-    if found := shutil.which("bwrap", path=path):
-        return Path(found)
-    copy = beside.parent / "bwrap"
-    return copy if os.access(copy, os.X_OK) else None
-
-
-def how_to_install(path: str, *, system: str = sys.platform) -> str:
-    """The one command that brings bubblewrap to this machine."""
-    if not system.startswith("linux"):
-        return "run dugnad on Linux, in a virtual machine or a container"
-    for program, command in _INSTALL:
-        if shutil.which(program, path=path):
-            return command
-    return "install bubblewrap 0.8 or newer with this system's package tool"
 
 
 async def probe(
@@ -123,74 +59,16 @@ async def probe(
         says = "bubblewrap is not installed; shell tools are refused without it."
         return Probe(level="none", says=says, mend=install)
     wanted = Probe(level="strict", says="Commands run in a strict sandbox: one writable tree, no network.", bwrap=bwrap)
+    sandbox = Sandbox(wanted, user=user)
     try:
-        hole = await _find_hole(Sandbox(wanted, user=user))
+        hole = await find_hole(sandbox.run, user)
     except ToolError as trouble:
-        return Probe(level="none", says=f"{trouble} Shell tools are refused.", mend=_mend(str(trouble), install))
+        return Probe(level="none", says=f"{trouble} Shell tools are refused.", mend=how_to_mend(str(trouble), install))
+    finally:
+        await sandbox.close()
     if hole:
         return Probe(level="none", says=f"The sandbox does not hold here: {hole}. Shell tools are refused.")
     return wanted
-
-
-async def _find_hole(sandbox: Sandbox) -> str | None:
-    with tempfile.TemporaryDirectory(prefix="dugnad-probe-") as made:
-        tree, secret = Path(made, "tree"), Path(made, "secret")
-        os.mkdir(tree)
-        os.close(os.open(secret, os.O_CREAT, 0o644))
-        if sandbox.user is not None:
-            os.chmod(made, 0o755)
-            os.chown(tree, sandbox.user, sandbox.user)
-        try:
-            for text, works in _ATTEMPTS:
-                command = text.format(secret=secret)
-                ran = await sandbox.run(command, tree=tree, seconds=_PROBE_SECONDS, output_bytes_max=2_000)
-                if (ran.code == 0) != works:
-                    return f"`{command}` {'did not work' if works else 'was not stopped'}"
-        finally:
-            await sandbox.close()
-    return None
-
-
-def _mend(trouble: str, install: str) -> str:
-    """What to do about bubblewrap's own words, or nothing where only the person who runs this container can."""
-    if "nknown option" in trouble:
-        return f"{install} (0.8 or newer is needed)"
-    for name, closed, opened in _SWITCHES:
-        try:
-            if Path("/proc/sys", name).read_text().strip() == closed:
-                return f"sudo sysctl -w {name.replace('/', '.')}={opened}"
-        except OSError:
-            pass
-    return ""
-
-
-def protect(policy: Policy) -> tuple[Policy, tuple[tuple[str, str | None], ...]]:
-    """Keep a tree's dangerous paths from the command, also those that are not there yet; and what to hold them with.
-
-    `.git` itself is a mount of its own where it is a repository: otherwise it could be moved away, with all that is
-    protected in it, and made anew.
-    """
-    tree = policy.tree
-    git, own, settings = tree / ".git", tree / ".dugnad", tree / "dugnad.toml"
-    holds: dict[Path, str | None] = {own: None, settings: ""}
-    read_only = [settings]
-    anchored: tuple[Path, ...] = ()
-    if os.path.lexists(git / "HEAD"):
-        anchored = (git,)
-        holds |= {git / name: content for name, content in _GIT.items()}
-        read_only += [git / name for name in _GIT]
-    else:
-        # A file that points to a repository; or none, or another command's placeholder. None of them is to become one.
-        read_only.append(git)
-        if not git.is_file():
-            holds[git] = None
-    for each in (git, *holds):
-        if each.is_symlink():
-            raise ToolError(
-                f"{each} is a symbolic link, so the sandbox cannot protect it; put what it points to there."
-            )
-    policy = replace(policy, read_only=tuple(read_only), anchored=anchored, hidden=(own,))
-    return policy, tuple((str(path), content) for path, content in holds.items())
 
 
 class Sandbox:
@@ -215,44 +93,18 @@ class Sandbox:
         self.readable = readable
         self.limits = limits or CommandLimits()
         self.user = user
-        self._starter: asyncio.subprocess.Process | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._listeners: dict[int, Callable[[bytes], None]] = {}
-        self._number = 0
-        self._starting = asyncio.Lock()
+        self._starter = StarterProcess()
 
     async def start(self) -> None:
         """Start the helper, if it does not run. ToolError: there is no sandbox, and nobody said to do without."""
         if self.found.level == "none" and not self.bare:
             mend = f" Run: {self.found.mend}" if self.found.mend else ""
             raise ToolError(f"{self.found.says}{mend}")
-        async with self._starting:
-            if self._starter is not None and self._starter.returncode is None:
-                return
-            # Its environment is all but empty, so there is nothing to be read from it; -P and the folder keep files of
-            # the project from being imported. In a session of its own, it does not hear the terminal's Ctrl-C.
-            self._starter = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "dugnad.workspace.starter",
-                env={"PYTHONPATH": str(Path(__file__).parents[2])}, cwd="/", start_new_session=True,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-                limit=_ANSWER_BYTES_MAX,
-            )  # fmt: skip
-            self._listening = asyncio.create_task(self._listen(self._starter))
+        await self._starter.start()
 
     async def close(self) -> None:
         """End what still runs, and the helper. It may be started again."""
-        starter, self._starter = self._starter, None
-        if starter is None or starter.stdin is None:
-            return
-        starter.stdin.close()
-        try:
-            await asyncio.wait_for(starter.wait(), _CLOSE_SECONDS)
-        except TimeoutError:
-            starter.kill()
-            await starter.wait()
-        if self._listening is not None:
-            await self._listening
+        await self._starter.close()
 
     async def run(
         self,
@@ -265,31 +117,28 @@ class Sandbox:
         network: bool = False,
         readable: tuple[Path, ...] = (),
         on_output: Callable[[bytes], None] | None = None,
+        stdin: bytes = b"",
     ) -> Ran:
         """Run a command of the shell in a tree, and wait until nothing of it is left.
 
         Its end, whatever it is, is a `Ran`; ToolError means that it was not run. `network` gives it the machine's own.
-        `on_output` hears what it says as it comes, up to a bound.
+        `on_output` hears what it says as it comes, up to a bound. `stdin` is what it can read.
         """
-        policy = Policy(
-            tree=_checked_tree(tree),
-            readable=(*self.readable, *readable),
-            environment=_checked_environment(environment or {}),
-            network=network,
-            limits=self.limits,
-        )
+        if len(stdin) > _STDIN_BYTES_MAX:
+            raise BadInput("There are more than 4 MiB for the command to read; put them into a file of the tree.")
+        policy = self._policy(tree, environment, network, readable)
         policy, holds = protect(policy)
         request = self._request(_checked_command(command), policy)
         request |= {"holds": () if self.bare else holds, "seconds": seconds, "output_bytes_max": output_bytes_max}
         request["streamed_bytes_max"] = self.limits.streamed_bytes_max if on_output else 0
-        answer = await self._ask(request, on_output)
+        await self.start()
+        answer = await self._starter.ask(request, files=_as_files(stdin), on_output=on_output)
         if trouble := answer.get("trouble"):
             raise ToolError(f"The sandbox could not be made: {trouble}.")
         output = base64.b64decode(answer["output"])
         code = _TIMED_OUT if answer["timed_out"] else answer["code"]
         if code is None:  # Bubblewrap ended, and the command in it did not.
-            said = output.decode(errors="replace").strip() or "it ended without a word"
-            raise ToolError(f"The sandbox could not be made: {said.removeprefix('bwrap: ').rstrip('.')}.")
+            raise _not_made(output.decode(errors="replace"))
         return Ran(
             code=code,
             output=output,
@@ -298,7 +147,56 @@ class Sandbox:
             seconds=answer["seconds"],
         )
 
-    def _request(self, command: str, policy: Policy) -> dict[str, Any]:
+    async def open(
+        self,
+        command: str,
+        *,
+        tree: Path,
+        environment: Mapping[str, str] | None = None,
+        hosts: tuple[str, ...] = (),
+        readable: tuple[Path, ...] = (),
+    ) -> Piped:
+        """Start a command that runs until it is closed, with pipes to talk to it. ToolError: it did not start.
+
+        It is bounded as any other, but for the wall clock, and ends with this sandbox or this process at the latest.
+        """
+        if hosts:
+            raise ToolError("The sandbox could not be made: there is no network in it.")
+        policy, holds = protect(self._policy(tree, environment, False, readable))
+        request = self._request(_checked_command(command), policy, begun=_BEGUN)
+        request |= {"holds": () if self.bare else holds, "seconds": None, "output_bytes_max": 0}
+        request["streamed_bytes_max"] = 0
+        await self.start()
+        pipes, theirs = await open_pipes()
+        try:
+            number, answer = await self._starter.begin(request, files=theirs)
+        except BaseException:
+            pipes.close()
+            raise
+        piped = Piped(pipes, answer, lambda: self._starter.end(number))
+        try:
+            begun = await pipes.errors.begun
+        except asyncio.CancelledError:
+            await piped.close()
+            raise
+        if begun:
+            return piped
+        await piped.wait()
+        await piped.close()
+        raise _not_made(answer.result().get("trouble") or piped.errors())
+
+    def _policy(
+        self, tree: Path, environment: Mapping[str, str] | None, network: bool, readable: tuple[Path, ...]
+    ) -> Policy:
+        return Policy(
+            tree=_checked_tree(tree),
+            readable=(*self.readable, *readable),
+            environment=_checked_environment(environment or {}),
+            network=network,
+            limits=self.limits,
+        )
+
+    def _request(self, command: str, policy: Policy, *, begun: str = "") -> dict[str, Any]:
         _, most = resource.getrlimit(resource.RLIMIT_NPROC)
         processes = (
             self.limits.processes_max if most == resource.RLIM_INFINITY else min(self.limits.processes_max, most)
@@ -306,8 +204,9 @@ class Sandbox:
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
         request: dict[str, Any] = {"bare": self.bare, "user": self.user, "limits": asdict(self.limits)}
         if self.bare:
+            words = [f'{begun}exec "$0" -c "$1"', shell, command] if begun else [command]
             return request | {
-                "program": shell, "argv": [shell, "-c", command], "tree": str(policy.tree),
+                "program": shell, "argv": [shell, "-c", *words], "tree": str(policy.tree),
                 "environment": environment_for(policy) | {"HOME": str(policy.tree)},
             }  # fmt: skip
         try:
@@ -316,7 +215,7 @@ class Sandbox:
             raise ToolError(f"The sandbox could not be made: {error}") from None
         return request | {
             "program": str(self.found.bwrap),
-            "argv": ["bwrap", "--", shell, "-c", _SHELL, shell, str(processes), command],
+            "argv": ["bwrap", "--", shell, "-c", begun + _SHELL, shell, str(processes), command],
             "options": [word for each in made.arguments for word in each],
             "files": [(path, base64.b64encode(content).decode()) for path, content in made.files],
             "filter": base64.b64encode(made.filter).decode(),
@@ -329,49 +228,23 @@ class Sandbox:
         links = {each: os.readlink(each) for each in SYSTEM if os.path.islink(each)}
         return Machine(architecture=platform.machine(), proc=names, links=links, user=user, group=group)
 
-    async def _ask(self, request: dict[str, Any], on_output: Callable[[bytes], None] | None) -> dict[str, Any]:
-        await self.start()
-        starter = self._starter
-        assert starter is not None
-        assert starter.stdin is not None
-        self._number += 1
-        number = self._number
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        if on_output is not None:
-            self._listeners[number] = on_output
-        try:
-            starter.stdin.write(_line({**request, "id": number}))
-            await starter.stdin.drain()
-            return await asyncio.shield(answer)
-        except (BrokenPipeError, ConnectionResetError):
-            raise ToolError("The helper that starts commands is gone; try again.") from None
-        except asyncio.CancelledError:
-            # Whoever cancels it may take the tree away next: not before nothing is left that works in it.
-            starter.stdin.write(_line({"end": number}))
-            await asyncio.wait([answer])
-            raise
-        finally:
-            self._answers.pop(number, None)
-            self._listeners.pop(number, None)
 
-    async def _listen(self, starter: asyncio.subprocess.Process) -> None:
-        assert starter.stdout is not None
-        while line := await starter.stdout.readline():
-            told = json.loads(line)
-            answer, listener = self._answers.get(told["id"]), self._listeners.get(told["id"])
-            if "said" in told:
-                if listener is not None:
-                    listener(base64.b64decode(told["said"]))
-            elif answer is not None and not answer.done():
-                answer.set_result(told)
-        await starter.wait()
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_result({"trouble": "the helper that starts commands ended, and the command with it"})
+def _not_made(why: str) -> ToolError:
+    said = why.strip() or "it ended without a word"
+    return ToolError(f"The sandbox could not be made: {said.removeprefix('bwrap: ').rstrip('.')}.")
 
 
-def _line(request: dict[str, Any]) -> bytes:
-    return json.dumps(request).encode() + b"\n"
+def _as_files(text: bytes) -> tuple[int, ...]:
+    """What a command reads stands in a file of its own, in memory: nobody has to feed it, however slowly it reads."""
+    if not text:
+        return ()
+    file = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with os.fdopen(file, "wb", closefd=False) as writer:
+        writer.write(text)
+    try:
+        return (os.open(f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC),)  # To read only, and from the beginning.
+    finally:
+        os.close(file)
 
 
 def _checked_command(command: str) -> str:

@@ -16,18 +16,21 @@ import os
 import re
 import select
 import signal
+import socket
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from math import inf
 from typing import Any
 
-from .bounds import Output, join_group, make_groups, remove_group, remove_stale_groups, set_limits
+from .becoming import become
+from .bounds import Output, make_groups, remove_group, remove_stale_groups
+from .placeholders import Hold, Placeholders
+from .processes import children, drain, kill, processes_with
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 1.0  # Between two looks at whether the parent is still there.
 _READ_BYTES = 65_536
-_PLACEHOLDER_DATE = 7  # Seconds after the beginning of 1970. It tells what was made here from what somebody has.
 _EXIT_CODE = re.compile(rb'"exit-code": *(\d+)')
 
 
@@ -37,12 +40,12 @@ class Job:
 
     id: int
     outer: int  # The pid that was forked: bubblewrap, or the bare shell.
-    output_fd: int
+    output_fd: int  # -1: it speaks with somebody else.
     status_fd: int  # Where bubblewrap tells the pid of its namespace's init, and the command's exit code.
     output: Output
     began: float
     ends: float
-    holds: list[tuple[str, str | None]]
+    holds: list[Hold]
     groups: list[str]
     bare: bool
     to_stream: int  # Bytes of output that are still told as they come.
@@ -54,10 +57,12 @@ class Job:
 class Starter:
     """The loop of the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: int) -> None:
+        self.channel = socket.socket(fileno=channel)
+        self.channel.set_inheritable(False)
         self.parent = os.getppid()
         self.jobs: dict[int, Job] = {}
-        self.held: dict[str, int] = {}  # How many commands need a placeholder that was made for them.
+        self.placeholders = Placeholders()
         self.busy: list[str] = []  # Groups that something in them outlived; only bare commands leave such.
         self.pending = b""
         self.poll = select.epoll()
@@ -84,7 +89,7 @@ class Starter:
         soonest = min((job.ends for job in self.jobs.values()), default=now + _LOOK_SECONDS)
         ready = dict(self.poll.poll(max(0.0, min(soonest - now, _LOOK_SECONDS))))
         if self.wake_read in ready:
-            _drain(self.wake_read)
+            drain(self.wake_read)
         if 0 in ready and not self.take_requests():
             return False
         for job in list(self.jobs.values()):
@@ -123,14 +128,21 @@ class Starter:
         return True
 
     def start(self, request: dict[str, Any]) -> None:
-        holds: list[tuple[str, str | None]] = []
+        streams = self.take_files(request)
+        if piped := len(streams) == 3:
+            output_read = -1
+        else:
+            streams = streams or [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)]
+            output_read, output_write = os.pipe2(os.O_CLOEXEC)
+            streams += [output_write, output_write]
+        holds: list[Hold] = []
         groups: list[str] = []
         fds: list[int] = []
-        output_read, output_write = os.pipe2(os.O_CLOEXEC)
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        ours = {output_read, status_read} - {-1}
         try:
             for path, content in request["holds"]:
-                self.hold(path, content, request.get("user"))
+                self.placeholders.hold(path, content, request.get("user"))
                 holds.append((path, content))
             groups = make_groups(f"dugnad-{os.getpid()}-{request['id']}", request["limits"])
             program = os.open(request["program"], os.O_RDONLY | os.O_CLOEXEC)
@@ -140,24 +152,31 @@ class Starter:
                 argv = [argv[0], *self.options(request, status_write, fds), *argv[1:]]
             pid = os.fork()
         except OSError:
-            for fd in (output_read, output_write, status_read, status_write, *fds):
+            for fd in {*ours, *streams, status_write, *fds}:
                 os.close(fd)
             self.let_go(holds, groups)
             raise
         if pid == 0:
-            _become(request, program, argv, output_write, [status_write, *fds[1:]], groups)
-        for fd in (output_write, status_write, *fds):
+            become(request, program, argv, streams=streams, keep=[status_write, *fds[1:]], groups=groups)
+        for fd in {*streams, status_write, *fds}:
             os.close(fd)
-        for fd in (output_read, status_read):
+        for fd in ours:
             os.set_blocking(fd, False)
         now = time.monotonic()
-        output = Output(request["output_bytes_max"])
-        ends = now + request["seconds"]
+        ends = inf if request["seconds"] is None else now + request["seconds"]
         self.jobs[request["id"]] = Job(
-            request["id"], pid, output_read, status_read, output, now, ends, holds, groups, request["bare"],
-            request["streamed_bytes_max"],
+            request["id"], pid, output_read, status_read, Output(request["output_bytes_max"]), now, ends, holds, groups,
+            request["bare"], request["streamed_bytes_max"],
         )  # fmt: skip
-        self.poll.register(output_read, select.EPOLLIN)
+        if not piped:
+            self.poll.register(output_read, select.EPOLLIN)
+
+    def take_files(self, request: dict[str, Any]) -> list[int]:
+        """What came for this request beside it: nothing, something to read, or all three streams."""
+        if not request["given"]:
+            return []
+        _, files, _, _ = socket.recv_fds(self.channel, 64, request["given"], socket.MSG_CMSG_CLOEXEC)
+        return files
 
     def options(self, request: dict[str, Any], status_fd: int, fds: list[int]) -> list[str]:
         """Bubblewrap's options go through a file: on its command line everybody on the machine could read them."""
@@ -173,44 +192,11 @@ class Starter:
         fds.append(_file_of("\0".join(given).encode("utf-8", "surrogateescape") + b"\0"))
         return ["--args", str(fds[-1])]
 
-    # Placeholders: what must not be made by a command exists while one runs.
-
-    def hold(self, path: str, content: str | None, user: int | None) -> None:
-        """Make what is protected and not there: a folder, or a file with this content."""
-        if path not in self.held:
-            try:
-                if content is None:
-                    os.mkdir(path, 0o755)
-                else:
-                    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o644)
-                    os.write(fd, content.encode())
-                    os.close(fd)
-                if user is not None:
-                    os.chown(path, user, -1, follow_symlinks=False)
-                os.utime(path, (_PLACEHOLDER_DATE, _PLACEHOLDER_DATE), follow_symlinks=False)
-            except FileExistsError:
-                pass
-        self.held[path] = self.held.get(path, 0) + 1
-
-    def let_go(self, holds: list[tuple[str, str | None]], groups: list[str]) -> None:
-        """Take placeholders away with the last command that needed them, also those an ended starter left."""
-        for path, content in reversed(holds):
-            self.held[path] -= 1
-            if self.held[path]:
-                continue
-            del self.held[path]
-            try:
-                if os.lstat(path).st_mtime != _PLACEHOLDER_DATE:
-                    continue
-                if content is None:
-                    os.rmdir(path)
-                elif Path(path).read_text() == content:
-                    os.unlink(path)
-            except OSError:
-                pass  # Not empty, or gone: then it is not ours any more.
-        self.busy += [group for group in groups if not remove_group(group)]
-
     # Ends.
+
+    def let_go(self, holds: list[Hold], groups: list[str]) -> None:
+        self.placeholders.let_go(holds)
+        self.busy += [group for group in groups if not remove_group(group)]
 
     def hear(self, job: Job) -> None:
         try:
@@ -245,18 +231,19 @@ class Starter:
 
     def finish(self, job: Job) -> None:
         """Answer when nothing of the command lives; until then it is asked again with every child that ends."""
-        job.status += _drain(job.status_fd)
+        job.status += drain(job.status_fd)
         known = {each.outer for each in self.jobs.values() if each.ended_as is None}
         # Bubblewrap may end before the namespace it made; its init is then left to us, and takes all others with it.
-        left = _processes(3, job.outer) if job.bare else [pid for pid in _children() if pid not in known]
+        left = processes_with(3, job.outer) if job.bare else [pid for pid in children() if pid not in known]
         if left:
             for pid in left:
-                _kill(pid)
+                kill(pid)
             job.ends = time.monotonic() + 0.02
             return
-        self.keep(job, _drain(job.output_fd))
-        self.poll_forget(job.output_fd)
-        os.close(job.output_fd)
+        if job.output_fd >= 0:
+            self.keep(job, drain(job.output_fd))
+            self.poll_forget(job.output_fd)
+            os.close(job.output_fd)
         os.close(job.status_fd)
         self.let_go(job.holds, job.groups)
         del self.jobs[job.id]
@@ -284,13 +271,13 @@ class Starter:
         """Leave nothing behind: commands, their namespaces, placeholders, cgroups."""
         for job in self.jobs.values():
             self.kill(job)
-        for child in _children():
-            _kill(child)
+        for child in children():
+            kill(child)
         for _ in range(500):
             try:
                 if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                    for child in _children():  # Also what only now became ours, its parent being gone.
-                        _kill(child)
+                    for child in children():  # Also what only now became ours, its parent being gone.
+                        kill(child)
                     time.sleep(0.01)
             except ChildProcessError:
                 break
@@ -300,80 +287,11 @@ class Starter:
             remove_group(group)
 
 
-def _become(
-    request: dict[str, Any], program: int, argv: list[str], output: int, keep: list[int], groups: list[str]
-) -> None:
-    """In the child: join the cgroups, take on the limits and the user, and turn into the command. Never returns."""
-    try:
-        for group in groups:
-            join_group(group)
-        null = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        if request.get("user") is not None:
-            os.setgroups([])
-            os.setgid(request["user"])
-            os.setuid(request["user"])
-        set_limits(request["limits"])
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        if request["bare"]:
-            os.setsid()
-            os.chdir(request["tree"])
-            keep = []
-        for fd in keep:
-            os.set_inheritable(fd, True)
-        os.execve(program, argv, request["environment"] if request["bare"] else {})
-    except BaseException as error:
-        os.write(2, f"dugnad: the command could not be started: {error}\n".encode())
-    os._exit(126)
-
-
 def _file_of(content: bytes) -> int:
     fd = os.memfd_create("dugnad", os.MFD_CLOEXEC)
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
-
-
-def _drain(fd: int) -> bytes:
-    found = b""
-    while True:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return found
-        if not data:
-            return found
-        found += data
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-def _children() -> list[int]:
-    try:
-        return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
-    except OSError:
-        return _processes(1, os.getpid())
-
-
-def _processes(field: int, value: int) -> list[int]:
-    """The living processes with this value in their stat: the parent is in field 1, the session in field 3."""
-    found: list[int] = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(about[field]) == value and about[0] not in "ZX":
-                found.append(int(entry))
-    return found
 
 
 def _say(answer: dict[str, Any]) -> None:
@@ -383,4 +301,4 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    Starter().run()
+    Starter(int(sys.argv[1])).run()

@@ -1,0 +1,49 @@
+"""Other processes, as a starter of commands needs them: who is left, what they said, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+_READ_BYTES = 65_536
+
+
+def drain(fd: int) -> bytes:
+    found = b""
+    while True:
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return found
+        if not data:
+            return found
+        found += data
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def children() -> list[int]:
+    try:
+        return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
+    except OSError:
+        return processes_with(1, os.getpid())
+
+
+def processes_with(field: int, value: int) -> list[int]:
+    """The living processes with this value in their stat: the parent is in field 1, the session in field 3."""
+    found: list[int] = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(about[field]) == value and about[0] not in "ZX":
+                found.append(int(entry))
+    return found

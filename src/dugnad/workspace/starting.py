@@ -1,0 +1,157 @@
+"""The line to the small process that starts commands: requests go there, answers and open files come back.
+
+Requests and answers are lines of JSON. Open files, such as the ends of pipes, go over a socket beside it, in the order
+of the requests they belong to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ToolError
+
+_ANSWER_BYTES_MAX = 1 << 30
+_CLOSE_SECONDS = 10.0
+
+Listener = Callable[[bytes], None]
+
+
+class StarterProcess:
+    """Started when it is first needed, and again when it is gone."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._channel: socket.socket | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._listeners: dict[int, Listener] = {}
+        self._number = 0
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._process is not None and self._process.returncode is None:
+                return
+            self._close_channel()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            # Its environment is all but empty, so there is nothing to be read from it; -P and the folder keep files of
+            # the project from being imported. In a session of its own, it does not hear the terminal's Ctrl-C.
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-P", "-m", "dugnad.workspace.starter", str(theirs.fileno()),
+                    env={"PYTHONPATH": str(Path(__file__).parents[2])}, cwd="/", start_new_session=True,
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+                    limit=_ANSWER_BYTES_MAX, pass_fds=(theirs.fileno(),),
+                )  # fmt: skip
+            self._process, self._channel = process, ours
+            self._answers, self._listeners = {}, {}  # Those of an earlier one are told of its end by themselves.
+            self._listening = asyncio.create_task(_listen(process, self._answers, self._listeners))
+
+    async def close(self) -> None:
+        """End what still runs, and the process itself."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _CLOSE_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        if self._listening is not None:
+            await self._listening
+        self._close_channel()
+
+    def _close_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    async def ask(
+        self, request: dict[str, Any], *, files: Sequence[int] = (), on_output: Listener | None = None
+    ) -> dict[str, Any]:
+        """Start a command, and wait for its end. Whoever cancels this waits until nothing is left of it."""
+        number, answer = await self.begin(request, files=files, on_output=on_output)
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            await self._ended(number, answer)
+            raise
+
+    async def begin(
+        self, request: dict[str, Any], *, files: Sequence[int] = (), on_output: Listener | None = None
+    ) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        """Start a command: its number, and its end when it comes. The files given are closed here."""
+        try:
+            await self.start()
+            assert self._process is not None
+            assert self._process.stdin is not None
+            assert self._channel is not None
+            self._number += 1
+            number = self._number
+            # Without a pause between the two: the files of a request come in the order of the requests.
+            if files:
+                socket.send_fds(self._channel, [b"%d" % number], files)
+            self._process.stdin.write(_line({**request, "id": number, "given": len(files)}))
+        except OSError:
+            raise ToolError("The helper that starts commands is gone; try again.") from None
+        finally:
+            for file in files:
+                os.close(file)
+        answers, listeners = self._answers, self._listeners
+        answer = answers[number] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(lambda _: (answers.pop(number, None), listeners.pop(number, None)))
+        if on_output is not None:
+            listeners[number] = on_output
+        try:
+            await self._process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            answer.cancel()
+            raise ToolError("The helper that starts commands is gone; try again.") from None
+        except asyncio.CancelledError:
+            await self._ended(number, answer)
+            raise
+        return number, answer
+
+    def end(self, number: int) -> None:
+        """Ask for a command's end. Its answer still comes."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(_line({"end": number}))
+
+    async def _ended(self, number: int, answer: asyncio.Future[dict[str, Any]]) -> None:
+        """Whoever cancels it may take the tree away next: not before nothing is left that works in it."""
+        self.end(number)
+        await asyncio.wait([answer])
+
+
+async def _listen(
+    process: asyncio.subprocess.Process,
+    answers: dict[int, asyncio.Future[dict[str, Any]]],
+    listeners: dict[int, Listener],
+) -> None:
+    assert process.stdout is not None
+    while line := await process.stdout.readline():
+        told = json.loads(line)
+        answer, listener = answers.get(told["id"]), listeners.get(told["id"])
+        if "said" in told:
+            if listener is not None:
+                listener(base64.b64decode(told["said"]))
+        elif answer is not None and not answer.done():
+            answer.set_result(told)
+    await process.wait()
+    for answer in list(answers.values()):
+        if not answer.done():
+            answer.set_result({"trouble": "the helper that starts commands ended, and the command with it"})
+
+
+def _line(request: dict[str, Any]) -> bytes:
+    return json.dumps(request).encode() + b"\n"
