@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from ..types import Claim, Outcome, Teammate
@@ -13,11 +12,13 @@ class Mind(Protocol):
 
     teammate: Teammate
     claimed: list[Claim]  # By name, while working another; theirs is the next turn.
-    may_act: Callable[[], bool]  # False: the host's lease ran out, so the claim may be another's by now.
     leaving: str  # Set by the host: why the task is to be put down when the step under way is recorded.
     doing: str  # For whoever watches: what it is at right now,
     doing_since: int  # and since when.
     turn: int
+
+    def may_act(self) -> bool:
+        """Put there by the host. False: its lease ran out, so the claim may be another's by now."""
 
     async def work(self, claim: Claim, *, told: str = "") -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""

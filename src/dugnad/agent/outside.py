@@ -24,7 +24,7 @@ from ..tools.talking import answer_since, message_text
 from ..types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ..workspace.sandbox import Sandbox
 from .acting import Actor
-from .answer import TOOLS, read_answer, remove_file, with_file
+from .answer import TOOLS, remove_file, with_file
 from .asking import PutDown
 from .command import Command
 from .conversation import Conversation
@@ -33,7 +33,7 @@ from .packet import packet
 from .prompting import prompt_text, remark
 from .recalling import recall
 from .reports import Report, read_report
-from .verdict import decide, run_of
+from .verdict import decide, run_of, understood
 
 _OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 _STATUS = "git status --short 2>/dev/null | head -n 60"
@@ -191,7 +191,8 @@ class Outside:
         """Reserve, record that it begins, run it, record what came of it."""
         await self._must_be_there(sandbox, tree)
         await self._take_messages(claim, talk)
-        if text := remark(talk, await self._status(sandbox, tree) if talk.begun else ""):
+        status = await self._status(sandbox, tree) if talk.begun else ""
+        if text := remark(talk, status, self.board.limits):
             talk.say(text)
         amount, reservation, spending = await self._reserve(claim)
         here = standing(self.teammate, claim, talk.turns + 1, self.command.runs_max, spending)
@@ -225,7 +226,7 @@ class Outside:
             ran = await sandbox.run(
                 self.command.line(amount, await self.board.budget(claim.task.root)), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
-                readable=self.command.readable, hosts=self.command.hosts, stdin=clean(prompt).encode(),
+                readable=self.command.readable, stdin=clean(prompt).encode(),
             )  # fmt: skip
         except DugnadError as refused:  # It was not run, so it cost nothing.
             return Report(ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()), 0.0
@@ -234,8 +235,7 @@ class Outside:
     def _reply(self, report: Report, tree: Path) -> Reply:
         """What it said as a reply, its wishes as calls; with how the run ended beside it."""
         text = with_file(report.text, tree) if report.ended == "well" else report.text
-        answer = read_answer(text) if report.ended == "well" else None
-        calls = answer.calls if answer is not None and not answer.wrong else ()
+        calls = understood(text, self.board.limits).calls if report.ended == "well" else ()
         return Reply(
             text=text, calls=calls, stop="tools" if calls else "end", model=self.command.name,
             run=f"{report.ended}: {clean(report.trouble)}", usage=report.usage or Usage(),

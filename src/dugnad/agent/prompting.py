@@ -39,7 +39,7 @@ def _entry(entry: Message) -> str:
     return f"What came of {entry.name}: {entry.text}"
 
 
-def remark(talk: Conversation, status: str) -> str | None:
+def remark(talk: Conversation, status: str, board: Limits) -> str | None:
     """Why there is another run, where nothing else says so."""
     if talk.begun:
         return f"{_INTERRUPTED} git says of it:\n{status}" if status else _INTERRUPTED
@@ -51,4 +51,4 @@ def remark(talk: Conversation, status: str) -> str | None:
         return f"Your last run ended early: {run.trouble}. What you did is in the folder; go on from there."
     if refused := refusals(talk):
         return "Not all you asked for could be done:\n" + "\n".join(refused) + "\nHand back your answer again, whole."
-    return understood(last, Limits()).wrong or None
+    return understood(last.text, board).wrong or None

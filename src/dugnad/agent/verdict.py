@@ -73,7 +73,7 @@ def _end(talk: Conversation, last: Reply, command: Command, limits: AgentLimits,
         return None
     if not last.model.startswith(PREFIX) and last.calls:
         return None
-    answer = understood(last, board)
+    answer = understood(last.text, board)
     if answer.wrong:
         wrong = wrong_in_a_row(talk, board)
         return Failed(f"{command.name}: {answer.wrong}", retry=True) if wrong >= _WRONG_MAX else None
@@ -86,13 +86,13 @@ def _done(answer: Answer) -> Done:
     return Done(shorten(answer.result, _RESULT_CHARS_MAX), answer.outcome)
 
 
-def understood(reply: Reply, board: Limits) -> Answer:
-    """The answer of a reply, if the board can take it too."""
-    answer = read_answer(reply.text)
+def understood(text: str, board: Limits) -> Answer:
+    """The answer in a final text, if the board can take it too."""
+    answer = read_answer(text)
     try:
         check_outcome(_done(answer), board)
     except DugnadError as wrong:
-        return Answer(wrong=f"What you handed back cannot be taken: {wrong}")
+        return Answer(wrong=f"What you handed back cannot be taken, and nothing of it was done: {wrong}")
     return answer
 
 
@@ -100,7 +100,7 @@ def wrong_in_a_row(talk: Conversation, board: Limits) -> int:
     count = 0
     for entry in reversed(talk.entries):
         if isinstance(entry, Reply):
-            if run_of(entry).ended != "well" or not understood(entry, board).wrong:
+            if run_of(entry).ended != "well" or not understood(entry.text, board).wrong:
                 break
             count += 1
     return count

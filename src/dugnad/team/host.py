@@ -200,7 +200,7 @@ class Host:
             await self.board.fail_teammate(member.name, by=member.name, reason=str(trouble), seat=member.seat)
             self._on_move()
             return
-        agent.may_act = self.lease_runs
+        agent.may_act = self.lease_runs  # type: ignore[method-assign]
         life = Life(
             board=self.board,
             host=self.id,
