@@ -19,7 +19,7 @@ FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 10
 # Lines of Python in each layer below the faces, blank lines and comments not counted: each is an afternoon's reading.
 LAYER_LINES_MAX = {
-    "board": 4_400, "models": 1_020, "tools": 900, "agent": 1_200, "team": 1_750, "workspace": 2_600, "": 600,
+    "board": 4_400, "models": 1_020, "tools": 900, "agent": 1_930, "team": 1_880, "workspace": 2_600, "": 600,
 }  # fmt: skip
 CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
 

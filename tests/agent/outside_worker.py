@@ -1,6 +1,6 @@
 """A host as a real process, with a teammate whose mind is a stand-in for somebody else's agent, until it is killed.
 
-    python outside_worker.py '{"url": ..., "folder": ..., "tree": ...}'
+python outside_worker.py '{"url": ..., "folder": ..., "tree": ...}'
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from standin import stand_in  # noqa: E402
+from standin import stand_in
 
 
 async def main(order: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """Programs that stand in for other people's agents: they speak exactly their shapes, and do what a script says.
 
-A script is a file `.script` in the tree, one JSON object a run: {"say": ..., "answer": ..., "write": {...}, "error": ...}.
-What they were given is appended to `.asked` as JSON lines, so that a test can look.
+A script is a file `.script` in the tree, one JSON object a run: {"say": ..., "answer": ..., "write": {...}, ...}. What
+they were given is appended to `.asked` as JSON lines, so that a test can look.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from dugnad.agent.command import PRESETS, Command
 
-_BODY = r'''
+_BODY = r"""
 import json, os, sys, time
 kind = KIND
 prompt = sys.stdin.read()
@@ -75,7 +75,7 @@ else:
         event(type="turn.completed", usage={"input_tokens": 24763, "cached_input_tokens": 24448, "output_tokens": 122})
 sys.stdout.flush()
 sys.exit(step.get("code", 1 if error or step.get("refused") else 0))
-'''
+"""
 _READS = {"claude": "claude-json", "codex": "codex-jsonl", "plain": "text"}
 
 

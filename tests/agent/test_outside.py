@@ -42,7 +42,13 @@ async def test_it_is_run_in_the_tree_with_the_packet_and_its_text_is_the_result(
     assert outcome == Done("It is built, in out.txt.")
     assert (tree / "out.txt").read_text() == "built"
     (prompt,) = prompts(tree)
-    for words in ("You are alice", "You like short functions.", f"#1: {TITLE}", "> Build the thing.", "test -f out.txt"):
+    for words in (
+        "You are alice",
+        "You like short functions.",
+        f"#1: {TITLE}",
+        "> Build the thing.",
+        "test -f out.txt",
+    ):
         assert words in prompt
     turns = await board.transcript(1, 1)
     assert [turn.kind for turn in turns] == ["request", "reply"]

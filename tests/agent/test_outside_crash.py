@@ -91,7 +91,7 @@ async def test_after_the_answer_is_recorded_a_crash_does_not_run_it_again(
 async def test_a_run_whose_answer_was_never_recorded_is_reported_as_interrupted(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:
-    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)  # noqa: ASYNC221
     script(tree, {"say": "r", "write": {"half.txt": "half"}, "answer": {"result": "stale"}}, {"say": "whole"})
     stage = await stage_of(board, sandbox, tree, stand_in(folder))
     dying = Dies(board, "record", lambda claim, turn: turn.kind == "reply")

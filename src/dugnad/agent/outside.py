@@ -99,8 +99,8 @@ class Outside:
         if self.sandbox is not None and self.tree is not None:
             return self.sandbox, self.tree
         question = (
-            f"#{claim.task.id} is to be worked by {self.command.name}, which needs a folder to write in and a sandbox "
-            "to run in, and whoever runs this team has none for it. Start the team with --in-place, then answer."
+            f"Start the team with --in-place, then answer: {self.command.name}, which is to work #{claim.task.id}, "
+            "needs a folder to write in and a sandbox to run in, and has none here."
         )
         raise PutDown(Waiting(on="human", question=question))
 
