@@ -23,7 +23,7 @@ from ..tools.quote import clean, quote, shorten
 from ..tools.talking import answer_since, message_text
 from ..types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ..workspace.sandbox import Sandbox
-from .acting import Actor
+from .acting import Actor, Result
 from .answer import TOOLS, remove_file, with_file
 from .asking import PutDown
 from .command import Command
@@ -33,7 +33,7 @@ from .packet import packet
 from .prompting import prompt_text, remark
 from .recalling import recall
 from .reports import Report, read_report
-from .verdict import decide, run_of, understood
+from .verdict import GUARD, decide, run_of, understood
 
 _OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 _STATUS = "git status --short 2>/dev/null | head -n 60"
@@ -183,7 +183,21 @@ class Outside:
             board=self.board, claim=claim, tools=TOOLS, limits=self.limits, context=context,
             now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act,
         )  # fmt: skip
-        await actor.act(talk, resumed=resumed)
+        if not (resumed and talk.since is not None and await self._is_stopped(actor, talk)):
+            await actor.act(talk, resumed=resumed)
+
+    async def _is_stopped(self, actor: Actor, talk: Conversation) -> bool:
+        """Whether a person has answered for a guard: one answer holds for all it still wanted to have done."""
+        first = min(talk.open_calls)
+        if talk.open_calls[first].name == "ask_human":
+            return False
+        result = await actor.run(talk, first, resumed=True, waited=True)
+        if result.ends is not None or not result.text.startswith(GUARD):
+            return False
+        await actor.record(talk, first, result)
+        for place in list(talk.open_calls):
+            await actor.record(talk, place, Result(text="Error: not done, because of what stopped the one before."))
+        return True
 
     # A run.
 

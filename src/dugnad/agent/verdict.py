@@ -16,6 +16,7 @@ from .command import PREFIX, Command
 from .conversation import Conversation
 from .reports import Ending
 
+GUARD = "A guard stopped this:"  # So begins what a person answered for one.
 _RESULT_CHARS_MAX = 50_000
 _WRONG_MAX = 2  # Answers in a row that were not understood.
 
@@ -38,7 +39,7 @@ def refusals(talk: Conversation) -> list[str]:
     for entry in reversed(talk.entries):
         if not isinstance(entry, ToolResult):
             break
-        if entry.text.startswith("Error:"):
+        if entry.text.startswith(("Error:", GUARD)):
             found.insert(0, f"{entry.name}: {entry.text}")
     return found
 
