@@ -293,8 +293,8 @@ class Outside:
         if found.code != 0:
             name = self.command.name.removeprefix("command:")
             raise ModelMisconfigured(
-                f"{self.command.name}: there is no program {program!r} in the sandbox. Install it, or name the folder "
-                f"it is installed in as `readable` under [commands.{name}] in your config.toml."
+                f"{self.command.name}: there is no program {program!r} in the sandbox. Install it, or name its "
+                f"folder as `readable` under [commands.{name}] in your config.toml."
             )
 
     async def _status(self, sandbox: Sandbox, tree: Path) -> str:
