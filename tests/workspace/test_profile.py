@@ -97,8 +97,7 @@ def test_a_mac_is_told_the_same_policy() -> None:
     assert said.index('(deny file-read* file-write* (subpath "/work/tree/.dugnad"))') > writable
     assert said.index('(deny file-write-unlink (literal "/work/tree/.git"))') > writable
     assert '(allow file-read* (subpath "/opt/tools"))' in said
-    assert "(allow network-outbound)" not in said
-    assert "(allow network-outbound)" in seatbelt(Policy(tree=Path("/t"), network=True))
+    assert not [line for line in said if "network-outbound" in line]
     assert seatbelt(POLICY).count("(") == seatbelt(POLICY).count(")")
 
 

@@ -36,4 +36,5 @@ def ran_text(ran: Ran) -> str:
     """How it ended, then what it printed."""
     how = f"ended after {ran.seconds:.1f} s: it took too long" if ran.timed_out else f"exit code {ran.code}"
     cut = ", output shortened" if ran.shortened else ""
-    return f"[{how}{cut}]\n{ran.output.decode(errors='replace')}".rstrip()
+    refused = "".join(f"\n[network: {each}]" for each in ran.refused)
+    return f"[{how}{cut}]{refused}\n{ran.output.decode(errors='replace')}".rstrip()

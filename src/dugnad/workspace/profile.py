@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HOME = "/tmp/home"
+PROXY_PORT = 30_128  # Of the sandbox's own loopback, below what the kernel gives out by itself.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # Of /etc only what programs break without, and nothing that says who uses this machine or how.
@@ -64,7 +65,7 @@ class Policy:
     anchored: tuple[Path, ...] = ()  # Inside the tree, writable, but not to be moved away with what is in them.
     hidden: tuple[Path, ...] = ()  # Folders inside the tree that look empty, and stay so.
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: bool = False
+    hosts: tuple[str, ...] = ()  # What can be reached through the proxy; the network itself is always empty.
     limits: CommandLimits = field(default_factory=CommandLimits)
 
 
@@ -81,6 +82,11 @@ def environment_for(policy: Policy) -> dict[str, str]:
     """All variables a command sees. The caller's own environment is not among the sources."""
     found = [str(each / "bin") for each in policy.readable]
     own = {"HOME": HOME, "PATH": ":".join([*found, _PATH]), "TMPDIR": "/tmp", "TERM": "dumb", "USER": "teammate"}
+    if policy.hosts:
+        # Programs differ in which of them they read, and in which case; what runs on the loopback is reached directly.
+        proxy = f"http://127.0.0.1:{PROXY_PORT}"
+        own |= {name: proxy for word in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY") for name in (word, word.lower())}
+        own |= dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
     return {**own, "LOGNAME": "teammate", "LANG": "C.UTF-8", **policy.environment}
 
 
@@ -89,16 +95,12 @@ def strict(policy: Policy, machine: Machine) -> Profile:
     tree = str(policy.tree)
     arguments: list[tuple[str, ...]] = [
         ("--unshare-user",), ("--unshare-pid",), ("--unshare-ipc",), ("--unshare-uts",), ("--unshare-cgroup",),
-        ("--disable-userns",), ("--cap-drop", "ALL"), ("--die-with-parent",), ("--new-session",), ("--clearenv",),
-        ("--hostname", "sandbox"),
+        ("--unshare-net",), ("--disable-userns",), ("--cap-drop", "ALL"), ("--die-with-parent",), ("--new-session",),
+        ("--clearenv",), ("--hostname", "sandbox"),
     ]  # fmt: skip
-    if not policy.network:
-        arguments.append(("--unshare-net",))
     arguments += [("--setenv", name, value) for name, value in environment_for(policy).items()]
     arguments += [("--ro-bind-try", each, each) for each in (*SYSTEM, *_ETC) if each not in machine.links]
     arguments += [("--symlink", target, each) for each, target in machine.links.items()]
-    if policy.network:
-        arguments.append(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"))
     arguments += [("--proc", "/proc"), *_proc_covers(machine), ("--dev", "/dev")]
     size = str(policy.limits.scratch_bytes_max)
     # A size stands before the mount it is for, so the two are one.
@@ -247,8 +249,6 @@ def seatbelt(policy: Policy) -> str:
     lines += [f"(allow file-read* (subpath {_quoted(each)}))" for each in (*system, *map(str, policy.readable))]
     lines.append(f"(allow file-read* file-write* (subpath {_quoted(str(policy.tree))}))")
     lines.append('(allow network* (local ip "localhost:*"))')
-    if policy.network:
-        lines += ["(allow network-outbound)", '(allow file-read* (literal "/private/etc/resolv.conf"))']
     # The last matching rule holds, so what is taken back stands at the end.
     lines += [f"(deny file-write* (subpath {_quoted(str(each))}))" for each in policy.read_only]
     lines += [f"(deny file-write-unlink (literal {_quoted(str(each))}))" for each in policy.anchored]

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput, ToolError
+from .hosts import parse_hosts
 from .piped import Piped, open_pipes
 from .probing import Level, Probe, find_bwrap, find_hole, how_to_install, how_to_mend
-from .profile import SYSTEM, CommandLimits, Machine, Policy, Profile, environment_for, strict
+from .profile import PROXY_PORT, SYSTEM, CommandLimits, Machine, Policy, Profile, environment_for, strict
 from .protecting import protect
+from .proxy import Network, Proxy
 from .starting import StarterProcess
 
 __all__ = ["Level", "Piped", "Probe", "Ran", "Sandbox", "find_bwrap", "how_to_install", "probe"]
@@ -45,6 +47,7 @@ class Ran:
     timed_out: bool
     shortened: bool
     seconds: float
+    refused: tuple[str, ...] = ()  # Of the network: sentences that say what and why.
 
 
 async def probe(
@@ -83,9 +86,11 @@ class Sandbox:
         limits: CommandLimits | None = None,
         user: int | None = None,
         profile: Callable[[Policy, Machine], Profile] = strict,
+        network: Network | None = None,
     ) -> None:
         """`readable` are toolchains outside /usr. `unsafe`: a person typed that commands may run bare where there is no
         sandbox. `user`: where dugnad runs as root, the ordinary user that commands run as; trees must be that user's.
+        `network`: how commands reach the hosts that they are given, and who hears of it.
         """
         self.profile = profile
         self.found = found
@@ -93,6 +98,7 @@ class Sandbox:
         self.readable = readable
         self.limits = limits or CommandLimits()
         self.user = user
+        self.network = network or Network()
         self._starter = StarterProcess()
 
     async def start(self) -> None:
@@ -114,25 +120,31 @@ class Sandbox:
         seconds: float,
         output_bytes_max: int,
         environment: Mapping[str, str] | None = None,
-        network: bool = False,
+        hosts: tuple[str, ...] = (),
         readable: tuple[Path, ...] = (),
         on_output: Callable[[bytes], None] | None = None,
         stdin: bytes = b"",
     ) -> Ran:
         """Run a command of the shell in a tree, and wait until nothing of it is left.
 
-        Its end, whatever it is, is a `Ran`; ToolError means that it was not run. `network` gives it the machine's own.
-        `on_output` hears what it says as it comes, up to a bound. `stdin` is what it can read.
+        Its end, whatever it is, is a `Ran`; ToolError means that it was not run. `hosts` are those it can reach, as
+        names, `*.` and a name, with a port if it is not 443. `on_output` hears what it says as it comes, up to a bound.
+        `stdin` is what it can read.
         """
         if len(stdin) > _STDIN_BYTES_MAX:
             raise BadInput("There are more than 4 MiB for the command to read; put them into a file of the tree.")
-        policy = self._policy(tree, environment, network, readable)
-        policy, holds = protect(policy)
+        policy = self._policy(tree, environment, hosts, readable)
         request = self._request(_checked_command(command), policy)
-        request |= {"holds": () if self.bare else holds, "seconds": seconds, "output_bytes_max": output_bytes_max}
+        request |= {"seconds": seconds, "output_bytes_max": output_bytes_max}
         request["streamed_bytes_max"] = self.limits.streamed_bytes_max if on_output else 0
+        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
         await self.start()
-        answer = await self._starter.ask(request, files=_as_files(stdin), on_output=on_output)
+        try:
+            answer = await self._starter.ask(
+                request, files=_as_files(stdin), on_output=on_output, on_socket=proxy.serve
+            )
+        finally:
+            proxy.stop()
         if trouble := answer.get("trouble"):
             raise ToolError(f"The sandbox could not be made: {trouble}.")
         output = base64.b64decode(answer["output"])
@@ -145,6 +157,7 @@ class Sandbox:
             timed_out=answer["timed_out"],
             shortened=answer["shortened"],
             seconds=answer["seconds"],
+            refused=tuple(proxy.refused),
         )
 
     async def open(
@@ -160,19 +173,18 @@ class Sandbox:
 
         It is bounded as any other, but for the wall clock, and ends with this sandbox or this process at the latest.
         """
-        if hosts:
-            raise ToolError("The sandbox could not be made: there is no network in it.")
-        policy, holds = protect(self._policy(tree, environment, False, readable))
+        policy = self._policy(tree, environment, hosts, readable)
         request = self._request(_checked_command(command), policy, begun=_BEGUN)
-        request |= {"holds": () if self.bare else holds, "seconds": None, "output_bytes_max": 0}
-        request["streamed_bytes_max"] = 0
+        request |= {"seconds": None, "output_bytes_max": 0, "streamed_bytes_max": 0}
+        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
         await self.start()
         pipes, theirs = await open_pipes()
         try:
-            number, answer = await self._starter.begin(request, files=theirs)
+            number, answer = await self._starter.begin(request, files=theirs, on_socket=proxy.serve)
         except BaseException:
             pipes.close()
             raise
+        answer.add_done_callback(lambda _: proxy.stop())
         piped = Piped(pipes, answer, lambda: self._starter.end(number))
         try:
             begun = await pipes.errors.begun
@@ -186,13 +198,17 @@ class Sandbox:
         raise _not_made(answer.result().get("trouble") or piped.errors())
 
     def _policy(
-        self, tree: Path, environment: Mapping[str, str] | None, network: bool, readable: tuple[Path, ...]
+        self,
+        tree: Path,
+        environment: Mapping[str, str] | None,
+        hosts: tuple[str, ...],
+        readable: tuple[Path, ...],
     ) -> Policy:
         return Policy(
             tree=_checked_tree(tree),
             readable=(*self.readable, *readable),
             environment=_checked_environment(environment or {}),
-            network=network,
+            hosts=() if self.bare else hosts,
             limits=self.limits,
         )
 
@@ -202,7 +218,11 @@ class Sandbox:
             self.limits.processes_max if most == resource.RLIM_INFINITY else min(self.limits.processes_max, most)
         )
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
-        request: dict[str, Any] = {"bare": self.bare, "user": self.user, "limits": asdict(self.limits)}
+        policy, holds = protect(policy)
+        request: dict[str, Any] = {
+            "bare": self.bare, "user": self.user, "limits": asdict(self.limits), "holds": () if self.bare else holds,
+            "port": PROXY_PORT if policy.hosts and not self.bare else None,
+        }  # fmt: skip
         if self.bare:
             words = [f'{begun}exec "$0" -c "$1"', shell, command] if begun else [command]
             return request | {

@@ -25,12 +25,14 @@ from typing import Any
 
 from .becoming import become
 from .bounds import Output, make_groups, remove_group, remove_stale_groups
+from .namespaces import listen_inside
 from .placeholders import Hold, Placeholders
 from .processes import children, drain, kill, processes_with
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 1.0  # Between two looks at whether the parent is still there.
 _READ_BYTES = 65_536
+_CHILD_PID = re.compile(rb'"child-pid": *(\d+)')
 _EXIT_CODE = re.compile(rb'"exit-code": *(\d+)')
 
 
@@ -49,6 +51,9 @@ class Job:
     groups: list[str]
     bare: bool
     to_stream: int  # Bytes of output that are still told as they come.
+    port: int | None = None  # Of its own loopback, where somebody here is to listen;
+    gate_fd: int = -1  # and what keeps it from beginning until then.
+    trouble: str = ""
     status: bytes = b""
     ended_as: int | None = None  # The wait status of the outer process.
     timed_out: bool = False
@@ -95,6 +100,8 @@ class Starter:
         for job in list(self.jobs.values()):
             if job.output_fd in ready:
                 self.hear(job)
+            if job.gate_fd >= 0 and job.status_fd in ready:
+                self.open_gate(job)
         self.reap()
         now = time.monotonic()
         for job in list(self.jobs.values()):
@@ -129,47 +136,61 @@ class Starter:
 
     def start(self, request: dict[str, Any]) -> None:
         streams = self.take_files(request)
-        if piped := len(streams) == 3:
-            output_read = -1
-        else:
+        output_read = gate_write = -1
+        if len(streams) < 3:
             streams = streams or [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)]
             output_read, output_write = os.pipe2(os.O_CLOEXEC)
             streams += [output_write, output_write]
+        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        keep = [status_write]
+        if request["port"]:
+            gate_read, gate_write = os.pipe2(os.O_CLOEXEC)
+            keep.append(gate_read)
+            request["options"] += ["--block-fd", str(gate_read)]
         holds: list[Hold] = []
         groups: list[str] = []
-        fds: list[int] = []
-        status_read, status_write = os.pipe2(os.O_CLOEXEC)
-        ours = {output_read, status_read} - {-1}
         try:
             for path, content in request["holds"]:
                 self.placeholders.hold(path, content, request.get("user"))
                 holds.append((path, content))
             groups = make_groups(f"dugnad-{os.getpid()}-{request['id']}", request["limits"])
-            program = os.open(request["program"], os.O_RDONLY | os.O_CLOEXEC)
-            fds.append(program)
             argv = list(request["argv"])
             if not request["bare"]:
-                argv = [argv[0], *self.options(request, status_write, fds), *argv[1:]]
+                argv = [argv[0], *self.options(request, status_write, keep), *argv[1:]]
+            program = os.open(request["program"], os.O_RDONLY | os.O_CLOEXEC)
+            streams.append(program)
             pid = os.fork()
         except OSError:
-            for fd in {*ours, *streams, status_write, *fds}:
-                os.close(fd)
+            _close(*streams, *keep, output_read, status_read, gate_write)
             self.let_go(holds, groups)
             raise
         if pid == 0:
-            become(request, program, argv, streams=streams, keep=[status_write, *fds[1:]], groups=groups)
-        for fd in {*streams, status_write, *fds}:
-            os.close(fd)
-        for fd in ours:
-            os.set_blocking(fd, False)
+            become(request, program, argv, streams=streams[:3], keep=keep, groups=groups)
+        _close(*streams, *keep)
         now = time.monotonic()
         ends = inf if request["seconds"] is None else now + request["seconds"]
         self.jobs[request["id"]] = Job(
             request["id"], pid, output_read, status_read, Output(request["output_bytes_max"]), now, ends, holds, groups,
-            request["bare"], request["streamed_bytes_max"],
+            request["bare"], request["streamed_bytes_max"], request["port"], gate_write,
         )  # fmt: skip
-        if not piped:
+        for fd in (output_read, status_read):
+            if fd >= 0:
+                os.set_blocking(fd, False)
+        if output_read >= 0:
             self.poll.register(output_read, select.EPOLLIN)
+        if gate_write >= 0:
+            self.poll.register(status_read, select.EPOLLIN)
+
+    def open_gate(self, job: Job) -> None:
+        """Its namespaces are made: listen in its network, and let it begin."""
+        job.status += drain(job.status_fd)
+        self.poll_forget(job.status_fd)  # Told once; without a word in it, the sandbox was not made.
+        found = _CHILD_PID.search(job.status)
+        if found and not listen_inside(int(found[1]), job.port or 0, self.channel, b"%d" % job.id):
+            job.trouble = "its network cannot be entered"
+            self.kill(job)
+        os.close(job.gate_fd)
+        job.gate_fd = -1
 
     def take_files(self, request: dict[str, Any]) -> list[int]:
         """What came for this request beside it: nothing, something to read, or all three streams."""
@@ -244,9 +265,13 @@ class Starter:
             self.keep(job, drain(job.output_fd))
             self.poll_forget(job.output_fd)
             os.close(job.output_fd)
-        os.close(job.status_fd)
+        self.poll_forget(job.status_fd)
+        _close(job.status_fd, job.gate_fd)
         self.let_go(job.holds, job.groups)
         del self.jobs[job.id]
+        if job.trouble:
+            _say({"id": job.id, "trouble": job.trouble})
+            return
         assert job.ended_as is not None
         code: int | None = (ended := os.waitstatus_to_exitcode(job.ended_as))
         if not job.bare:
@@ -285,6 +310,11 @@ class Starter:
             self.let_go(job.holds, job.groups)
         for group in self.busy:
             remove_group(group)
+
+
+def _close(*fds: int) -> None:
+    for fd in set(fds) - {-1}:
+        os.close(fd)
 
 
 def _file_of(content: bytes) -> int:

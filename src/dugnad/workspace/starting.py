@@ -33,6 +33,7 @@ class StarterProcess:
         self._listening: asyncio.Task[None] | None = None
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._listeners: dict[int, Listener] = {}
+        self._sockets: dict[int, Callable[[socket.socket], None]] = {}  # Who waits for one that was made inside.
         self._number = 0
         self._starting = asyncio.Lock()
 
@@ -52,6 +53,7 @@ class StarterProcess:
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
                     limit=_ANSWER_BYTES_MAX, pass_fds=(theirs.fileno(),),
                 )  # fmt: skip
+            asyncio.get_running_loop().add_reader(ours, self._take_socket, ours)
             self._process, self._channel = process, ours
             self._answers, self._listeners = {}, {}  # Those of an earlier one are told of its end by themselves.
             self._listening = asyncio.create_task(_listen(process, self._answers, self._listeners))
@@ -73,14 +75,34 @@ class StarterProcess:
 
     def _close_channel(self) -> None:
         if self._channel is not None:
+            asyncio.get_running_loop().remove_reader(self._channel)
             self._channel.close()
             self._channel = None
 
+    def _take_socket(self, channel: socket.socket) -> None:
+        try:
+            name, files, _, _ = socket.recv_fds(channel, 64, 1, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        if not name:
+            asyncio.get_running_loop().remove_reader(channel)
+        for file in files:
+            listener = socket.socket(fileno=file)
+            if serve := self._sockets.pop(int(name), None):
+                serve(listener)
+            else:
+                listener.close()  # The command has ended meanwhile.
+
     async def ask(
-        self, request: dict[str, Any], *, files: Sequence[int] = (), on_output: Listener | None = None
+        self,
+        request: dict[str, Any],
+        *,
+        files: Sequence[int] = (),
+        on_output: Listener | None = None,
+        on_socket: Callable[[socket.socket], None] | None = None,
     ) -> dict[str, Any]:
         """Start a command, and wait for its end. Whoever cancels this waits until nothing is left of it."""
-        number, answer = await self.begin(request, files=files, on_output=on_output)
+        number, answer = await self.begin(request, files=files, on_output=on_output, on_socket=on_socket)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
@@ -88,9 +110,17 @@ class StarterProcess:
             raise
 
     async def begin(
-        self, request: dict[str, Any], *, files: Sequence[int] = (), on_output: Listener | None = None
+        self,
+        request: dict[str, Any],
+        *,
+        files: Sequence[int] = (),
+        on_output: Listener | None = None,
+        on_socket: Callable[[socket.socket], None] | None = None,
     ) -> tuple[int, asyncio.Future[dict[str, Any]]]:
-        """Start a command: its number, and its end when it comes. The files given are closed here."""
+        """Start a command: its number, and its end when it comes. The files given are closed here.
+
+        `on_socket` is handed the one that listens inside, if the request asks for it.
+        """
         try:
             await self.start()
             assert self._process is not None
@@ -109,7 +139,10 @@ class StarterProcess:
                 os.close(file)
         answers, listeners = self._answers, self._listeners
         answer = answers[number] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda _: (answers.pop(number, None), listeners.pop(number, None)))
+        forget = (answers, listeners, self._sockets)
+        answer.add_done_callback(lambda _: [each.pop(number, None) for each in forget])
+        if on_socket is not None:
+            self._sockets[number] = on_socket
         if on_output is not None:
             listeners[number] = on_output
         try:
