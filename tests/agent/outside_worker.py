@@ -23,7 +23,7 @@ from standin import stand_in
 
 
 async def main(order: dict[str, str]) -> None:
-    board = await open_board(order["url"], limits=Limits(lease_seconds=1.5, backoff_seconds=0.01))
+    board = await open_board(order["url"], limits=Limits(lease_seconds=60, backoff_seconds=0.01))
     sandbox = Sandbox(Probe(level="strict", says="", bwrap=find_bwrap(os.environ["PATH"])))
     command = stand_in(Path(order["folder"]))
     host = Host(

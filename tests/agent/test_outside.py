@@ -304,6 +304,30 @@ async def test_a_teammate_with_a_plan_to_show_is_not_let_loose_before_a_person_a
     assert await stage.go_on() == Done("Done.")
 
 
+async def test_it_sees_its_own_variables_and_reaches_its_own_hosts_and_no_others(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOMEBODYS_KEY", "secret")
+    script(tree, {"say": "Done."})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder, environment={"MY_KEY": "mine"}))
+    await stage.run("A")
+    stage.agent.command = stand_in(folder, hosts=("api.example.org",))  # type: ignore[attr-defined]
+    await stage.run("B")
+    without, reaching = (run["environment"] for run in asked(tree))
+    assert without["MY_KEY"] == "mine"
+    assert "SOMEBODYS_KEY" not in without
+    assert "HTTPS_PROXY" not in without
+    assert reaching["HTTPS_PROXY"].startswith("http://")
+
+
+async def test_a_very_long_answer_is_recorded_in_short(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    script(tree, {"say": "\x01" * 5_000_000 + block(result="short")})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder, "plain"))
+    assert await stage.run() == Done("short")
+
+
 async def test_messages_are_in_the_prompt_and_read_when_the_answer_is_recorded(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:

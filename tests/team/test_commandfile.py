@@ -100,6 +100,7 @@ def test_a_program_of_npm_comes_with_its_packages_and_what_runs_them(folder: Pat
         ('[commands.claude]\napi_key = "sk-123"\n', "a secret is in no file"),
         ('[commands.claude]\nreadable = ["~"]\n', "must name folders"),
         ('[commands.claude]\nreadable = ["local"]\n', "must name folders"),
+        ('[commands.claude]\nhosts = ["127.0.0.1"]\n', "127.0.0.1"),
         ("[commands.claude]\nseconds = 0\n", "above 0"),
         ("[commands.claude]\nsecond = 5\n", "did you mean 'seconds'"),
     ],

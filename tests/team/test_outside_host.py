@@ -68,7 +68,7 @@ async def test_a_red_check_begins_another_run_with_what_it_printed(
 async def test_its_claim_is_kept_alive_for_as_long_as_it_runs(
     opener: Any, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:
-    board: Board = await opener(**short_lease(1.0))
+    board: Board = await opener(**short_lease(2.0))
     await board.spawn("alice")
     script(tree, {"say": "Done.", "until": "go"})
     async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder))) as host:
@@ -76,7 +76,7 @@ async def test_its_claim_is_kept_alive_for_as_long_as_it_runs(
         await until_there(tree / ".waits")
         renewed: set[float] = set()
         async with asyncio.timeout(30):
-            while len(renewed) < 6:  # Each a third of a lease: two leases have passed.
+            while len(renewed) < 5:  # Each a third of a lease later: more than one has passed.
                 renewed.add(host._lease_until)
                 await asyncio.sleep(0.02)
         assert not await board.take_back()
@@ -153,8 +153,9 @@ async def test_over_its_time_it_is_ended_with_everything_it_started(
         (done,) = await until_ended(board, task)
     assert (done.state, done.result) == ("done", "Quicker now.")
     assert not running(folder)
-    assert "which is its limit" in prompts(tree)[1]  # As an earlier attempt.
-    assert [attempt.ended_as for attempt in await board.attempts(done.id)] == ["retry", "done"]
+    assert "which is its limit" in prompts(tree)[-1]  # As an earlier attempt.
+    *earlier, last = [attempt.ended_as for attempt in await board.attempts(done.id)]
+    assert (set(earlier), last) == ({"retry"}, "done")
 
 
 async def test_follow_ups_of_one_are_worked_by_others_of_any_kind(

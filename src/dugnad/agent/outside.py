@@ -36,6 +36,7 @@ from .reports import Report, read_report
 from .verdict import GUARD, decide, run_of, understood
 
 _OUTPUT_BYTES_MAX = 8 * 1024 * 1024
+_TEXT_CHARS_MAX = 500_000  # Of what it said; a turn has its bound.
 _STATUS = "git status --short 2>/dev/null | head -n 60"
 _STATUS_SECONDS = 20.0
 _PAUSE_SECONDS = 1.0
@@ -216,7 +217,8 @@ class Outside:
             raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
         self.turn = talk.turns + 1
         self._note(f"runs {self.command.name}")
-        report, seconds = await self._ran(claim, talk, said, amount, sandbox, tree)
+        prompt = clean(prompt_text(self.teammate, claim, self.team, talk, said)).encode()
+        report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)
         reply = self._reply(report, tree)
         used = Amount(
             tokens=amount.tokens if report.usage is None else report.usage.tokens,
@@ -230,17 +232,16 @@ class Outside:
         talk.recorded = claim.epoch
 
     async def _ran(
-        self, claim: Claim, talk: Conversation, said: Said, amount: Amount, sandbox: Sandbox, tree: Path
+        self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
     ) -> tuple[Report, float]:  # fmt: skip
-        prompt = prompt_text(self.teammate, claim, self.team, talk, said)
         environment = dict(self.command.environment)
         if sandbox.bare:
             environment.pop("IS_SANDBOX", None)  # It would not be true.
         try:
             ran = await sandbox.run(
-                self.command.line(amount, await self.board.budget(claim.task.root)), tree=tree,
+                self.command.line(amount, spending), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
-                readable=self.command.readable, stdin=clean(prompt).encode(),
+                readable=self.command.readable, hosts=self.command.hosts, stdin=prompt,
             )  # fmt: skip
         except DugnadError as refused:  # It was not run, so it cost nothing.
             return Report(ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()), 0.0
@@ -248,7 +249,8 @@ class Outside:
 
     def _reply(self, report: Report, tree: Path) -> Reply:
         """What it said as a reply, its wishes as calls; with how the run ended beside it."""
-        text = with_file(report.text, tree) if report.ended == "well" else report.text
+        text = shorten(report.text, _TEXT_CHARS_MAX)
+        text = with_file(text, tree) if report.ended == "well" else text
         calls = understood(text, self.board.limits).calls if report.ended == "well" else ()
         return Reply(
             text=text, calls=calls, stop="tools" if calls else "end", model=self.command.name,

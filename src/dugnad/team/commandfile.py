@@ -15,6 +15,7 @@ from typing import Any
 
 from ..agent.command import PREFIX, PRESETS, READS, Command
 from ..errors import BadInput, ModelMisconfigured
+from ..workspace.hosts import parse_hosts
 from ..workspace.profile import SYSTEM
 from .userfile import Kind, Place, line, nearest, number, shown, tables, text, texts, whole
 
@@ -28,7 +29,7 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 def commands_kind(secrets_belong: str) -> Kind:
     """What `[commands.NAME]` may hold."""
     known: dict[str, Kind] = {
-        "run": _words, "reads": _reads, "environment": _environment, "hosts": texts, "readable": _folders,
+        "run": _words, "reads": _reads, "environment": _environment, "hosts": _hosts, "readable": _folders,
         "dollars_option": line, "seconds": number(), "dollars_per_run": number(), "tokens_per_run": whole(),
         "runs_max": whole(),
     }  # fmt: skip
@@ -65,6 +66,14 @@ def _environment(place: Place, value: Any) -> dict[str, str]:
                 f'{place}: {name} must name the variable it comes from, as "env:{name}"; no file holds keys.'
             )
     return dict(value)
+
+
+def _hosts(place: Place, value: Any) -> tuple[str, ...]:
+    try:
+        parse_hosts(texts(place, value))
+    except BadInput as wrong:
+        raise BadInput(f"{place}: {wrong}") from None
+    return texts(place, value)
 
 
 def _folders(place: Place, value: Any) -> tuple[str, ...]:
