@@ -29,6 +29,7 @@ from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .identity import identity, standing, system_text
 from .packet import packet
+from .recalling import recall
 
 
 @dataclass(kw_only=True)
@@ -62,7 +63,9 @@ class Agent:
         self._always = (*built_in, *leading, *self.tools)
         self.equip()
 
-    def equip(self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "") -> None:
+    def equip(
+        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "", readable: tuple[Path, ...] = ()
+    ) -> None:
         """Give it the tools of the place where the next task is worked, and what there is to know of that place."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
@@ -125,18 +128,7 @@ class Agent:
         talk.spending = spending
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.key.startswith(ERRAND)
-        chain = await self._chain(claim)
-        for epoch in chain:
-            talk.attempt(epoch)
-            after = 0
-            while page := await self.board.transcript(claim.task.id, epoch, after=after):
-                for turn in page:
-                    talk.apply(turn)
-                after = page[-1].number
-        # An attempt that recorded something after the wait has dealt with what was waited for.
-        waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.recorded]
-        talk.since = waits[-1] if waits else None
-        talk.waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.reply_at[0]]
+        await recall(self.board, claim, talk)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None  # Whoever had it was shut down; the work goes on.
             talk.say("Whoever held this task before you was shut down. Go on from here.")
@@ -164,17 +156,6 @@ class Agent:
                 await self._actor(claim, talk).record(talk, place, Result(text="Not run: the task had ended."))
             talk.ended = None
         talk.say(told)
-
-    async def _chain(self, claim: Claim) -> dict[int, str | None]:
-        """This attempt and those it goes on from, oldest first, each with how it ended."""
-        chain: dict[int, str | None] = {claim.epoch: None}
-        if claim.continues is not None:
-            before = {attempt.epoch: attempt for attempt in await self.board.attempts(claim.task.id)}
-            epoch: int | None = claim.continues
-            while epoch is not None and epoch in before:
-                chain[epoch] = before[epoch].ended_as
-                epoch = before[epoch].continues
-        return dict(reversed(chain.items()))
 
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if talk.open_calls:

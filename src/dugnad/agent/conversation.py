@@ -34,6 +34,7 @@ class Conversation:
     replies: int = 0  # Replies in all attempts this one goes on from.
     reply_at: tuple[int, int] = (0, 0)  # Epoch and number of the last reply.
     open_calls: dict[int, ToolCall] = field(default_factory=dict)  # By place in the last reply, not answered yet.
+    begun: bool = False  # Something was begun for the next reply, and may be half done; another's agent, running.
     cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
     since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
@@ -75,7 +76,7 @@ class Conversation:
     def apply_reply(self, said: Said, reply: Reply, *, packet: str | None = None) -> None:
         self.packet = packet if packet is not None else self.packet
         self.entries += [said, reply]
-        self.to_say, self.shown = [], []
+        self.to_say, self.shown, self.begun = [], [], False
         self.turns += 1
         self.replies += 1
         self.desk.compaction_wanted = False
@@ -143,7 +144,9 @@ class Conversation:
         """One recorded turn, read back."""
         body = orjson.loads(turn.body)
         self.number, self.recorded = turn.number, self.epoch
-        if turn.kind == "reply":
+        if turn.kind == "request":
+            self.begun = True
+        elif turn.kind == "reply":
             self.apply_reply(Said(body["said"]), reply_from(body["reply"]), packet=body.get("packet"))
         elif turn.kind == "tool":
             self.apply_result(
@@ -168,6 +171,7 @@ def reply_body(reply: Reply) -> dict[str, Any]:
         "stop": reply.stop,
         "model": reply.model,
         "native": reply.native,
+        **({"run": reply.run} if reply.run else {}),
     }
 
 
@@ -181,6 +185,7 @@ def reply_from(body: dict[str, Any]) -> Reply:
         stop=stop,
         model=body["model"],
         native=body["native"],
+        run=body.get("run", ""),
     )
 
 

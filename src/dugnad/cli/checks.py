@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from ..agent.command import Command
 from ..clock import wall_ms
 from ..errors import ModelTrouble
 
@@ -209,7 +210,7 @@ def _base_url(scene: Scene) -> str:
 
 def find_key(scene: Scene) -> Finding | None:
     """Whether a key is there, never which."""
-    if scene.model is None or scene.user is None or scene.model.name.startswith("scripted"):
+    if scene.model is None or scene.user is None or scene.model.name.startswith(("scripted", "command:")):
         return None
     provider, server = scene.model.name.partition(":")[0], urlsplit(_base_url(scene))
     variable = scene.user.endpoint(scene.model.name).api_key_env
@@ -225,6 +226,8 @@ def find_key(scene: Scene) -> Finding | None:
 def know_price(scene: Scene) -> Finding | None:
     if scene.model is None or scene.model.name.startswith("scripted"):
         return None
+    if isinstance(scene.model, Command):
+        return _know_command(scene, scene.model)
     if price := scene.model.facts.price:
         return Finding("price", "ok", f"${price.input:g} in and ${price.output:g} out for a million tokens.")
     capped = scene.project is not None and scene.project.budget.dollars is not None
@@ -233,10 +236,24 @@ def know_price(scene: Scene) -> Finding | None:
     return Finding("price", "wrong" if capped else "warning", says, mend)
 
 
+def _know_command(scene: Scene, command: Command) -> Finding:
+    """Somebody else's agent: whether it is installed, and whether it says what it costs."""
+    if not shutil.which(command.run[0], path=scene.environment.get("PATH", os.defpath)):
+        name = command.name.removeprefix("command:")
+        return Finding(
+            "command", "wrong", f"There is no program {command.run[0]}.", f"install {name}, or name it in run"
+        )
+    capped = scene.project is not None and scene.project.budget.dollars is not None
+    if command.reports_dollars or not capped:
+        cost = "dollars and tokens" if command.reports_dollars else "no dollars"
+        return Finding("command", "ok", f"{command.run[0]} is there; it reports {cost}.")
+    return Finding("command", "wrong", f"{command.name} does not say what it costs.", "a cap in tokens or minutes")
+
+
 def know_window(scene: Scene) -> Finding | None:
     from ..settings import AgentLimits
 
-    if scene.model is None:
+    if scene.model is None or isinstance(scene.model, Command):
         return None
     if tokens := scene.model.facts.window_tokens:
         return Finding("window", "ok", f"{tokens:,} tokens.")
@@ -260,7 +277,7 @@ async def open_role_models(scene: Scene) -> Finding | None:
 async def ask_model(scene: Scene) -> Finding | None:
     from ..models.talk import Request, Said
 
-    if scene.model is None or not scene.online:
+    if scene.model is None or isinstance(scene.model, Command) or not scene.online:
         return None
     request = Request(
         system="You answer in one word.", messages=(Said("Are you there?"),), output_tokens_max=256, seconds_max=60.0

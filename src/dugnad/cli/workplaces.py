@@ -60,7 +60,7 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
         why_not="" if sandbox else "there is no sandbox here (`dugnad doctor` says how to get one)",
         environment={"PATH": ":".join(path)}, hosts=hosts, project_checks=project.checks,
     )  # fmt: skip
-    team.reviewer = project.reviewer
+    team.reviewer, team.sandbox = project.reviewer, sandbox
     try:
         await _give(team, project, wishes, shop, say)
         yield

@@ -63,6 +63,7 @@ class Reply:
     stop: Stop = "end"
     model: str = ""
     native: str | None = None
+    run: str = ""  # How the run behind it ended, where it is the reply of somebody else's agent.
 
 
 Message = Said | Reply | ToolResult

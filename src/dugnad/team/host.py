@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..agent import Agent
+from ..agent import Mind
 from ..board import Board
 from ..board.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
@@ -24,7 +24,7 @@ from .life import MADE_ROOM, Life, may_come_back
 from .neighbours import dead_neighbours, own_label
 from .places import Check, Places, nowhere
 
-Mind = Callable[[Teammate], Agent]
+MindOf = Callable[[Teammate], Mind]
 Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
 
 
@@ -33,7 +33,7 @@ class Host:
     """Runs any number of teammates on one event loop."""
 
     board: Board
-    mind: Mind
+    mind: MindOf
     limits: TeamLimits = field(default_factory=TeamLimits)
     check: Check | None = None  # How to run a task's check, where teammates have no place of their own.
     places: Places | None = None  # Where they work.
@@ -203,7 +203,7 @@ class Host:
             await self.board.fail_teammate(member.name, by=member.name, reason=str(trouble), seat=member.seat)
             self._on_move()
             return
-        agent.may_act = self.lease_runs
+        agent.may_act = self.lease_runs  # type: ignore[method-assign]
         life = Life(
             board=self.board,
             host=self.id,

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..agent import Agent
+from ..agent import Mind
 from ..board import Board
 from ..board.watch import Watch
 from ..errors import (
@@ -56,7 +56,7 @@ class Life:
 
     board: Board
     host: str
-    agent: Agent
+    agent: Mind
     limits: TeamLimits
     places: Places = field(default_factory=lambda: nowhere(None))  # Where it works.
     reviewer: str | None = None
@@ -294,7 +294,8 @@ class Life:
             self._place = place = await self.places(claim)
         except (ToolError, OSError) as trouble:
             return Released(f"there is no place to work it: {trouble}", delay_seconds=_NO_PLACE_SECONDS, resume=True)
-        self.agent.equip(place.tools, tree=place.tree, told="" if place.anew else place.told)
+        told_of_place = "" if place.anew else place.told
+        self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
         finishing = Finishing(
             board=self.board, limits=self.limits, place=place, think=self._think, reviewer=self.reviewer
         )

@@ -40,6 +40,7 @@ class Place:
 
     tools: Sequence[Tool] = ()
     tree: Path | None = None
+    readable: tuple[Path, ...] = ()  # What commands there may read besides.
     told: str = ""  # What whoever works there must know.
     anew: bool = False  # What was done before is not there: it has to be looked at again, even if it was finished.
     how_to_look: str = ""  # What a reviewer must know to see what was done here.

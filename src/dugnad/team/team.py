@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..agent import Agent
+from ..agent import Agent, Command, Mind, Outside
 from ..board import Board, open_board
-from ..errors import BadInput, BoardClosed, BoardTrouble
+from ..errors import BadInput, BoardClosed, BoardTrouble, ModelMisconfigured
 from ..models import open_model
 from ..models.talk import Model
 from ..settings import AgentLimits, Limits, TeamLimits
@@ -24,6 +24,7 @@ from ..tools import Policy, Tool
 from ..tools.quote import one_line
 from ..tools.talking import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
+from ..workspace.sandbox import Sandbox
 from .growth import Joins, fresh_names
 from .host import Host, as_before
 from .life import may_come_back
@@ -60,6 +61,7 @@ class Team:
     budget: Budget = field(default_factory=Budget)  # For goals that are given none, also those told in passing.
     open_named: Callable[[str | None], Model] = open_model
     rates: Callable[[str], Rates] = lambda name: (None, None)  # Of a model: requests and tokens per minute.
+    sandbox: Sandbox | None = None  # Where commands run that stand in for a model.
     seats_max: int = 10_000  # Teammates this process takes at most.
     knows_neighbours: bool = True
     _board: Board | None = None
@@ -244,7 +246,7 @@ class Team:
 
     async def roots(self, goal: str | None, budget: Budget | None) -> list[int]:
         """What a run is about: the goal, all that was put here, or all that is open on the board."""
-        if budget is not None and budget.dollars is not None and (model := self._model(None)).facts.price is None:
+        if budget is not None and budget.dollars is not None and not _has_price(model := self._model(None)):
             raise BadInput(f"A cap in dollars cannot be kept: the price of {model.name} is not known. Cap its tokens.")
         if goal is not None:
             return [(await self.goal(goal, budget=budget)).id]
@@ -290,15 +292,27 @@ class Team:
         """Open the team's model now rather than with the first teammate: what is wrong with it is told at once."""
         self._model(None)
 
-    def _mind(self, teammate: Teammate) -> Agent:
+    def _mind(self, teammate: Teammate) -> Mind:
         role = next((self.roles[each] for each in teammate.roles if each in self.roles), None)
         prompt = teammate.prompt or (role.prompt if role else "")
         plan = teammate.plan or bool(role and role.plan)
         model = self._model(teammate.model or (role.model if role else None))
+        member = replace(teammate, prompt=prompt, plan=plan)
+        if isinstance(model, Command):
+            said = Policy.of(self.policies).decide("bash", teammate.roles)
+            if said != "allow":  # It runs what it likes, so what is said of commands cannot be kept one by one.
+                raise ModelMisconfigured(
+                    f"{model.name} runs commands of its own, and the policy for {teammate.name} says bash = {said!r}: "
+                    "allow it for a role that this command has, or choose another model."
+                )
+            return Outside(
+                board=self.board, teammate=member, command=model, sandbox=self.sandbox, team=self.name,
+                project=self.project, limits=self.agent_limits, sources=self.board.sources,
+            )  # fmt: skip
         requests, tokens = self.rates(model.name)
         return Agent(
             board=self.board,
-            teammate=replace(teammate, prompt=prompt, plan=plan),
+            teammate=member,
             model=model,
             requests_per_minute=requests,
             tokens_per_minute=tokens,
@@ -321,6 +335,10 @@ class Team:
     def _newcomer(self, joins: Joins) -> dict[str, Any]:
         role = next((self.roles[each] for each in joins.roles if each in self.roles), None)
         return {"model": role.model} if role and role.model else {}
+
+
+def _has_price(model: Model) -> bool:
+    return model.reports_dollars if isinstance(model, Command) else model.facts.price is not None
 
 
 def overlaid(below: Budget, above: Budget | None) -> Budget:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..agent.command import PREFIX, Command
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
 from ..tools import BUILT_IN, LEADING, OF_A_TREE
@@ -261,6 +262,7 @@ class UserSettings:
     boards: tuple[str, ...] = ()  # Servers a project may have its board on.
     policies: Rules = field(default_factory=Rules)
     models: Mapping[str, Endpoint] = field(default_factory=dict)
+    commands: Mapping[str, Command] = field(default_factory=dict)  # Others' agents, chosen as command:NAME.
     base_url: str | None = None  # DUGNAD_BASE_URL.
     landlock: bool = False  # Whether commands may run in the sandbox that holds less, where there is no other.
     hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
@@ -297,6 +299,8 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
     path = user_file(environment)
     if path is None or not os.path.lexists(path):
         return UserSettings(base_url=base_url)
+    from . import commandfile  # It is written in this module's kinds.
+
     label = str(path)
     given = _user_table()(Place(label), read_toml(path, label, environment=environment))
     return UserSettings(
@@ -308,6 +312,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
             {name: _endpoint(f"{label}: [models.{name!r}]", entry, environment)
              for name, entry in given.get("models", {}).items()}
         ),
+        commands=commandfile.read_commands(label, given.get("commands", {}), environment),
         base_url=base_url,
         **given.get("sandbox", {}),
         servers=servers_from(given.get("mcp", {}), environment),
@@ -319,6 +324,10 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
     if name is None and user.model is None:
         return open_model()
     chosen = name or user.model or ""
+    if chosen.startswith(PREFIX):
+        from .commandfile import open_command
+
+        return open_command(chosen, user.commands)
     endpoint = user.endpoint(chosen)
     if endpoint.api_key_env and not endpoint.api_key:
         raise ModelMisconfigured(f"The key of {chosen} is to come from {endpoint.api_key_env}, which is not set.")
@@ -332,6 +341,7 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
 
 
 def _user_table() -> Kind:
+    from .commandfile import commands_kind
     from .serverfile import server_tables
 
     entry = {
@@ -344,7 +354,7 @@ def _user_table() -> Kind:
     sandbox = table({"landlock": flag, "hosts": texts, "readable": texts})
     known = {
         "model": text, "boards": texts, "models": models, "policies": policies, "sandbox": sandbox,
-        "mcp": server_tables(),
+        "mcp": server_tables(), "commands": commands_kind(not_here),
     }  # fmt: skip
     return table(known, secrets_belong=not_here)
 

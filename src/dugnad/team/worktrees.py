@@ -65,7 +65,8 @@ class Worktrees:
             told += f" The project itself lies in {self.shop.prefix} there."
         kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
-            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None, anew=tree.anew,
+            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None,
+            anew=tree.anew, readable=tree.readable,
             told="\n".join(filter(None, (told, tree.told))),
             how_to_look=_HOW_TO_LOOK.format(target=self.trees.target),
             tools=kit.tools,

@@ -37,6 +37,8 @@ def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
     at = clock(turn.at)
     try:
         body: Any = json.loads(turn.body)
+        if turn.kind == "request":
+            return [Text(f"  {at}  {line(body['command'], 60)} is started", style="dim")]
         if turn.kind == "reply":
             return _reply(body, at, teammate, calls, turn.used.tokens)
         if turn.kind == "tool":
@@ -58,6 +60,8 @@ def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> 
     if reply["text"]:
         parts += _piece(f"{at}  {who}{cost} says", reply["text"])
         cost = ""  # Said once for a reply.
+    if reply.get("run", "well").partition(":")[0] != "well":
+        parts += _piece(f"{at}  its run ended", reply["run"])
     calls[:] = [str(name) for _, name, _ in reply["calls"]]
     for _, name, arguments in reply["calls"]:
         parts.append(Text(f"  {at}  {who}{cost} calls {line(name, 60)} {line(arguments, 200)}", style="cyan"))

@@ -1,0 +1,160 @@
+"""What another agent hands back besides plain text: a small JSON object, strictly parsed, in our own tools' terms.
+
+Each thing it asks for becomes a call of the tool that a teammate of ours would call. So it is recorded, keyed, fenced
+and bounded in the same way, and asked again after a crash or a wait in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..models.talk import ToolCall
+from ..tools import BUILT_IN, BadCall
+from ..tools.quote import clean
+
+FILE = ".dugnad-answer.json"
+_FENCE = "```dugnad"
+_BYTES_MAX = 256 * 1024
+_ENTRIES_MAX = 100  # Of one kind.
+_TOOLS = {"follow_ups": "add_task", "notes": "note", "messages": "send_message", "responses": "respond"}
+_WORDS = ("result", "outcome", "question", "failure")
+TOOLS = {each.name: each for each in BUILT_IN if each.name in (*_TOOLS.values(), "ask_human")}
+
+PROTOCOL = f"""\
+How to hand back what came of it. Change files only in the folder you are in, and leave them there: the runtime takes \
+them from there. End with plain text, and it is your result: others work on with just this. To say more than that, end \
+your text with a fenced block, or write the same object into the file {FILE} in that folder:
+
+{_FENCE}
+{{"result": "what was done and where it is", "follow_ups": [{{"title": "what else there is to do"}}]}}
+```
+
+It is one JSON object with these keys, all optional, and no others:
+- "result": text. The task is done. Without it, your text before the block is the result.
+- "outcome": one word that tasks waiting for this one may ask for, like approved or changes-requested.
+- "follow_ups": what you discovered and is not part of this task, a list of {{"title", "body", "needs", "role", \
+"assignee", "priority", "check"}}, of which only the title must be there. "needs" are numbers of tasks that must end \
+first, as texts, each alone or with an outcome, like "12" or "12:approved".
+- "notes": what you found out and others will need, a list of {{"title", "text"}}.
+- "messages": what to tell one teammate, or "human", a list of {{"to", "text"}}.
+- "responses": answers to requests in your inbox, a list of {{"request", "accept", "text"}}.
+- "question": text, instead of a result. Only a person can decide this; you are started again with the answer.
+- "failure": text, instead of a result. It cannot be done, by nobody; say why, and what was tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`wrong` says what is wrong with it; then nothing of it is done."""
+
+    result: str = ""
+    outcome: str | None = None
+    question: str = ""
+    failure: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    wrong: str = ""
+
+
+def read_answer(text: str) -> Answer:
+    """What a final text says: plain text is the result, a block at its end says more."""
+    before, fence, block = f"\n{text}".rpartition(f"\n{_FENCE}")
+    if not fence:
+        return Answer(result=text.strip()) if text.strip() else Answer(wrong="You ended without a word.")
+    block = block.strip()
+    if not block.endswith("```"):
+        return Answer(wrong=f"The block that begins with {_FENCE} must be closed with ```, and be the last you say.")
+    try:
+        given = _parsed(block.removesuffix("```"))
+        calls = _calls(given)
+    except (ValueError, BadCall) as wrong:
+        return Answer(wrong=f"What you handed back was not understood, and nothing of it was done: {wrong}")
+    result = given.get("result") or ("" if given.get("question") or given.get("failure") else before.strip())
+    if not (result or given.get("question") or given.get("failure")):
+        return Answer(wrong='What you handed back has no "result", "question" or "failure"; nothing of it was done.')
+    words = {word: given[word] for word in ("outcome", "question", "failure") if word in given}
+    return Answer(result=result, calls=calls, **words)
+
+
+def _parsed(block: str) -> dict[str, Any]:
+    if len(block.encode()) > _BYTES_MAX:
+        raise ValueError(f"it has more than {_BYTES_MAX // 1024} KiB.")
+    try:
+        given = json.loads(block, object_pairs_hook=_once, parse_constant=_no_number)
+    except json.JSONDecodeError as trouble:
+        raise ValueError(f"it is not JSON ({trouble}).") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply.") from None
+    if not isinstance(given, dict):
+        raise ValueError("it must be one JSON object.")
+    if unknown := given.keys() - {*_WORDS, *_TOOLS}:
+        raise ValueError(f"it has no key {sorted(unknown)[0]!r}; there are {', '.join((*_WORDS, *_TOOLS))}.")
+    for word in _WORDS:
+        if word in given and (not isinstance(given[word], str) or not given[word].strip()):
+            raise ValueError(f"{word!r} must be text.")
+    ends = [word for word in ("result", "question", "failure") if word in given]
+    if len(ends) > 1:
+        raise ValueError(f"it has {' and '.join(ends)}; keep one of them.")
+    return given
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice.")
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number.")
+
+
+def _calls(given: dict[str, Any]) -> tuple[ToolCall, ...]:
+    """Each entry as a call, looked at by the tool before any of them is made. A question waits, so it is last."""
+    wanted: list[tuple[str, dict[str, Any]]] = []
+    for word, tool in _TOOLS.items():
+        entries = given.get(word, [])
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+            raise ValueError(f"{word!r} must be a list of objects.")
+        if len(entries) > _ENTRIES_MAX:
+            raise ValueError(f"{word!r} has more than {_ENTRIES_MAX} entries.")
+        wanted += [(tool, each) for each in entries]
+    if "question" in given:
+        wanted.append(("ask_human", {"question": given["question"]}))
+    calls = []
+    for place, (tool, arguments) in enumerate(wanted):
+        written = clean(json.dumps(arguments))
+        TOOLS[tool].check(written)
+        calls.append(ToolCall(f"call-{place}", tool, written))
+    return tuple(calls)
+
+
+# The file.
+
+
+def with_file(text: str, tree: Path) -> str:
+    """The final text with what is in the file as its block, as if it had been said."""
+    try:
+        # Whoever wrote it may have put a link or a pipe there.
+        handle = os.open(tree / FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return text
+    except OSError:
+        return f"{text}\n\n{_FENCE}\n{FILE} cannot be read\n```"
+    with os.fdopen(handle, "rb") as file:
+        is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        content = file.read(_BYTES_MAX + 1) if is_file else b"not a file"
+    if len(content) > _BYTES_MAX:
+        content = b"the file is too long"
+    return f"{text}\n\n{_FENCE}\n{clean(content.decode(errors='replace')).strip()}\n```"
+
+
+def remove_file(tree: Path) -> None:
+    """It is no part of the work. A folder of that name is somebody's own."""
+    try:
+        os.unlink(tree / FILE)
+    except OSError:
+        pass

@@ -1,0 +1,35 @@
+"""An attempt's conversation as far as it is recorded, in this attempt and those it goes on from."""
+
+from __future__ import annotations
+
+from ..board import Board
+from ..types import Claim
+from .conversation import Conversation
+
+
+async def recall(board: Board, claim: Claim, talk: Conversation) -> None:
+    """Fold the transcript into a fresh conversation, with what it waited for last."""
+    chain = await _chain(board, claim)
+    for epoch in chain:
+        talk.attempt(epoch)
+        after = 0
+        while page := await board.transcript(claim.task.id, epoch, after=after):
+            for turn in page:
+                talk.apply(turn)
+            after = page[-1].number
+    # An attempt that recorded something after the wait has dealt with what was waited for.
+    waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.recorded]
+    talk.since = waits[-1] if waits else None
+    talk.waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.reply_at[0]]
+
+
+async def _chain(board: Board, claim: Claim) -> dict[int, str | None]:
+    """This attempt and those it goes on from, oldest first, each with how it ended."""
+    chain: dict[int, str | None] = {claim.epoch: None}
+    if claim.continues is not None:
+        before = {attempt.epoch: attempt for attempt in await board.attempts(claim.task.id)}
+        epoch: int | None = claim.continues
+        while epoch is not None and epoch in before:
+            chain[epoch] = before[epoch].ended_as
+            epoch = before[epoch].continues
+    return dict(reversed(chain.items()))

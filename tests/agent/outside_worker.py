@@ -1,0 +1,40 @@
+"""A host as a real process, with a teammate whose mind is a stand-in for somebody else's agent, until it is killed.
+
+python outside_worker.py '{"url": ..., "folder": ..., "tree": ...}'
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from dugnad.agent import Outside
+from dugnad.board import open_board
+from dugnad.settings import Limits
+from dugnad.team import Host
+from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from standin import stand_in
+
+
+async def main(order: dict[str, str]) -> None:
+    board = await open_board(order["url"], limits=Limits(lease_seconds=60, backoff_seconds=0.01))
+    sandbox = Sandbox(Probe(level="strict", says="", bwrap=find_bwrap(os.environ["PATH"])))
+    command = stand_in(Path(order["folder"]))
+    host = Host(
+        board=board, grows=False, knows_neighbours=False,
+        mind=lambda member: Outside(
+            board=board, teammate=member, command=command, sandbox=sandbox, tree=Path(order["tree"])
+        ),
+    )  # fmt: skip
+    await host.start()
+    await asyncio.sleep(600)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

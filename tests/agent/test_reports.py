@@ -1,0 +1,133 @@
+"""What other agents print, read strictly: shapes, costs, errors, and garbage that must not be believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dugnad.agent.answer import PROTOCOL, read_answer
+from dugnad.agent.command import READS, Command
+from dugnad.agent.reports import read_report
+from dugnad.models.talk import Usage
+from dugnad.types import Amount, Spending
+from dugnad.workspace.sandbox import Ran
+
+
+def ran(output: str | bytes, code: int = 0, *, timed_out: bool = False) -> Ran:
+    raw = output if isinstance(output, bytes) else output.encode()
+    return Ran(code=code, output=raw, timed_out=timed_out, shortened=False, seconds=1.0)
+
+
+def claude(**fields: Any) -> str:
+    return json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "Done.", **fields})
+
+
+def test_the_result_of_claude_is_found_among_chatter_and_in_a_list() -> None:
+    for output in (f"warning: old node\n{claude()}\n", f'[{{"type":"system"}},{claude()}]'):
+        found = read_report("claude-json", ran(output))
+        assert (found.ended, found.text) == ("well", "Done.")
+        assert (found.microdollars, found.usage) == (None, None)
+
+
+def test_all_input_of_claude_counts_cached_or_not() -> None:
+    used = {"input_tokens": 1, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 4, "output_tokens": 8}
+    found = read_report("claude-json", ran(claude(usage=used, total_cost_usd=0.0000011)))
+    assert found.usage == Usage(input_tokens=7, output_tokens=8, cache_read_tokens=4, cache_write_tokens=2)
+    assert found.microdollars == 2  # Rounded up.
+
+
+@pytest.mark.parametrize("cost", [-1, "1", None, True, float("nan"), float("inf"), 1e300])
+def test_a_cost_that_is_no_amount_is_not_believed(cost: Any) -> None:
+    assert read_report("claude-json", ran(claude(total_cost_usd=cost))).microdollars is None
+
+
+def test_a_reconnect_of_codex_is_not_its_end() -> None:
+    events = [
+        {"type": "thread.started", "thread_id": "t"}, {"type": "error", "message": "Reconnecting... 1/5"},
+        {"type": "item.completed", "item": {"id": "i", "type": "agent_message", "text": "Done."}},
+        {"type": "turn.completed", "usage": {"input_tokens": 9, "cached_input_tokens": 4, "output_tokens": 2}},
+    ]  # fmt: skip
+    found = read_report("codex-jsonl", ran("\n".join(map(json.dumps, events))))
+    assert (found.ended, found.text, found.trouble) == ("well", "Done.", "")
+    assert found.usage == Usage(input_tokens=9, output_tokens=2, cache_read_tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "ended"),
+    [
+        ("unexpected status 401 Unauthorized", "refused"),
+        ("Credit balance is too low", "refused"),
+        ("You've hit your usage limit.", "busy"),
+        ("exceeded retry limit, last status: 429 Too Many Requests", "busy"),
+        ("something else", "failed"),
+    ],
+)
+def test_troubles_are_told_apart(trouble: str, ended: str) -> None:
+    event = {"type": "turn.failed", "error": {"message": trouble}}
+    found = read_report("codex-jsonl", ran(json.dumps(event), 1))
+    assert found.ended == ended
+    assert trouble in found.trouble
+
+
+def test_words_of_a_result_that_went_well_are_no_trouble() -> None:
+    said = "I fixed the 401 Unauthorized and the rate limit."
+    assert read_report("claude-json", ran(claude(result=said))).ended == "well"
+    assert read_report("text", ran(said)).ended == "well"
+
+
+@given(st.sampled_from(READS), st.binary(max_size=400), st.integers(0, 255), st.booleans())
+def test_no_output_whatever_breaks_the_reader(reads: Any, output: bytes, code: int, timed_out: bool) -> None:
+    found = read_report(reads, ran(output, code, timed_out=timed_out))
+    if timed_out:
+        assert found.ended == "late"
+    elif code or reads != "text":
+        assert found.ended != "well" or b"type" in output
+
+
+@given(st.text(max_size=300) | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(str))
+def test_no_text_whatever_breaks_the_answer(text: str) -> None:
+    for said in (text, f"```dugnad\n{text}\n```", f"x\n```dugnad\n{{{text}}}\n```"):
+        answer = read_answer(said)
+        assert bool(answer.wrong) != bool(answer.result or answer.question or answer.failure)
+
+
+def test_the_example_that_agents_are_shown_is_understood() -> None:
+    example = PROTOCOL.partition("```dugnad")[2].partition("```")[0]
+    answer = read_answer(f"Text.\n```dugnad{example}```\n")
+    assert (answer.wrong, len(answer.calls)) == ("", 1)
+
+
+def test_a_block_that_is_not_the_last_word_is_not_guessed_at() -> None:
+    assert "the last you say" in read_answer('```dugnad\n{"result": "x"}\n```\nBye.').wrong
+
+
+def test_the_text_before_the_block_is_the_result_where_it_names_none() -> None:
+    answer = read_answer('All is well.\n\n```dugnad\n{"outcome": "approved"}\n```')
+    assert (answer.result, answer.outcome) == ("All is well.", "approved")
+
+
+def spending(**fields: Any) -> Spending:
+    caps: dict[str, Any] = {"tasks_max": None, "tokens_max": None, "microdollars_max": None, "milliseconds_max": None}
+    return Spending(root=1, runs=0, tasks=1, held=None, **{**caps, "spent": Amount(), "reserved": Amount(), **fields})
+
+
+def test_a_run_takes_what_was_set_and_no_more_than_is_left() -> None:
+    command = Command(name="command:x", run=("x",), seconds=100.0)
+    assert command.at_most(spending()) == Amount(milliseconds=100_000)
+    capped = spending(tokens_max=50_000, microdollars_max=9_000_000, milliseconds_max=60_000)
+    assert command.at_most(capped) == Amount(tokens=50_000, microdollars=5_000_000, milliseconds=60_000)
+    used = spending(microdollars_max=9_000_000, spent=Amount(microdollars=8_000_000))
+    assert command.at_most(used).microdollars == 1_000_000
+    held = spending(microdollars_max=9_000_000, reserved=Amount(microdollars=8_900_000))
+    assert command.at_most(held).microdollars == 1_250_000  # Others will give some back.
+
+
+def test_its_own_cap_is_passed_only_where_there_is_one() -> None:
+    command = Command(name="command:x", run=("x", "it's"), dollars_option="--cap")
+    amount = Amount(microdollars=250_000)
+    assert "--cap" not in command.line(amount, spending())
+    assert "x 'it'\"'\"'s' --cap 0.250000" in command.line(amount, spending(microdollars_max=1))
