@@ -146,14 +146,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with contextlib.suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
         process.tasks.clear()
         process.held.clear()
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """Nobody reads a log here: what a task failed with is in the task."""
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         raise ThreadRefused(f"{getattr(func, '__qualname__', func)} wants a thread; in virtual time there is none.")
 
     def _process_events(self, event_list: Any) -> None: ...

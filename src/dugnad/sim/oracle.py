@@ -15,8 +15,8 @@ from ..settings import Limits
 from ..types import Event
 
 PROMISES = {
-    1: "one owner", 2: "fencing", 3: "order", 4: "exactly one end", 5: "budget", 6: "loop guards", 7: "messages",
-    8: "durable", 9: "identity", 10: "idle costs nothing", 11: "the log is the history", 12: "contained",
+    0: "no defect", 1: "one owner", 2: "fencing", 3: "order", 4: "exactly one end", 5: "budget", 6: "loop guards",
+    7: "messages", 8: "durable", 9: "identity", 10: "idle costs nothing", 11: "the log is the history", 12: "contained",
 }  # fmt: skip
 SETTLED = {"done": "done", "failed": "failed", "retrying": "retry", "waiting": "waiting", "released": "released"}
 KINDS = ("tokens", "microdollars", "milliseconds")
@@ -123,7 +123,13 @@ def fold(events: Sequence[Event], at_rest: bool) -> History:
 
 def left_open(history: History) -> list[Fault]:
     """What never came to an end."""
-    found = [Fault(4, f"#{number} never ended") for number, task in history.tasks.items() if task.ended is None]
+    found = []
+    for number, task in history.tasks.items():
+        vain = [need for need, how in task.needs.items() if (it := history.tasks[need]).ended and not _met(it, how)]
+        if task.ended is None and vain:
+            found.append(Fault(3, f"#{number} waits for ever: its need #{vain[0]} can never be met"))
+        elif task.ended is None:
+            found.append(Fault(4, f"#{number} never ended"))
     return found + [Fault(5, f"reservation {key} was never closed") for key in history.reservations]
 
 
@@ -159,8 +165,7 @@ def _follow_up(history: History, event: Event, data: Mapping[str, Any]) -> None:
         if parent.children > history.limits.children_max:
             history.fault(event, f"{parent.children} follow-ups; {history.limits.children_max} is the most", 6)
         words = (event.root, data["title"], data["body"], data.get("role"), data.get("assignee"))
-        if str(data["key"]).startswith("same:"):
-            history.happens(event, "equal follow-up", *words, promise=6)
+        history.happens(event, "equal follow-up", *words, promise=6)
 
 
 def _claimed(history: History, event: Event, data: Mapping[str, Any]) -> None:
@@ -323,9 +328,40 @@ def _budget_set(history: History, event: Event, data: Mapping[str, Any]) -> None
 def _told(history: History, event: Event, data: Mapping[str, Any]) -> None:
     history.happens(event, "told", data["key"], data["to"], promise=7)
     history.messages[data["message"]] = {**data, "sender": event.actor}
+    if data["message_kind"] == "text" and event.task is not None:
+        _by_owner(history, event)
     # A reply goes to one who was shut down too: its task goes on with the answer, in other hands.
     if history.teammates.get(data["to"]) == "gone" and not data["message_kind"].endswith(("reply", "answer")):
         history.fault(event, f"{data['to']} was shut down, and reads nothing", 7)
+
+
+def _by_owner(history: History, event: Event) -> None:
+    """The fence of what names no epoch: a message or a note out of a task is its holder's."""
+    task = history.tasks[event.task or 0]
+    if not task.live or task.holder != event.actor:
+        history.fault(event, f"said by one who does not hold #{event.task}", 2)
+
+
+def _noted(history: History, event: Event, data: Mapping[str, Any]) -> None:
+    if event.task is not None:
+        _by_owner(history, event)
+
+
+def _repeated(history: History, event: Event, data: Mapping[str, Any]) -> None:
+    if history.limits is not None and data["repeats"] > history.limits.repeats_max:
+        history.fault(event, f"asked for {data['repeats']} times; {history.limits.repeats_max} is the most", 6)
+
+
+def _rested(history: History, event: Event, data: Mapping[str, Any]) -> None:
+    """Who stops by itself has read everything; nothing is lost between working and resting."""
+    unread = [
+        number
+        for number, message in history.messages.items()
+        if message["to"] == data["name"] and number not in history.shown
+    ]
+    if unread and event.actor == data["name"]:
+        history.fault(event, f"{data['name']} went to rest with message {unread[0]} unread", 7)
+    history.teammates[data["name"]] = "gone"
 
 
 def _shown(history: History, event: Event, data: Mapping[str, Any]) -> None:
@@ -352,8 +388,8 @@ _RULES: dict[str, Callable[[History, Event, Mapping[str, Any]], None]] = {
     "host_started": _state("hosts", "host", "started"), "host_stopped": _state("hosts", "host", "stopped"),
     "host_lost": _state("hosts", "host", "lost"), "host_back": _state("hosts", "host", "started"),
     "spawned": _state("teammates", "name", "wanted"), "seated": _state("teammates", "name", "seated"),
-    "stopped_teammate": _state("teammates", "name", "gone"), "failed_teammate": _state("teammates", "name", "gone"),
-    "told": _told, "shown": _shown,
+    "stopped_teammate": _rested, "failed_teammate": _state("teammates", "name", "gone"),
+    "told": _told, "shown": _shown, "noted": _noted, "repeated": _repeated,
 }  # fmt: skip
 
 

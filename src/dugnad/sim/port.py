@@ -150,6 +150,8 @@ class WitnessedBoard(Board):
                 self.differing.append(f"{verb.name}: the same call again was refused: {refused}")
         except DugnadError:
             pass
+        except Exception as bug:
+            self.differing.append(f"{verb.name}: the same call again failed: {type(bug).__name__}: {bug}")
         else:
             if _gist(answer) != _gist(second):
                 self.differing.append(f"{verb.name}: answered {_gist(answer)}, and the same call again {_gist(second)}")

@@ -11,11 +11,12 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ..errors import AnswerLost, ContextOverflow, ModelUnavailable, RateLimited
 from ..models.scripted import ScriptedModel, Step
-from ..models.talk import Facts, Price, Reply, Request, Said, ToolCall, ToolResult, Usage
+from ..models.talk import Facts, Price, Reply, Request, Said, ToolCall, ToolResult, ToolSpec, Usage
 from .faults import AT_MODEL, Storm
 from .witness import Witness
 
@@ -33,7 +34,7 @@ class Provider:
     names: tuple[str, ...]  # Of the teammates.
     witness: Witness
     note: Callable[[str, str], None]
-    seconds: tuple[float, float] = (10.0, 120.0)  # The shortest and the longest turn.
+    seconds: tuple[float, float] = (15.0, 300.0)  # The shortest and the longest turn.
     window_tokens: int = 60_000
     name: str = "scripted:sim"
     key: str = "scripted:sim"
@@ -76,8 +77,7 @@ class Provider:
 
     def _usage(self, request: Request) -> Usage:
         """What this request is billed: at most what was asked for."""
-        tools = sum(len(spec.description) + len(str(spec.schema)) for spec in request.tools)
-        given = tools + len(request.system) + sum(map(_length, request.messages))
+        given = sum(map(_told_of, request.tools)) + len(request.system) + sum(map(_length, request.messages))
         output = min(request.output_tokens_max, 20 + int(self.random.random() * 400))
         return Usage(input_tokens=given // _CHARS_PER_TOKEN, output_tokens=output)
 
@@ -128,6 +128,11 @@ class Provider:
             "both": [("press", {"button": f"{request.task}.{request.turn}"}), ("note", {"title": "n", "text": "t"})],
         }
         return plain[word]
+
+
+@cache
+def _told_of(spec: ToolSpec) -> int:
+    return len(spec.description) + len(str(spec.schema))
 
 
 def _length(message: Said | Reply | ToolResult) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..types import Budget
 from .loop import DeadWait, Process
@@ -20,7 +18,7 @@ from .world import LIMITS, Machine, World
 
 _CALM_SECONDS_MAX = 6 * 3_600.0
 _QUIET_SECONDS = 300.0
-_QUIET_CALLS_MAX = 1_200  # Of one host in that time: heartbeats, upkeep and sweeps.
+_QUIET_CALLS_MAX = 300  # Of one host in that time: heartbeats, upkeep and sweeps.
 _TICK_SECONDS = 30.0
 _JUMPS_MS = (-90_000, 90_000, 3_600_000)
 _AT_ONCE_SECONDS = 1.0  # A push takes milliseconds, the sweep behind it up to `poll_seconds`.
@@ -41,16 +39,15 @@ class Outcome:
 
 def run(plan: Plan) -> Outcome:
     """One world from its beginning to its end."""
-    with tempfile.TemporaryDirectory(prefix="dugnad-sim-") as tree:
-        world = World(plan, Path(tree).resolve())
-        stage = _Stage(world)
-        found: list[Fault] = []
-        try:
-            found = world.loop.run_until_complete(stage.play())
-        except DeadWait as dead:
-            found = [Fault(4, str(dead))]
-        finally:
-            stage.close()
+    world = World(plan)
+    stage = _Stage(world)
+    found: list[Fault] = []
+    try:
+        found = world.loop.run_until_complete(stage.play())
+    except DeadWait as dead:
+        found = [Fault(4, str(dead))]
+    finally:
+        stage.close()
     return Outcome(
         seed=plan.seed,
         hash=hashlib.sha256(repr((world.story, found)).encode()).hexdigest()[:32],
@@ -76,7 +73,7 @@ class _Stage:
         await loop.start(self.desk, person.put_goals())
         for _ in range(world.plan.hosts):
             world.start_host()
-        loop.start(self.desk, person.live(), "person")
+        self.person = loop.start(self.desk, person.live(), "person")
         await self._storm()
         await self._calm()
         if not self._broken and await self._comes_to_rest():
@@ -84,6 +81,20 @@ class _Stage:
         for machine in world.living:
             await loop.start(machine.process, machine.host.stop("the play is over"))
         return await self._judge()
+
+    def _defects(self) -> list[Fault]:
+        """What failed for a reason that has no name."""
+        found = [
+            f"{name} at {machine.process.name}: {why}"
+            for machine in self.world.machines
+            for name, why in machine.host.failed.items()
+        ]
+        running = [(self.person, "the person")]
+        running += [(loop, each.process.name) for each in self.world.machines for loop in each.host._loops]
+        for task, name in running:
+            if task.done() and not task.cancelled() and (bug := task.exception()) is not None:
+                found.append(f"{name}: {type(bug).__name__}: {bug}")
+        return [Fault(0, each) for each in found]
 
     @property
     def _broken(self) -> bool:
@@ -109,7 +120,7 @@ class _Stage:
         if storm.draws("stopped at an await", 80):
             machine.process.steps_left = chance.randrange(400)
         elif storm.draws("freeze", 100):
-            self._freeze(machine, chance.uniform(0.5, 4) * LIMITS.lease_seconds)
+            self._freeze(machine, chance.uniform(0.3, 3) * LIMITS.lease_seconds)
         elif storm.draws("clock that jumps", 40):
             world.witness.clock_jumps = True
             world.jumped_ms += chance.choice(_JUMPS_MS)
@@ -197,7 +208,7 @@ class _Stage:
     async def _judge(self) -> list[Fault]:
         world = self.world
         found = [*world.history.found, *world.witness.found]
-        found += [Fault(4, each) for each in world.differing]
+        found += [*(Fault(4, each) for each in world.differing), *self._defects()]
         if not found:
             found += world.witness.at_rest() + left_open(world.history)
             found += unheard(world.events, world.told, at_rest=False)

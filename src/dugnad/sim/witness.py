@@ -35,6 +35,7 @@ class Witness:
     pressed: Counter[str] = field(default_factory=Counter)
     beats: dict[str, float] = field(default_factory=dict)  # A host: when its last answered heartbeat was asked for.
     seen: set[tuple[str, str]] = field(default_factory=set)  # Who was shown which words.
+    taken: set[int] = field(default_factory=set)  # Messages that were given to be shown with a request.
     read_otherwise: set[int] = field(default_factory=set)  # Messages that were not shown with a request.
     counts: Counter[str] = field(default_factory=Counter)
     clock_jumps: bool = False
@@ -132,21 +133,21 @@ class Witness:
         elif verb == "start_host":
             self.beats[call.id] = began
         elif verb == "show":
-            self.read_otherwise.update(call.messages)
-        elif verb == "take" and call.key.count(".") > 2:
-            self.read_otherwise.update(message.id for message in answer)
+            self.read_otherwise.update(set(call.messages) - self.taken)
+        elif verb == "take":
+            # A tool's take is shown with the tool's result, whoever reads that.
+            into = self.read_otherwise if call.key.count(".") > 2 else self.taken
+            into.update(message.id for message in answer)
         elif verb == "claim" and answer is None:
             self.counts["claim without work"] += 1
 
     def event(self, event: Event) -> None:
         """A change was committed."""
-        if event.kind == "taken_back" and not self.clock_jumps:
+        if event.kind == "host_lost" and not self.clock_jumps:
             host = str(event.data["host"])
             left = self.beats.get(host, -1e9) + self.lease_seconds - self.now()
-            if left > 0.1 and self.history.hosts.get(host) == "started":
-                self.fault(
-                    1, f"#{event.task} is taken from {event.data['teammate']}, whose lease runs {left:.0f} s more"
-                )
+            if left > 0.1:
+                self.fault(1, f"{host} is declared lost with all it holds, and its lease runs {left:.0f} s more")
 
     def at_rest(self) -> list[Fault]:
         """What can be judged only at the end."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..agent import Agent
 from ..board import records
@@ -17,9 +16,6 @@ from ..clock import Sources
 from ..errors import DugnadError
 from ..settings import AgentLimits, Limits, Patience, TeamLimits
 from ..team import Host
-from ..team.checking import check_in
-from ..tools import Context, Tool
-from ..tools.commands import command_tools
 from ..types import Budget, Event, Teammate
 from .faults import Storm
 from .loop import Process, VirtualLoop
@@ -27,15 +23,15 @@ from .oracle import History
 from .plan import Plan
 from .port import Port, Wire, WitnessedBoard
 from .provider import Provider
-from .shell import SimulatedSandbox, witnessed
+from .shell import Outside, check_of, sandbox, tools
 from .witness import TEAM, Witness
 
 BEGAN_MS = 1_800_000_000_000
 LIMITS = Limits(
-    depth_max=4, children_max=4, tasks_per_root_max=25, repeats_max=3, claims_max=15, lease_seconds=60.0,
-    backoff_seconds=5.0,
+    depth_max=4, children_max=4, tasks_per_root_max=25, repeats_max=3, claims_max=15,
+    lease_seconds=180.0, lease_seconds_max=400.0, backoff_seconds=5.0,
 )  # fmt: skip
-PATIENCE = Patience(poll_seconds=20.0)
+PATIENCE = Patience(poll_seconds=60.0)
 AGENT_LIMITS = AgentLimits(turns_max=12, output_tokens_max=1_000, model_seconds_max=300.0, give_back_seconds=120.0)
 _SKEWS = (0, -90_000, 90_000, 3_600_000)
 
@@ -52,7 +48,6 @@ class Machine:
 @dataclass
 class World:
     plan: Plan
-    tree: Path
     machines: list[Machine] = field(default_factory=list)
     story: list[tuple[float, str, str]] = field(default_factory=list)
     told: list[tuple[object, ...]] = field(default_factory=list)
@@ -78,6 +73,8 @@ class World:
             witness=self.witness,
             note=self.note,
         )
+        self.outside = Outside(self.witness, self.storm, self.random, self.note)
+        sandbox().enter(self.outside)
         true = Sources(now_ms=self._now_ms, new_id=self._ids("database"), chance=self.random.random)
         store = open_sqlite(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
         self.wire = Wire(self.loop, store, self.storm, self._committed, self.note)
@@ -121,21 +118,18 @@ class World:
         if skew:
             self.storm.happened("clocks that differ")
         board = self.board_of(process, skew)
-        sandbox = SimulatedSandbox(self.witness, self.storm, self.random, self.tree)
-        tools = (Tool(self._press_tool()), *command_tools(sandbox, self.tree))
 
         def mind(member: Teammate) -> Agent:
             requests, tokens = self.plan.rates
             return Agent(
-                board=board, teammate=member, model=self.provider, tools=tools, team=TEAM, limits=AGENT_LIMITS,
+                board=board, teammate=member, model=self.provider, tools=tools(), team=TEAM, limits=AGENT_LIMITS,
                 requests_per_minute=requests, tokens_per_minute=tokens, sources=board.sources,
             )  # fmt: skip
 
-        limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=20.0)
-        check = witnessed(check_in(sandbox, self.tree), self.witness, sandbox.there)
+        limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=60.0)
         host = Host(
-            board=board, mind=mind, limits=limits, check=check, label=process.name, knows_neighbours=False,
-            budget=Budget(tasks=20, tokens=400_000),
+            board=board, mind=mind, limits=limits, check=check_of(self.outside), label=process.name,
+            knows_neighbours=False, budget=Budget(tasks=20, tokens=400_000),
         )  # fmt: skip
         machine = Machine(process, board, host)
         self.machines.append(machine)
@@ -143,25 +137,11 @@ class World:
         self.loop.start(process, _start(host), process.name)
         return machine
 
-    def _press_tool(self) -> object:
-        async def press(context: Context, button: str) -> str:
-            """Press a button in the world outside.
-
-            Args:
-                button: Which.
-            """
-            self.witness.press(context.key, context.claim.host, context.teammate.name)
-            self.note(context.teammate.name, f"presses {button}")
-            await asyncio.sleep(self.random.random() * 40)
-            return f"{button} is pressed."
-
-        return press
-
     def _died(self, machine: Machine) -> None:
         self.note(machine.process.name, "is stopped for good")
         self.storm.happened("a host is gone")
         if machine.board._store in self.wire.ports:
-            self.wire.ports.remove(machine.board._store)  # type: ignore[arg-type]
+            self.wire.ports.remove(machine.board._store)
         if self.random.random() < 0.6 and len(self.machines) < 12:
             self.loop.call_later(self.random.uniform(5, 200), self.start_host)
 
