@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 # At a commit, with how often of a thousand.
 AT_COMMIT = {
-    "stopped before a commit": 2,
-    "stopped after a commit": 2,
+    "stopped before a commit": 3,
+    "stopped after a commit": 4,
+    "frozen before a commit": 3,
+    "frozen after a commit": 6,
     "database locked": 8,
     "disk full": 4,
     "connection lost before a commit": 6,

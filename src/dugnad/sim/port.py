@@ -38,6 +38,7 @@ class Wire:
     storm: Storm
     committed: Callable[[str], None]  # Is told after every commit that changed something, by whom.
     note: Callable[[str, str], None]  # Writes a line of the story: who, what.
+    freeze: Callable[[Process], None]  # For several leases.
     ports: list[Port] = field(default_factory=list)
     reads: int = 0
 
@@ -73,6 +74,8 @@ class Port:
         fault = storm.draw(AT_COMMIT, _DRIVER_FAULTS) if name.startswith("host") else None
         if fault:
             self.wire.note(name, fault)
+        if fault == "frozen before a commit":
+            self.wire.freeze(self.process)
         await asyncio.sleep(storm.random.random() * _LATENCY_SECONDS)
         if fault == "stopped before a commit":
             self.process.kill()
@@ -87,6 +90,9 @@ class Port:
         if fault == "stopped after a commit":
             self.process.kill()
             await never()
+        elif fault == "frozen after a commit":
+            self.wire.freeze(self.process)
+            await asyncio.sleep(0)
         elif fault == "commit done, answer lost":
             raise BoardUnreachable(_LOST)
         elif fault == "commit done, asked again":

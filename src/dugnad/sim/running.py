@@ -14,7 +14,7 @@ from .person import Person
 from .plan import Plan
 from .port import WitnessedBoard
 from .verdict import against_tables, unheard
-from .world import LIMITS, Machine, World
+from .world import Machine, World
 
 _CALM_SECONDS_MAX = 6 * 3_600.0
 _QUIET_SECONDS = 300.0
@@ -120,7 +120,7 @@ class _Stage:
         if storm.draws("stopped at an await", 80):
             machine.process.steps_left = chance.randrange(400)
         elif storm.draws("freeze", 100):
-            self._freeze(machine, chance.uniform(0.3, 3) * LIMITS.lease_seconds)
+            world.freeze(machine.process)
         elif storm.draws("clock that jumps", 40):
             world.witness.clock_jumps = True
             world.jumped_ms += chance.choice(_JUMPS_MS)
@@ -128,17 +128,6 @@ class _Stage:
         elif chance.random() < 0.01:
             world.note(machine.process.name, "is told to stop in order")
             world.loop.start(machine.process, self._leave(machine))
-
-    def _freeze(self, machine: Machine, seconds: float) -> None:
-        world = self.world
-        world.note(machine.process.name, f"freezes for {seconds:.0f} s")
-        world.loop.freeze(machine.process)
-        world.loop.call_later(seconds, self._thaw, machine)
-
-    def _thaw(self, machine: Machine) -> None:
-        if machine.process.frozen:
-            self.world.note(machine.process.name, "comes back")
-            self.world.loop.thaw(machine.process)
 
     async def _leave(self, machine: Machine) -> None:
         await machine.host.stop("told to stop")
@@ -151,7 +140,7 @@ class _Stage:
         world.note("the storm", "is over")
         for machine in world.living:
             machine.process.steps_left = None
-            self._thaw(machine)
+            world.thaw(machine.process)
         if not [each for each in world.living if not each.host.is_stopping]:
             world.start_host()
 
@@ -165,7 +154,7 @@ class _Stage:
         """Every task has ended, and everybody has read what they were sent."""
         history = self.world.history
         return all(task.ended for task in history.tasks.values()) and not any(
-            number not in history.shown and history.teammates.get(message["to"]) == "seated"
+            number not in history.shown and history.teammates.get(message["to"]) in ("wanted", "seated")
             for number, message in history.messages.items()
         )
 

@@ -61,12 +61,13 @@ class Witness:
         if isinstance(last, Said) and not request.title.startswith("("):
             if f"[{who}, task #{request.task}, " not in last.text:
                 self.fault(9, f"the request of {who} for #{request.task} does not say where it stands")
+            # Also in the packet: what cannot be an errand of its own is read there.
+            self.seen.update((who, word) for word in _WORD.findall(last.text))
             if "<inbox>" in last.text:
                 self._inbox(request, last.text)
 
     def _inbox(self, request: Request, text: str) -> None:
         shown = "\n".join(_INBOX.findall(text))
-        self.seen.update((request.teammate, word) for word in _WORD.findall(shown))
         ranks = [
             0 if stop else 1 if who == "the human" else 2 if lead else 3 for who, lead, stop in _SENDER.findall(shown)
         ]

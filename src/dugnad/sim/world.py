@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..agent import Agent
 from ..board import records
@@ -77,7 +80,7 @@ class World:
         sandbox().enter(self.outside)
         true = Sources(now_ms=self._now_ms, new_id=self._ids("database"), chance=self.random.random)
         store = open_sqlite(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
-        self.wire = Wire(self.loop, store, self.storm, self._committed, self.note)
+        self.wire = Wire(self.loop, store, self.storm, self._committed, self.note, self.freeze)
 
     def note(self, who: str, what: str) -> None:
         self.story.append((round(self.loop.time(), 3), who, what))
@@ -143,7 +146,24 @@ class World:
         if machine.board._store in self.wire.ports:
             self.wire.ports.remove(machine.board._store)
         if self.random.random() < 0.6 and len(self.machines) < 12:
-            self.loop.call_later(self.random.uniform(5, 200), self.start_host)
+            self.later(self.random.uniform(5, 200), self.start_host)
+
+    def freeze(self, process: Process) -> None:
+        """For some part of a lease, or for several."""
+        if not process.frozen:
+            seconds = self.random.uniform(0.3, 3) * LIMITS.lease_seconds
+            self.note(process.name, f"freezes for {seconds:.0f} s")
+            self.loop.freeze(process)
+            self.later(seconds, self.thaw, process)
+
+    def thaw(self, process: Process) -> None:
+        if process.frozen:
+            self.note(process.name, "comes back")
+            self.loop.thaw(process)
+
+    def later(self, seconds: float, what: Callable[..., Any], *given: Any) -> None:
+        """Done by nobody in particular, so that it happens whoever is frozen or gone by then."""
+        self.loop.call_later(seconds, what, *given, context=Context())
 
     @property
     def living(self) -> list[Machine]:
