@@ -57,6 +57,7 @@ class TaskHistory:
     children: int = 0
     goes_on_from: int | None = None  # The epoch that was lost, or put down, and has to be gone on from.
     replies: int = 0  # Of the newest claim.
+    waits: bool = False  # For somebody, or for something.
 
 
 @dataclass
@@ -65,6 +66,7 @@ class Account:
     runs: int = 0
     tasks: int = 0
     used: Counter[str] = field(default_factory=Counter)  # Spent and reserved together.
+    held: str | None = None  # Which cap was reached.
 
 
 @dataclass
@@ -91,9 +93,12 @@ class History:
             self.fault(event, f"the log has a gap or a doublet: number {self.last + 1} was expected", 11)
         self.last = event.seq
         self.counts[event.kind] += 1
-        if rule := _RULES.get(event.kind):
-            rule(self, event, event.data)
-        _within_caps(self, event)
+        try:
+            if rule := _RULES.get(event.kind):
+                rule(self, event, event.data)
+            _within_caps(self, event)
+        except KeyError as unknown:
+            self.fault(event, f"it speaks of {unknown}, of which the log never told", 11)
 
     def fault(self, event: Event, what: str, promise: int) -> None:
         who = f"{event.kind} of #{event.task} by {event.actor}"
@@ -191,6 +196,7 @@ def _claimed(history: History, event: Event, data: Mapping[str, Any]) -> None:
         history.fault(event, f"what was done under epoch {task.goes_on_from} is not gone on from", 8)
     task.epoch, task.holder, task.live, task.held, task.due_at = data["epoch"], event.actor, True, True, None
     task.host, task.claims, task.replies, task.goes_on_from = data["host"], task.claims + 1, 0, None
+    task.waits = False
     if history.limits is not None and task.claims > history.limits.claims_max:
         history.fault(event, f"claimed {task.claims} times; {history.limits.claims_max} is the most", 6)
     history.accounts[task.root].runs += 1
@@ -211,6 +217,7 @@ def _settled(history: History, event: Event, data: Mapping[str, Any]) -> None:
         history.happens(event, "settle", event.task, data["epoch"])
         history.seen.add(("settled as", event.task, data["epoch"], SETTLED[event.kind]))
     task.live = task.held = False
+    task.waits = event.kind == "waiting"
     task.due_at, task.outcome = data.get("due_at"), data.get("outcome")
     task.needs.update(dict.fromkeys(data.get("tasks", ()), "ended"))
     task.goes_on_from = data["epoch"] if event.kind == "waiting" or data.get("resume") else None
@@ -323,6 +330,11 @@ def _within_caps(history: History, event: Event) -> None:
 
 def _budget_set(history: History, event: Event, data: Mapping[str, Any]) -> None:
     history.accounts[event.root or 0].caps = dict(data["caps"])
+    history.accounts[event.root or 0].held = None
+
+
+def _budget_reached(history: History, event: Event, data: Mapping[str, Any]) -> None:
+    history.accounts[event.root or 0].held = data["held"]
 
 
 def _told(history: History, event: Event, data: Mapping[str, Any]) -> None:
@@ -385,26 +397,10 @@ _RULES: dict[str, Callable[[History, Event, Mapping[str, Any]], None]] = {
     "put": _put, "claimed": _claimed, **dict.fromkeys(SETTLED, _settled), "taken_back": _taken_back,
     "cancelled": _ended_by_board, "skipped": _ended_by_board, "retried": _retried, "ready": _ready, "turn": _turn,
     "handover": _by_holder, "reserved": _reserved, "spent": _spent, "forfeited": _spent, "budget_set": _budget_set,
+    "budget_reached": _budget_reached,
     "host_started": _state("hosts", "host", "started"), "host_stopped": _state("hosts", "host", "stopped"),
     "host_lost": _state("hosts", "host", "lost"), "host_back": _state("hosts", "host", "started"),
     "spawned": _state("teammates", "name", "wanted"), "seated": _state("teammates", "name", "seated"),
     "stopped_teammate": _rested, "failed_teammate": _state("teammates", "name", "gone"),
     "told": _told, "shown": _shown, "noted": _noted, "repeated": _repeated,
 }  # fmt: skip
-
-
-def groundless(events: Sequence[Event]) -> int:
-    """How many claims were taken back from a host that nobody had declared lost or stopped.
-
-    A few may be: a lease can run out between looking for lost hosts and looking for their claims.
-    """
-    lost: set[object] = set()
-    count = 0
-    for event in events:
-        if event.kind in ("host_lost", "host_stopped"):
-            lost.add(event.data["host"])
-        elif event.kind == "host_back":
-            lost.discard(event.data["host"])
-        elif event.kind == "taken_back":
-            count += event.data["host"] not in lost
-    return count

@@ -57,9 +57,10 @@ class Person:
             late = self.storm.lasts and self.storm.has("a person who is late")
             if late:
                 self.storm.happened("a person who is late")
-            await asyncio.sleep(self.random.uniform(600, 3_600) if late else self.random.uniform(20, 200))
+            await asyncio.sleep(self.random.uniform(600, 3_600) if late else self.random.uniform(30, 300))
             try:
-                await self._answer()
+                if any(task.waits and not task.ended for task in self.history.tasks.values()):
+                    await self._answer()
                 await self._raise_caps()
                 if self.storm.lasts:
                     await self._meddle()
@@ -79,8 +80,8 @@ class Person:
             await self.board.reply(asked.request, HUMAN, "Go on as you think best.", accepted=accepted)
 
     async def _raise_caps(self) -> None:
-        for root in self.history.accounts:
-            if (held := (await self.board.budget(root)).held) is not None:
+        for root, account in list(self.history.accounts.items()):
+            if (held := account.held) is not None:
                 self.note(HUMAN, f"raises the {held} of #{root}")
                 await self.board.raise_budget(root, _MORE[held])
 

@@ -46,6 +46,8 @@ def run(plan: Plan) -> Outcome:
         found = world.loop.run_until_complete(stage.play())
     except DeadWait as dead:
         found = [Fault(4, str(dead))]
+    except Exception as bug:  # Of the play itself: shown with its seed, like everything else.
+        found = [*world.history.found, *world.witness.found, Fault(0, f"{type(bug).__name__}: {bug}")]
     finally:
         stage.close()
     return Outcome(

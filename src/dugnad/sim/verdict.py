@@ -32,6 +32,23 @@ def unheard(events: Sequence[Event], acknowledged: Iterable[Sequence[object]], *
     return found
 
 
+def groundless(events: Sequence[Event]) -> int:
+    """How many claims were taken back from a host that nobody had declared lost or stopped.
+
+    A few may be: a lease can run out between looking for lost hosts and looking for their claims.
+    """
+    lost: set[object] = set()
+    count = 0
+    for event in events:
+        if event.kind in ("host_lost", "host_stopped"):
+            lost.add(event.data["host"])
+        elif event.kind == "host_back":
+            lost.discard(event.data["host"])
+        elif event.kind == "taken_back":
+            count += event.data["host"] not in lost
+    return count
+
+
 async def read_log(board: Board) -> list[Event]:
     events: list[Event] = []
     while page := await board.events(events[-1].seq if events else 0):
@@ -49,7 +66,11 @@ async def verdict(board: Board, acknowledged: Iterable[Sequence[object]] = (), *
 async def against_tables(board: Board, events: Sequence[Event], *, at_rest: bool = True) -> list[Fault]:
     """Where the log and the tables tell two stories."""
     found = []
-    observed, replayed = await board.observed_state(), await board.replayed_state()
+    observed = await board.observed_state()
+    try:
+        replayed = await board.replayed_state()
+    except KeyError as unknown:
+        return [Fault(11, f"the log cannot be replayed: it speaks of {unknown}, of which it never told")]
     if replayed != observed:
         where = [
             f"{entity} {each}"

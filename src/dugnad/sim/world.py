@@ -35,7 +35,7 @@ LIMITS = Limits(
     lease_seconds=180.0, lease_seconds_max=400.0, backoff_seconds=5.0,
 )  # fmt: skip
 PATIENCE = Patience(poll_seconds=60.0)
-AGENT_LIMITS = AgentLimits(turns_max=12, output_tokens_max=1_000, model_seconds_max=300.0, give_back_seconds=120.0)
+AGENT_LIMITS = AgentLimits(turns_max=12, output_tokens_max=1_000, model_seconds_max=900.0, give_back_seconds=120.0)
 _SKEWS = (0, -90_000, 90_000, 3_600_000)
 
 
