@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from .mutants import MUTANTS
-from .oracle import PROMISES
 from .plan import make_plan
+from .promises import PROMISES
 from .running import run
 from .sweep import Ran, Sum, hunt_all, run_seed, sweep
 

@@ -70,14 +70,17 @@ class Person:
     async def _answer(self) -> None:
         never = self.storm.has("a person who never answers")
         for asked in await waiting_requests(self.board):
-            if never and asked.task is not None and asked.id % 2:
-                self.storm.happened("a person who never answers")
-                if not self.storm.lasts:  # In the end, what waits for ever is called off.
-                    await self.board.cancel(asked.task, why="never mind")
-                continue
-            accepted = None if asked.kind == "question" else self.random.random() < 0.8
-            assert asked.request is not None
-            await self.board.reply(asked.request, HUMAN, "Go on as you think best.", accepted=accepted)
+            try:
+                if never and asked.task is not None and asked.id % 2:
+                    self.storm.happened("a person who never answers")
+                    if not self.storm.lasts:  # In the end, what waits for ever is called off.
+                        await self.board.cancel(asked.task, why="never mind")
+                    continue
+                accepted = None if asked.kind == "question" else self.random.random() < 0.8
+                assert asked.request is not None
+                await self.board.reply(asked.request, HUMAN, "Go on as you think best.", accepted=accepted)
+            except DugnadError as refused:
+                self.note(HUMAN, f"was refused: {refused}")
 
     async def _raise_caps(self) -> None:
         for root, account in list(self.history.accounts.items()):

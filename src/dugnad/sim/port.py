@@ -21,7 +21,7 @@ from .loop import Process, VirtualLoop, never
 
 _LATENCY_SECONDS = 0.004
 _PUSHES_LOST = 300  # Of a thousand, where they are lost.
-_DRIVER_FAULTS = tuple(kind for kind in AT_COMMIT if kind != "the same call twice")
+_DRIVER_FAULTS = tuple(kind for kind in AT_COMMIT if kind not in ("the same call twice", "frozen after a turn"))
 # What the same call has to answer twice. Others tell how things stand at the moment, which may have changed.
 _SAME_TWICE = (
     "put", "claim", "settle", "record", "reserve", "tell", "reply", "write_note", "cancel", "release", "retry",
@@ -130,6 +130,7 @@ class WitnessedBoard(Board):
     calls: dict[str, int]
     storm: Storm
     on_call: Callable[[str, Any, Any, float], None]
+    freeze: Callable[[], None]  # The process it belongs to.
 
     async def _do(self, verb: Verb, call: Any) -> Any:
         began = asyncio.get_running_loop().time()
@@ -145,6 +146,9 @@ class WitnessedBoard(Board):
         repeatable = verb.name in _SAME_TWICE and getattr(call, "may_repeat", True) and answer is not None
         if repeatable and self.storm.draws("the same call twice", AT_COMMIT["the same call twice"]):
             await self._again(verb, call, answer)
+        if verb.name == "record" and self.storm.draws("frozen after a turn", AT_COMMIT["frozen after a turn"]):
+            self.freeze()
+            await asyncio.sleep(0)
         return answer
 
     async def _again(self, verb: Verb, call: Any, answer: Any) -> None:

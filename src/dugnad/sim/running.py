@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from ..types import Budget
 from .loop import DeadWait, Process
-from .oracle import Fault, left_open
+from .oracle import left_open
 from .person import Person
 from .plan import Plan
 from .port import WitnessedBoard
+from .promises import Fault
 from .verdict import against_tables, unheard
 from .world import Machine, World
 

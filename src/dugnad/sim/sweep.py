@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from .mutants import Mutant, plant
-from .oracle import PROMISES
 from .plan import make_plan
+from .promises import PROMISES
 from .running import run
 
 _CHUNK = 8

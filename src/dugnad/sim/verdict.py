@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from ..board import Board
 from ..types import Event
-from .oracle import SETTLED, Fault, faults, fold
+from .oracle import SETTLED, faults, fold
+from .promises import Fault
 
 
 def unheard(events: Sequence[Event], acknowledged: Iterable[Sequence[object]], *, at_rest: bool = True) -> list[Fault]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from ..models.talk import Request, Said
 from ..types import HUMAN, Event, Task
-from .oracle import Fault, History
+from .oracle import History
+from .promises import Fault
 
 _INBOX = re.compile(r"<inbox>\n(.*?)\n</inbox>", re.DOTALL)
 _WORD = re.compile(r"^> (word .*)$", re.MULTILINE)
@@ -32,6 +33,8 @@ class Witness:
     members: Mapping[str, tuple[str, ...]]  # Names and roles.
     found: list[Fault] = field(default_factory=list)
     billed: Counter[int] = field(default_factory=Counter)  # Tokens, by root.
+    asks: Counter[int] = field(default_factory=Counter)  # Of models, by task;
+    reserved: Counter[int] = field(default_factory=Counter)  # and reservations made for them.
     pressed: Counter[str] = field(default_factory=Counter)
     beats: dict[str, float] = field(default_factory=dict)  # A host: when its last answered heartbeat was asked for.
     seen: set[tuple[str, str]] = field(default_factory=set)  # Who was shown which words.
@@ -51,8 +54,9 @@ class Witness:
         if task is None:
             self.fault(9, f"{who} asks for #{request.task}, which is not there")
             return
-        if not any(of == request.task for _, of, _ in self.history.reservations.values()) and task.live:
-            self.fault(5, f"{who} asks a model for #{request.task}, and nothing is reserved for it")
+        self.asks[request.task] += 1
+        if self.asks[request.task] > self.reserved[request.task]:
+            self.fault(5, f"{who} asks a model for #{request.task}, and nothing was reserved for it")
         roles = ", ".join(self.members.get(who, ()))
         for what in (f"You are {who},", TEAM, roles, f"#{request.task} "):
             if what not in request.system:
@@ -144,6 +148,8 @@ class Witness:
 
     def event(self, event: Event) -> None:
         """A change was committed."""
+        if event.kind == "reserved":
+            self.reserved[event.task or 0] += 1
         if event.kind == "host_lost" and not self.clock_jumps:
             host = str(event.data["host"])
             left = self.beats.get(host, -1e9) + self.lease_seconds - self.now()
