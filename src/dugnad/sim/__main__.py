@@ -12,7 +12,7 @@ from .mutants import MUTANTS
 from .plan import make_plan
 from .promises import PROMISES
 from .running import run
-from .sweep import Ran, Sum, hunt_all, run_seed, sweep
+from .sweep import SEEDS_ENOUGH, Ran, Sum, hunt_all, run_seed, sweep
 
 
 def main(arguments: list[str]) -> int:
@@ -43,9 +43,12 @@ def main(arguments: list[str]) -> int:
 def _range(text: str) -> range:
     start, colon, end = text.partition(":")
     try:
-        return range(int(start), int(end)) if colon else range(int(start))
+        found = range(int(start), int(end)) if colon else range(int(start))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds; write FROM:TO, like 0:100") from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is empty; write FROM:TO with the smaller number first")
+    return found
 
 
 def _sweep(given: argparse.Namespace) -> int:
@@ -57,6 +60,7 @@ def _sweep(given: argparse.Namespace) -> int:
 
     total = sweep(given.seeds, processes=given.processes, on_seed=told)
     report = total.as_json()
+    unseen = report["never"] if total.seeds >= SEEDS_ENOUGH else []
     differing: list[int] = []
     if given.twice:
         again = sweep(given.seeds, processes=given.processes)
@@ -69,7 +73,11 @@ def _sweep(given: argparse.Namespace) -> int:
             f"{report['seeds']} seeds, {report['violations']} violations, "
             f"{report['agent_hours_per_cpu_second']} agent-hours per CPU second, {report['cpu_seconds']} CPU seconds."
         )
-    return 1 if total.failed or differing else 0
+        if differing:
+            print(f"Not the same when run again: {', '.join(map(str, differing))}.")
+        if unseen:
+            print(f"Never seen, so this sweep shows less than it should: {', '.join(unseen)}.")
+    return 1 if total.failed or differing or unseen else 0
 
 
 def _until(given: argparse.Namespace) -> int:
@@ -107,6 +115,9 @@ def _one(given: argparse.Namespace) -> int:
 def _mutants(given: argparse.Namespace) -> int:
     package = Path(__file__).parent.parent
     chosen = [each for each in MUTANTS if given.mutants in each.name]
+    if not chosen:
+        print(f"No planted bug has {given.mutants!r} in its name; they stand in sim/mutants.py.", file=sys.stderr)
+        return 2
     found = hunt_all(
         chosen, package=package, processes=given.processes, first=given.first,
         on_caught=lambda caught: None if given.json else print(caught.line(), flush=True),

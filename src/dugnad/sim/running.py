@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..types import Budget
+from .faults import KINDS
 from .loop import DeadWait, Process
 from .oracle import left_open
 from .person import Person
@@ -17,6 +18,18 @@ from .promises import Fault
 from .verdict import against_tables, unheard
 from .world import Machine, World
 
+# What events of the log show to have happened.
+OF_EVENTS = {
+    "taken_back": "task taken over", "budget_reached": "budget exhausted", "skipped": "task skipped",
+    "failed": "task failed", "repeated": "equal follow-up met", "host_back": "host came back",
+    "cooled": "provider key cooled down", "shown": "message shown", "waiting": "waited", "retried": "retried by hand",
+    "forfeited": "reservation forfeited",
+}  # fmt: skip
+# Over a sweep of some length, each of these must be seen, or the sweep shows less than it says.
+EXPECTED = (
+    *(f"fault: {kind}" for kind in KINDS), *OF_EVENTS.values(), "stale holder refused", "follow-up", "command run",
+    "a host is gone", "woken by a push",
+)  # fmt: skip
 _CALM_SECONDS_MAX = 6 * 3_600.0
 _QUIET_SECONDS = 300.0
 _QUIET_CALLS_MAX = 300  # Of one host in that time: heartbeats, upkeep and sweeps.
@@ -210,19 +223,13 @@ class _Stage:
         """What was seen at least once."""
         world = self.world
         counts = world.history.counts
-        seen = Counter({f"fault: {kind}": count for kind, count in world.storm.seen.items()})
+        seen = Counter({f"fault: {kind}": count for kind, count in world.storm.seen.items() if kind in KINDS})
+        seen.update({what: count for what, count in world.storm.seen.items() if what not in KINDS})
         seen["stale holder refused"] = sum(each[0] == "stale" for each in world.told)
-        seen["task taken over"] = counts["taken_back"]
-        seen["budget exhausted"] = counts["budget_reached"]
-        seen["task skipped"] = counts["skipped"]
-        seen["task failed"] = counts["failed"]
         seen["follow-up"] = sum(task.depth > 0 for task in world.history.tasks.values())
-        seen["equal follow-up met"] = counts["repeated"]
-        seen["host came back"] = counts["host_back"]
-        seen["provider key cooled down"] = counts["cooled"]
-        seen["message shown"] = counts["shown"]
-        seen["waited"] = counts["waiting"]
         seen["command run"] = world.witness.counts["command run"]
+        for kind, what in OF_EVENTS.items():
+            seen[what] = counts[kind]
         return +seen
 
     def close(self) -> None:

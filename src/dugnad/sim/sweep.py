@@ -19,8 +19,11 @@ from typing import Any
 from .mutants import Mutant, plant
 from .plan import make_plan
 from .promises import PROMISES
-from .running import run
+from .running import EXPECTED, run
 
+__all__ = ["EXPECTED", "Caught", "Ran", "Sum", "hunt", "hunt_all", "run_seed", "sweep"]
+
+SEEDS_ENOUGH = 1_000  # From here on, everything that is expected at times must have been seen.
 _CHUNK = 8
 _MUTANT_SEEDS = 4_000
 MUTANT_CPU_SECONDS = 60.0
@@ -66,6 +69,7 @@ class Sum:
             "agent_hours_per_cpu_second": round(per_cpu, 1),
             "cpu_seconds": round(self.cpu_seconds, 1),
             "sometimes": dict(sorted(self.sometimes.items())),
+            "never": [what for what in EXPECTED if not self.sometimes[what]],
             "failed": [
                 {
                     "seed": ran.seed,
