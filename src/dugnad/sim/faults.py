@@ -19,7 +19,7 @@ AT_COMMIT = {
     "commit done, answer lost": 8,
     "commit done, asked again": 8,
     "the same call twice": 25,
-    "frozen after a turn": 60,  # Between a recorded reply and what it asks for: there a late holder does most harm.
+    "frozen after a turn": 200,  # Between a recorded reply and what it asks for: there a late holder does most harm.
 }
 # When a model is asked.
 AT_MODEL = {

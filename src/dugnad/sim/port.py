@@ -146,7 +146,8 @@ class WitnessedBoard(Board):
         repeatable = verb.name in _SAME_TWICE and getattr(call, "may_repeat", True) and answer is not None
         if repeatable and self.storm.draws("the same call twice", AT_COMMIT["the same call twice"]):
             await self._again(verb, call, answer)
-        if verb.name == "record" and self.storm.draws("frozen after a turn", AT_COMMIT["frozen after a turn"]):
+        is_reply = verb.name == "record" and call.turn.kind == "reply"
+        if is_reply and self.storm.draws("frozen after a turn", AT_COMMIT["frozen after a turn"]):
             self.freeze()
             await asyncio.sleep(0)
         return answer

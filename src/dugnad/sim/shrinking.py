@@ -68,8 +68,8 @@ def tell(plan: Plan, outcome: Outcome) -> str:
     faults = ", ".join(sorted(plan.kinds)) or "none"
     team = ", ".join(f"{name}{' (lead)' if lead else ''}" for name, _, lead in plan.members)
     head = [
-        f"Seed {plan.seed}, made as small as it still fails: {len(plan.tasks)} tasks, {plan.hosts} hosts at first, "
-        f"the team {team}. Faults: {faults}.",
+        f"Seed {plan.seed}, made as small as it still fails: tasks: {len(plan.tasks)}, hosts at first: {plan.hosts}, "
+        f"team: {team}. Faults: {faults}.",
         *(f"  {task.title}: {' > '.join(task.steps) or 'says it is done'}" for task in plan.tasks),
         "",
     ]

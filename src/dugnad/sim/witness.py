@@ -81,7 +81,8 @@ class Witness:
         whole = "\n".join(
             part for each in request.messages if isinstance(each, Said) for part in _INBOX.findall(each.text)
         )
-        twice = [word for word, count in Counter(_WORD.findall(whole)).items() if count > 1]
+        # What was said to all is several messages: who goes on with another's work may have read its own.
+        twice = [word for word, n in Counter(_WORD.findall(whole)).items() if n > 1 and not word.endswith(" for all")]
         if twice:
             self.fault(7, f"{request.teammate} is shown {twice[0]!r} twice in one conversation")
 
