@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..models.talk import Request, Said
-from ..types import HUMAN, Event, Task
+from ..types import ERRAND, HUMAN, Event, Task
 from .oracle import History
 from .promises import Fault
 
@@ -159,12 +159,17 @@ class Witness:
 
     def at_rest(self) -> list[Fault]:
         """What can be judged only at the end."""
+        # Of what was to be answered in a task that was given up, a person was told.
+        errands = [
+            task.key for task in self.history.tasks.values() if task.key.startswith(ERRAND) and task.ended != "done"
+        ]
+        given_up = {int(key.rpartition(":")[2]) for key in errands}
         for number, message in self.history.messages.items():
             to, text = message["to"], message["text"]
             if to == HUMAN or not text.startswith("word "):
                 continue
             if number in self.history.shown:
-                if (to, text) not in self.seen and number not in self.read_otherwise:
+                if (to, text) not in self.seen and number not in self.read_otherwise | given_up:
                     self.fault(7, f"message {number} to {to} counts as shown, and {to} never saw it")
             elif self.history.teammates.get(to) == "seated":
                 self.fault(7, f"message {number} to {to} was never shown")
