@@ -214,8 +214,14 @@ class Reading:
         return None if milliseconds is None else milliseconds / 1000
 
     async def ready_work(self, *, most: int = 100) -> dict[str, int]:
-        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. Counted up to `most` each."""
-        return {row["lane"]: row["n"] for row in await self._read("ready_counts", most=most)}
+        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. Counted up to `most` each.
+
+        Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
+        """
+        waiting = {row["lane"]: row["n"] for row in await self._read("ready_counts", most=most)}
+        for row in await self._read("due_lanes"):
+            waiting[row["lane"]] = min(most, waiting.get(row["lane"], 0) + 1)
+        return waiting
 
     async def now_ms(self) -> int:
         """What time it is by the board's clock."""
@@ -271,8 +277,7 @@ class Reading:
     async def _look(self) -> tuple[Topics, float | None]:
         """What a lost push may have been about, and how soon something comes due."""
         topics: Topics = {}
-        due_lanes = [row["lane"] for row in await self._read("due_lanes")]
-        topics.update({f"ready:{lane}": 1 for lane in (*await self.ready_work(most=1), *due_lanes)})
+        topics.update({f"ready:{lane}": 1 for lane in await self.ready_work(most=1)})
         topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
         topics.update(await self._changed_since_last_sweep())
         due = (await self._read("next_due"))[0]["milliseconds"]

@@ -1,0 +1,28 @@
+"""Work that comes due while nobody looks for it."""
+
+from __future__ import annotations
+
+from conftest import Opener
+from stage_team import hosting, until_ended
+
+from dugnad.models import ScriptedModel
+
+
+async def test_work_that_comes_due_brings_somebody_to_it_whose_role_nobody_has(opener: Opener) -> None:
+    board = await opener()
+    async with hosting(board, ScriptedModel({}), grows=True):
+        task = await board.put("Review it later", role="reviewer", delay_seconds=0.5)
+        assert task.state == "scheduled"
+        (ended,) = await until_ended(board, task)
+    assert ended.state == "done"
+
+
+async def test_what_came_due_counts_as_work_that_waits(opener: Opener) -> None:
+    board = await opener()
+    await board.put("Now", role="coder")
+    await board.put("Later", role="coder", delay_seconds=600)
+    assert await board.ready_work() == {"coder": 1}
+    due = await board.put("At once, as good as", role="reviewer", not_before=await board.now_ms() + 1)
+    while (await board.ready_work()).get("reviewer") != 1:
+        assert (await board.find(due.id)).state == "scheduled"
+    assert await board.ready_work(most=1) == {"coder": 1, "reviewer": 1}
