@@ -40,6 +40,7 @@ class TaskHistory:
     goes_on_from: int | None = None  # The epoch that was lost, or put down, and has to be gone on from.
     replies: int = 0  # Of the newest claim.
     waits: bool = False  # For somebody, or for something.
+    met: set[int] = field(default_factory=set)  # Needs that were met once; a retry of them takes nothing back.
 
 
 @dataclass
@@ -129,6 +130,7 @@ def _put(history: History, event: Event, data: Mapping[str, Any]) -> None:
     needs = {needed: outcome for needed, outcome, _ in data["needs"]}
     task = TaskHistory(root=event.root, needs=needs, due_at=data.get("due_at"), key=data["key"])
     task.depth = data.get("depth", 0)
+    task.met = {needed for needed, _, state in data["needs"] if state == "met"}
     history.tasks[event.task] = task
     if data.get("caps") is not None:
         history.accounts[event.task] = Account(caps=dict(data["caps"]))
@@ -168,7 +170,7 @@ def _claimed(history: History, event: Event, data: Mapping[str, Any]) -> None:
     if task.due_at is not None and event.at < task.due_at:
         history.fault(event, f"claimed {task.due_at - event.at} ms before it is due", 3)
     for needed, wanted in task.needs.items():
-        if not _met(history.tasks[needed], wanted):
+        if needed not in task.met and not _met(history.tasks[needed], wanted):
             history.fault(event, f"claimed before its need #{needed} was met", 3)
     if (state := history.hosts.get(data["host"], "never seen")) != "started":
         history.fault(event, f"claimed by host {data['host']}, which was {state}", 1)
@@ -202,6 +204,7 @@ def _settled(history: History, event: Event, data: Mapping[str, Any]) -> None:
     task.waits = event.kind == "waiting"
     task.due_at, task.outcome = data.get("due_at"), data.get("outcome")
     task.needs.update(dict.fromkeys(data.get("tasks", ()), "ended"))
+    task.met.difference_update(data.get("tasks", ()))
     task.goes_on_from = data["epoch"] if event.kind == "waiting" or data.get("resume") else None
     task.tries += data.get("tried", 0)
     _bounded(history, event, data["state"])
@@ -231,6 +234,9 @@ def _end(history: History, event: Event, state: str) -> None:
     if task.ended:
         history.fault(event, f"ended a second time; it had ended {task.ended}", 4)
     task.ended, task.live, task.held, task.goes_on_from = state, False, False, None
+    for other in history.tasks.values():
+        if event.task in other.needs and _met(task, other.needs[event.task]):
+            other.met.add(event.task)
 
 
 def _taken_back(history: History, event: Event, data: Mapping[str, Any]) -> None:
@@ -266,7 +272,7 @@ def _ready(history: History, event: Event, data: Mapping[str, Any]) -> None:
     if task.ended or task.held:
         history.fault(event, "made ready while it is held or after its end", 3)
     for needed, wanted in task.needs.items():
-        if not _met(history.tasks[needed], wanted):
+        if needed not in task.met and not _met(history.tasks[needed], wanted):
             history.fault(event, f"made ready before its need #{needed} was met", 3)
 
 
