@@ -45,11 +45,13 @@ MUTANTS: tuple[Mutant, ...] = (
            "if stale := refused(call.task, call.epoch, rows):", "if stale := None:"),
     Mutant("no fence on a follow-up", 2, "board/tasks.py",
            "holder = await fence(tx, call.claim) if call.claim else None",
-           'holder = (await tx.fetch("hold_tasks", ids=ids_json([call.claim.task.id])))[0] if call.claim else None', seed=186),
+           'holder = (await tx.fetch("hold_tasks", ids=ids_json([call.claim.task.id])))[0] if call.claim else None',
+           seed=186),
     Mutant("no fence on a message", 2, "board/messages.py",
            "    if call.claim:\n        await fence(tx, call.claim)\n    sender", "    sender", seed=57),
     Mutant("a release by hand leaves the epoch", 2, "board/sql/tasks.sql",
-           "'scheduled' ELSE 'ready' END, epoch = epoch + 1,\n  due_at", "'scheduled' ELSE 'ready' END,\n  due_at", seed=9),
+           "'scheduled' ELSE 'ready' END, epoch = epoch + 1,\n  due_at", "'scheduled' ELSE 'ready' END,\n  due_at",
+           seed=9),
     Mutant("tools go on when the lease is over", 2, "team/host.py",
            "agent.may_act = self.lease_runs", "agent.may_act = lambda: True", seed=33),
     # 3. Order.
@@ -130,7 +132,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "nap = self._poll_seconds if due_seconds is None", "nap = 0.1 if due_seconds is None"),
     # 11. The log is the history.
     Mutant("a hand-over is not logged", 11, "board/turns.py",
-           'event(tx, "handover", call.claim.teammate', '(lambda *a, **k: 0)(tx, "handover", call.claim.teammate', seed=5),
+           'event(tx, "handover", call.claim.teammate', '(lambda *a, **k: 0)(tx, "handover", call.claim.teammate',
+           seed=5),
     Mutant("what was shown is not logged", 11, "board/messages.py",
            'event(tx, "shown", call.recipient', '(lambda *a, **k: 0)(tx, "shown", call.recipient'),
     Mutant("a lone event is not logged", 11, "board/sqlite.py",
@@ -139,7 +142,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("bare where there is no sandbox", 12, "workspace/sandbox.py",
            'if self.found.level == "none" and not self.bare:', "if False:", seed=2),
     Mutant("commands see the network", 12, "workspace/profile.py", "if not policy.network:", "if policy.network:"),
-    Mutant("a check that could not be run is green", 12, "team/checking.py", "return str(refused)", "return None", seed=12),
+    Mutant("a check that could not be run is green", 12, "team/checking.py", "return str(refused)", "return None",
+           seed=12),
 )  # fmt: skip
 
 
