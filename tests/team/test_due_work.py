@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conftest import Opener
 from stage_team import hosting, until_ended
 
+from conftest import Opener
 from dugnad.models import ScriptedModel
 
 
