@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stage_team import hosting, until_ended
+from stage_team import hosting, until, until_ended
 
 from conftest import Opener
 from dugnad.models import ScriptedModel
@@ -22,7 +22,13 @@ async def test_what_came_due_counts_as_work_that_waits(opener: Opener) -> None:
     await board.put("Now", role="coder")
     await board.put("Later", role="coder", delay_seconds=600)
     assert await board.ready_work() == {"coder": 1}
-    due = await board.put("At once, as good as", role="reviewer", not_before=await board.now_ms() + 1)
-    while (await board.ready_work()).get("reviewer") != 1:
-        assert (await board.find(due.id)).state == "scheduled"
+    # A moment from now on the database's clock; its being put takes less.
+    due = await board.put("Very soon", role="reviewer", delay_seconds=0.5)
+    assert due.state == "scheduled"
+
+    async def counted() -> bool:
+        return (await board.ready_work()).get("reviewer") == 1
+
+    await until(board, counted)
+    assert (await board.find(due.id)).state == "scheduled"  # Nobody has claimed, so nobody has looked.
     assert await board.ready_work(most=1) == {"coder": 1, "reviewer": 1}
