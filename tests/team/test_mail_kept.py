@@ -1,4 +1,4 @@
-"""Messages that wait while the errand for them cannot go on, and lives that another host runs by now."""
+"""Messages that wait while the errand for an older one has come to nothing."""
 
 from __future__ import annotations
 
@@ -36,24 +36,3 @@ async def test_a_later_message_is_read_although_the_errand_of_an_older_one_faile
         await until(board, answered)
         made = [each for each in await errands(board) if each.id != lost.id]
         await until_ended(board, *made)
-
-
-async def test_a_life_that_another_host_runs_by_now_ends_here(opener: Opener) -> None:
-    board, elsewhere = await opener(), await opener()
-    await board.spawn("alice")
-    async with hosting(board, ScriptedModel({})) as host:
-
-        async def lives() -> bool:
-            return "alice" in host.lives
-
-        await until(board, lives)
-        other = await elsewhere.start_host("another")
-        # As after a freeze: its lease ran out, another host took the teammate, then it came back.
-        await elsewhere.stop_teammate("alice", by=HUMAN, reason="moved")
-        await elsewhere.spawn("alice", host=other)
-
-        async def gone() -> bool:
-            return "alice" not in host.lives
-
-        await until(board, gone)
-    assert (await board.teammate("alice")).host == other
