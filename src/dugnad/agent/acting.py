@@ -167,6 +167,8 @@ class Actor:
         reservation = None
         if not found.own:
             seconds, reservation = await self._reserve(talk, self.limits.tool_seconds_max)
+            if not self.may_act():  # The board may have taken longer to answer than the lease ran.
+                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
         began = self.now_ms()
         text, ends = "", None
         try:
