@@ -17,6 +17,7 @@ SHORT = 40
 REGRESSIONS = {
     75: "lives of a host that was lost and came back rested on, and were woken in the place of those who could work",
     105: "a clock that was set back during a call that failed made an amount negative, and the teammate fail",
+    2164: "a tool ran although the lease had run out while its time was being reserved",
     961: "a life whose new seat here it never heard of could not rest, and asked the board once a second",
     691: "a task that came due in a lane where nobody looks was seen by nobody, and nobody joined for it",
     211: "a message counted as read because its errand waited for a budget",

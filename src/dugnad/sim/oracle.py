@@ -271,6 +271,10 @@ def _ready(history: History, event: Event, data: Mapping[str, Any]) -> None:
     task = history.tasks[event.task or 0]
     if task.ended or task.held:
         history.fault(event, "made ready while it is held or after its end", 3)
+    if data.get("state") == "ready" and task.due_at is not None:  # From now on it is ready, wherever the clock is set.
+        if event.at < task.due_at:
+            history.fault(event, f"ready {task.due_at - event.at} ms before it is due", 3)
+        task.due_at = None
     for needed, wanted in task.needs.items():
         if needed not in task.met and not _met(history.tasks[needed], wanted):
             history.fault(event, f"made ready before its need #{needed} was met", 3)

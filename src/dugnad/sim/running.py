@@ -94,6 +94,7 @@ class _Stage:
         await self._calm()
         if not self._broken and await self._comes_to_rest():
             await self._probe_idle()
+            await self._comes_to_rest()  # One who was called back may have read what it was sent before.
         for machine in world.living:
             await loop.start(machine.process, machine.host.stop("the play is over"))
         return await self._judge()
