@@ -106,6 +106,8 @@ class Provider:
         if word == "note":
             return [("note", {"title": f"found {request.turn}", "text": f"in #{request.task}"})]
         if word == "follow":  # Two equal ones are one task.
+            if self.storm.has("endless follow-ups"):
+                self.storm.happened("endless follow-ups")
             return [("schedule_followup", {"title": rest, "body": "as found"})] * self.random.choice((1, 1, 2))
         if word == "behind":
             return [("add_task", {"title": rest, "needs": [str(request.task)]})]
