@@ -70,6 +70,11 @@ bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bar
 	@$(BIN)/python bench/team.py
 	@$(BIN)/python bench/sandbox.py
 
+.PHONY: sim
+sim: $(READY) ## The whole team in virtual time under faults: 3,000 seeds, then every planted bug.
+	@$(BIN)/python -m dugnad.sim --seeds 0:3000 --json
+	@$(BIN)/python -m dugnad.sim --mutants --json
+
 .PHONY: chaos
 chaos: $(READY) ## The long version of killing workers: CHAOS_TASKS and CHAOS_KILLS size it.
 	@$(BIN)/python -m pytest -n 0 tests/board/test_many_processes.py --chaos

@@ -228,6 +228,8 @@ class Actor:
         reservation = None
         if not found.own:
             seconds, reservation = await self._reserve(talk, found.seconds(arguments) or self.limits.tool_seconds_max)
+            if not self.may_act():  # The board may have taken longer to answer than the lease ran.
+                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
         context = replace(context, seconds=seconds, say=lambda text: self.saying(f"{found.name}: {text}"))
         began = self.now_ms()
         text, ends = "", None

@@ -80,7 +80,7 @@ class Asker:
                 await self._cool_down(limited.seconds, why)
             except (ModelUnavailable, AnswerLost) as trouble:
                 # The time is known; what was billed is not, so all of it counts.
-                spent = min(self.sources.now_ms() - began, amount.milliseconds)
+                spent = max(0, min(self.sources.now_ms() - began, amount.milliseconds))  # A clock may be set back.
                 lost = (
                     replace(amount, milliseconds=spent)
                     if isinstance(trouble, AnswerLost)

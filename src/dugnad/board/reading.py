@@ -224,11 +224,16 @@ class Reading:
 
     async def ready_work(self, *, most: int = 100) -> dict[str, int]:
         """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. What is not for one of them
-        counts apart, as "role!name" or "!name". Up to `most` each."""
+        counts apart, as "role!name" or "!name". Up to `most` each.
+
+        Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
+        """
         found: dict[str, int] = {}
         for row in (*await self._read("ready_counts", most=most), *await self._read("ready_counts_not_for")):
             if row["n"]:
                 found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
+        for row in await self._read("due_lanes"):
+            found[row["lane"]] = min(most, found.get(row["lane"], 0) + 1)
         return found
 
     async def now_ms(self) -> int:
@@ -285,8 +290,7 @@ class Reading:
     async def _look(self) -> tuple[Topics, float | None]:
         """What a lost push may have been about, and how soon something comes due."""
         topics: Topics = {}
-        due_lanes = [row["lane"] for row in await self._read("due_lanes")]
-        topics.update({f"ready:{lane}": 1 for lane in (*await self.ready_work(most=1), *due_lanes)})
+        topics.update({f"ready:{lane}": 1 for lane in await self.ready_work(most=1)})
         topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
         topics.update(await self._changed_since_last_sweep())
         due = (await self._read("next_due"))[0]["milliseconds"]

@@ -126,7 +126,7 @@ async def _plan(
     from dataclasses import replace
 
     from ..sim.learning import NOTHING, experience_of, plan_of
-    from ..sim.plan import read_plan
+    from ..sim.planfile import read_plan
 
     def assumed(given: Mapping[str, Any]) -> Assumed:
         return _assumed({**given, **{key: value for key, value in options.items() if value is not None}}, price)

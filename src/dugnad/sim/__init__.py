@@ -1,1 +1,1 @@
-"""The team in virtual time: rehearsing a plan before it is paid for, and the whole runtime under faults."""
+"""The whole team in virtual time: under faults with an oracle that judges it, or as a rehearsal of somebody's plan."""

@@ -250,6 +250,10 @@ class Host:
                 await self._end(life, f"{member.name} was shut down: {member.reason or 'no reason given'}")
             elif life is None and member.host == self.id and not self._stopping:
                 await self._begin(member)
+            elif life is not None and member.host and (member.host, member.seat) != (self.id, life.agent.teammate.seat):
+                # It was seated elsewhere, or here, and the answer was lost. With an old seat it could not even rest,
+                # and would be woken in the place of one who can take the work.
+                await self._end(life, f"{member.name} was seated anew")
 
     async def _see_to_shutdowns(self) -> None:
         """Remind who was asked to leave; end who did not answer in time."""

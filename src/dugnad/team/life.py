@@ -211,8 +211,11 @@ class Life:
             )
             if not errand.ended:
                 return await self._claim(errand.id)
+            if len(unread) > 1:  # The first one's errand came to an end; the others have nothing to do with that.
+                await self.board.show(self.name, [unread[0].id])
+                return await self._errand(unread[1:])
         except NotReady:
-            if errand is not None and errand.state in ("ready", "claimed", "scheduled"):
+            if errand is not None and errand.state in ("ready", "claimed", "scheduled", "waiting"):
                 return None  # It is on the board already, and comes back from a lost host or after a pause.
         except (LimitReached, BudgetSpent, UnknownTask):
             pass

@@ -1,0 +1,159 @@
+"""Bugs planted on purpose, each one line of the real code, to show that the oracle catches them.
+
+A mutant is a copy of the package in a folder of its own with one text replaced; a child process imports that copy and
+runs seeds until a promise is broken. The oracle is worth what it catches.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import DugnadError
+
+
+class MutantOutdated(DugnadError):
+    """The text a planted bug replaces is not there exactly once; follow the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    promise: int
+    file: str
+    old: str
+    new: str
+    seed: int = 0  # Where to begin: the first seed that was seen to catch it.
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    # 1. One owner.
+    Mutant("heartbeat renews for a tenth of the lease", 1, "board/members.py",
+           '(task, epoch)."""\n    lease = int(tx.limits.lease_seconds * 1000)',
+           '(task, epoch)."""\n    lease = int(tx.limits.lease_seconds * 100)'),
+    Mutant("take-back believes no lease", 1, "board/settle.py",
+           "lease_max = int(tx.limits.lease_seconds_max * 1000)\n    for host", "lease_max = 0\n    for host"),
+    Mutant("a raised cap frees what is held", 1, "board/sql/budgets.sql",
+           "WHERE root_id = :root AND state = 'waiting' AND waiting_for = 'budget'",
+           "WHERE root_id = :root AND state IN ('waiting', 'claimed')", seed=61),
+    # 2. Fencing.
+    Mutant("no fence on settle", 2, "board/settle.py",
+           "stale = refused(call.task, call.epoch, rows) or (StaleClaim() if call.task in seen else None)",
+           "stale = StaleClaim() if call.task in seen else None"),
+    Mutant("no fence on a turn", 2, "board/turns.py",
+           "if stale := refused(call.task, call.epoch, rows):", "if stale := None:"),
+    Mutant("no fence on a follow-up", 2, "board/tasks.py",
+           "holder = await fence(tx, call.claim) if call.claim else None",
+           'holder = (await tx.fetch("hold_tasks", ids=ids_json([call.claim.task.id])))[0] if call.claim else None',
+           seed=186),
+    Mutant("no fence on a message", 2, "board/messages.py",
+           "    if call.claim:\n        await fence(tx, call.claim)\n    sender", "    sender", seed=57),
+    Mutant("a release by hand leaves the epoch", 2, "board/sql/tasks.sql",
+           "'scheduled' ELSE 'ready' END, epoch = epoch + 1,\n  due_at", "'scheduled' ELSE 'ready' END,\n  due_at",
+           seed=9),
+    Mutant("tools go on when the lease is over", 2, "team/host.py",
+           "agent.may_act = self.lease_runs", "agent.may_act = lambda: True", seed=33),
+    # 3. Order.
+    Mutant("any end meets a need", 3, "board/rules.py",
+           'return "met" if state == "done" and wanted in (None, outcome) else "broken"', 'return "met"'),
+    Mutant("ready with one need left", 3, "board/sql/tasks.sql",
+           "WHEN open_needs > met.n OR state NOT IN", "WHEN open_needs > met.n + 1 OR state NOT IN", seed=4),
+    Mutant("put as ready with one open need", 3, "board/sql/tasks.sql",
+           "CASE WHEN open_needs > 0 THEN 'blocked'", "CASE WHEN open_needs > 1 THEN 'blocked'"),
+    Mutant("due a minute early", 3, "board/sql/claims.sql",
+           "due_at <= now_ms() ORDER BY due_at LIMIT 1000\n) RETURNING",
+           "due_at <= now_ms() + 60000 ORDER BY due_at LIMIT 1000\n) RETURNING"),
+    Mutant("nothing is skipped", 3, "board/needs.py", "    if not broken:\n", "    if True:\n"),
+    # 4. Exactly one end.
+    Mutant("a repeated settle is stale", 4, "board/settle.py",
+           'if row and row["settled_as"] == calls[place].fingerprint:', "if False:", seed=9),
+    Mutant("an ended task is counted down to ready", 4, "board/sql/tasks.sql",
+           "OR state NOT IN ('blocked', 'waiting') THEN state", "THEN state", seed=61),
+    Mutant("a claim forgets its key", 4, "board/claims.py",
+           "if not tx.repeated and not any(ask.may_repeat for ask in asks):", "if True:", seed=12),
+    Mutant("what has ended is skipped again", 4, "board/sql/tasks.sql",
+           "WHERE tasks.id = broken.broken_id AND state = 'blocked'", "WHERE tasks.id = broken.broken_id", seed=4),
+    Mutant("kept answers are not looked for", 4, "board/once.py",
+           'if kept := await tx.fetch("call_answer", key=key):', "if kept := []:", seed=27),
+    # 5. Budget.
+    Mutant("what is reserved does not count", 5, "board/rules.py",
+           "spent + reserved + asked > cap", "spent + asked > cap", seed=2),
+    Mutant("an unknown call is refunded", 5, "agent/asking.py",
+           "if isinstance(trouble, AnswerLost)\n", "if False\n", seed=13),
+    Mutant("a lost holder's reservation is refunded", 5, "board/budgets.py",
+           '[(row, records.amount(row), "forfeited", actor) for row in rows]',
+           '[(row, Amount(), "forfeited", actor) for row in rows]'),
+    Mutant("runs are not charged", 5, "board/claims.py",
+           "charges[candidate.root] = charges.get(candidate.root, 0) + 1", "charges[candidate.root] = 0", seed=6),
+    # 6. Loop guards.
+    Mutant("retry without bound", 6, "board/settle.py",
+           "if outcome.retry and tries < limits.attempts_max and not worn_out:", "if outcome.retry:", seed=5),
+    Mutant("lost without bound", 6, "board/settle.py",
+           'if row["tries"] + 1 >= limits.attempts_max or row["claims"] >= limits.claims_max:', "if False:", seed=3),
+    Mutant("follow-up key ignored", 6, "board/board.py",
+           'task.key or rules.content_key(task)})', 'task.key})'),
+    Mutant("depth without bound", 6, "board/tasks.py",
+           "if depth > tx.limits.depth_max:", "if depth > 10 * tx.limits.depth_max:"),
+    Mutant("turns without bound", 6, "agent/decide.py", "if talk.turns >= limits.turns_max:", "if False:", seed=15),
+    # 7. Messages.
+    Mutant("a message is marked before it is shown", 7, "agent/agent.py",
+           "talk.shown += [message.id for message in messages]",
+           "await self.board.show(name, [message.id for message in messages])", seed=14),
+    Mutant("a message is never marked", 7, "agent/agent.py",
+           "reservation=answer.reservation, shown=tuple(talk.shown))", "reservation=answer.reservation)"),
+    Mutant("peers before people", 7, "board/rules.py",
+           'if sender == "human":\n        return 1', 'if sender == "human":\n        return 4', seed=11),
+    Mutant("a message for one who was shut down", 7, "board/messages.py",
+           'if row["state"] in ("stopped", "failed"):', "if False:"),
+    # 8. Durable.
+    Mutant("an interrupted call is run again", 8, "agent/acting.py",
+           "if resumed and not found.keyed and not asked_again:", "if False:", seed=83),
+    Mutant("acknowledged, and rolled back", 8, "board/sqlite.py",
+           'run_now(tx.fetch("append_events", events=events_json(tx.pending)))\n'
+           '                self.writer.execute("COMMIT")',
+           'run_now(tx.fetch("append_events", events=events_json(tx.pending)))\n'
+           '                self.writer.execute("ROLLBACK" if len(tx.pending.events) == 4 else "COMMIT")'),
+    Mutant("a lost attempt is begun from nothing", 8, "board/sql/claims.sql",
+           "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),
+    # 9. Identity.
+    Mutant("a request without the name", 9, "agent/identity.py", "You are {teammate.name}, a", "You are a"),
+    Mutant("a request without the task", 9, "agent/identity.py", "Your task: #{task.id} ", "Your task: "),
+    Mutant("a request that does not say where it stands", 9, "agent/agent.py",
+           '"\\n\\n".join([*talk.to_say, here])', '"\\n\\n".join([*talk.to_say])'),
+    # 10. Idle costs nothing.
+    Mutant("polling at rest", 10, "team/life.py",
+           "await watch.wait(max(0.0, min(left, 3_600.0)))", "await watch.wait(0.5)"),
+    Mutant("nobody is woken by a push", 10, "board/watch.py",
+           "            self._wake(topic, count)\n",
+           '            _ = topic.startswith("ready:") or self._wake(topic, count)\n'),
+    Mutant("the sweep never sleeps", 10, "board/watch.py",
+           "nap = self._poll_seconds if due_seconds is None", "nap = 0.1 if due_seconds is None"),
+    # 11. The log is the history.
+    Mutant("a hand-over is not logged", 11, "board/turns.py",
+           'event(tx, "handover", call.claim.teammate', '(lambda *a, **k: 0)(tx, "handover", call.claim.teammate',
+           seed=5),
+    Mutant("what was shown is not logged", 11, "board/messages.py",
+           'event(tx, "shown", call.recipient', '(lambda *a, **k: 0)(tx, "shown", call.recipient'),
+    Mutant("a lone event is not logged", 11, "board/sqlite.py",
+           "                if tx.pending.events:\n", "                if len(tx.pending.events) > 1:\n"),
+    # 12. Contained.
+    Mutant("bare where there is no sandbox", 12, "workspace/sandbox.py",
+           'if self.found.level == "none" and not self.bare:', "if False:", seed=2),
+    Mutant("commands see the network", 12, "workspace/profile.py", '("--unshare-net",), ', ""),
+    Mutant("a check that could not be run is green", 12, "team/places.py", "return Red(command, str(refused))", "continue",
+           seed=12),
+)  # fmt: skip
+
+
+def plant(mutant: Mutant, package: Path, folder: Path) -> None:
+    """Copy the package beneath a folder, with the bug in it."""
+    copy = folder / package.name
+    shutil.copytree(package, copy)
+    path = copy / mutant.file
+    text = path.read_text("utf-8")
+    if text.count(mutant.old) != 1:
+        raise MutantOutdated(
+            f"{mutant.name!r} replaces a text that is {text.count(mutant.old)} times in {mutant.file}; follow the code."
+        )
+    path.write_text(text.replace(mutant.old, mutant.new), "utf-8")

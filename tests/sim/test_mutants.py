@@ -1,0 +1,52 @@
+"""The oracle is worth what it catches: every planted bug is, and the report names its promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import dugnad
+from dugnad.sim.mutants import MUTANTS, Mutant, MutantOutdated, plant
+from dugnad.sim.promises import PROMISES
+from dugnad.sim.sweep import hunt
+
+PACKAGE = Path(dugnad.__file__).parent
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_caught_and_its_promise_is_named(mutant: Mutant) -> None:
+    found = hunt(mutant, package=PACKAGE)
+    assert found.caught, found.line()
+
+
+def test_every_promise_has_at_least_two_planted_bugs() -> None:
+    planted = Counter(mutant.promise for mutant in MUTANTS)
+    assert len(MUTANTS) >= 30
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert all(planted[promise] >= 2 for promise in PROMISES if promise)
+
+
+def test_a_planted_bug_that_no_longer_fits_the_code_is_an_error(tmp_path: Path) -> None:
+    gone = Mutant("gone", 1, "board/fence.py", "words that stand nowhere", "")
+    with pytest.raises(MutantOutdated, match=r"0 times in board/fence\.py"):
+        plant(gone, PACKAGE, tmp_path)
+
+
+def test_a_failing_seed_is_told_as_a_small_story(tmp_path: Path) -> None:
+    mutant = next(each for each in MUTANTS if each.name == "any end meets a need")
+    plant(mutant, PACKAGE, tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-m", "dugnad.sim", "--seed", str(mutant.seed), "--story"],
+        env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stderr
+    assert "promise 3 (order)" in ran.stdout
+    assert f"python -m dugnad.sim --seed {mutant.seed} --story" in ran.stdout
+    head = ran.stdout.splitlines()[0]
+    assert "tasks: 2," in head or "tasks: 3," in head, head
+    assert "Faults: none." in ran.stdout
+    assert len(ran.stdout.splitlines()) < 80
