@@ -30,7 +30,7 @@ from ..errors import (
 from ..settings import TeamLimits
 from ..tools.quote import shorten
 from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
-from .finishing import Finishing
+from .finishing import NO_PLACE_SECONDS, Finishing
 from .places import Place, Places, nowhere
 
 RESTED = "rested: there was nothing to do"
@@ -41,7 +41,6 @@ _ERRAND = (
     "approve or refuse; or just take note. Then end with plain text"
 )
 _PAUSE_SECONDS = 1.0
-_NO_PLACE_SECONDS = 60.0
 
 
 def may_come_back(member: Teammate) -> bool:
@@ -290,13 +289,23 @@ class Life:
 
     async def _mind(self, claim: Claim, told: str) -> Outcome:
         """Where the task is worked, until it is done there."""
-        try:
-            self._place = place = await self.places(claim)
-        except (ToolError, OSError) as trouble:
-            return Released(f"there is no place to work it: {trouble}", delay_seconds=_NO_PLACE_SECONDS, resume=True)
+        while True:
+            try:
+                self._place = place = await self.places(claim)
+                break
+            except BoardTrouble as trouble:
+                await self._pause(trouble)
+            except (ToolError, OSError) as trouble:
+                why = f"there is no place to work it: {trouble}"
+                return Released(why, delay_seconds=NO_PLACE_SECONDS, resume=True)
         self.agent.equip(place.tools, tree=place.tree, told="" if place.anew else place.told)
         finishing = Finishing(
-            board=self.board, limits=self.limits, place=place, think=self._think, reviewer=self.reviewer
+            board=self.board,
+            limits=self.limits,
+            place=place,
+            think=self._think,
+            pause=self._pause,
+            reviewer=self.reviewer,
         )
         outcome = await finishing.work(claim, told)
         if isinstance(outcome, Done):
