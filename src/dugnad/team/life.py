@@ -8,7 +8,7 @@ for like all other work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from ..agent import Agent
@@ -30,7 +30,7 @@ from ..errors import (
 from ..settings import TeamLimits
 from ..tools.quote import shorten
 from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
-from .finishing import NO_PLACE_SECONDS, Finishing
+from .finishing import Finishing
 from .places import Place, Places, nowhere
 
 RESTED = "rested: there was nothing to do"
@@ -41,6 +41,10 @@ _ERRAND = (
     "approve or refuse; or just take note. Then end with plain text"
 )
 _PAUSE_SECONDS = 1.0
+
+
+def _soon(work: Coroutine[object, object, None]) -> asyncio.Future[None]:
+    return asyncio.ensure_future(work)
 
 
 def may_come_back(member: Teammate) -> bool:
@@ -73,6 +77,7 @@ class Life:
     _claim_key: str | None = None
     _why_dropped: str = ""
     _place: Place | None = None
+    _closing: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -271,7 +276,9 @@ class Life:
             if not work.done():
                 work.cancel()
                 self.left_behind.append(work)
-                self._place = None  # It may still be at work there.
+                if (place := self._take_place()) is not None:  # It may still be at work there.
+                    gives_up = Released(self._why_dropped, resume=True)
+                    work.add_done_callback(lambda _: self._closing.append(_soon(place.close(gives_up, settled=False))))
             elif not work.cancelled():
                 work.exception()  # Looked at, so that nobody complains that nobody did.
 
@@ -297,7 +304,7 @@ class Life:
                 await self._pause(trouble)
             except (ToolError, OSError) as trouble:
                 why = f"there is no place to work it: {trouble}"
-                return Released(why, delay_seconds=NO_PLACE_SECONDS, resume=True)
+                return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
         self.agent.equip(place.tools, tree=place.tree, told="" if place.anew else place.told)
         finishing = Finishing(
             board=self.board,
@@ -313,9 +320,12 @@ class Life:
         return outcome
 
     async def _leave(self, outcome: Outcome, *, settled: bool) -> None:
-        if self._place is not None:
-            place, self._place = self._place, None
+        if (place := self._take_place()) is not None:
             await place.close(outcome, settled=settled)
+
+    def _take_place(self) -> Place | None:
+        place, self._place = self._place, None
+        return place
 
     async def _think(self, claim: Claim, told: str) -> Outcome:
         """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""

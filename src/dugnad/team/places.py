@@ -86,6 +86,11 @@ class Nowhere(Place):
         return Red(task.check, said)
 
 
+def mark_of(task: Task) -> str:
+    """A name for the task that another board over the same project does not give to one of its own."""
+    return f"{task.id}-{hashlib.sha256(f'{task.put_at}:{task.key}'.encode()).hexdigest()[:8]}"
+
+
 def line_of(claim: Claim, attempts: Sequence[Attempt]) -> tuple[int, bool]:
     """The epoch in which the claim's line of attempts began; and whether the last before it was put down in order."""
     before = {attempt.epoch: attempt for attempt in attempts}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from ..workspace.merging import Conflict, Merged, Work
 from ..workspace.tree import Place as TreePlace
 from ..workspace.tree import Tree
 from ..workspace.trees import Trees
-from .places import REVIEW, Kit, Place, Red, Workshop, line_of
+from .places import REVIEW, Kit, Place, Red, Workshop, line_of, mark_of
 from .report import Deliveries
 
 _HERE = (
@@ -25,11 +24,6 @@ _HERE = (
 )
 _HOW_TO_LOOK = "`git diff {target}...HEAD` shows it, and your tree is as it was left."
 _REVIEWING = "You look at the work of another, in a tree of your own. What you change here is thrown away."
-
-
-def mark_of(task: Task) -> str:
-    """A name for the task that another board over the same repository does not give to one of its own."""
-    return f"{task.id}-{hashlib.sha256(f'{task.put_at}:{task.key}'.encode()).hexdigest()[:8]}"
 
 
 @dataclass(kw_only=True)
