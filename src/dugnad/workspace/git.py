@@ -142,7 +142,7 @@ class Git:
         except BaseException as why:
             await _end(ran)
             if isinstance(why, TimeoutError):
-                raise GitTrouble(f"git {words[0]} did not end within {_SECONDS_MAX:.0f} seconds.") from None
+                raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
             raise
         answer = Answer(
             code=ran.returncode or 0, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace")
@@ -151,7 +151,7 @@ class Git:
             said = " ".join((answer.errors.strip() or out.decode(errors="replace").strip()).split())
             if "promisor" in said or "lazy fetching disabled" in said:
                 raise GitTrouble(_PARTIAL)
-            raise GitTrouble(f"git {words[0]} failed: {said[:500] or f'code {answer.code}'}")
+            raise GitTrouble(f"git {_verb(words)} failed: {said[:500] or f'code {answer.code}'}")
         return answer
 
     async def commit_of(self, name: str) -> str | None:
@@ -215,6 +215,11 @@ class Git:
 
 def _top(root: Path) -> Path | None:
     return next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
+
+
+def _verb(words: Sequence[str]) -> str:
+    """Which of git's programs was asked, for whoever reads that it failed."""
+    return next((each for at, each in enumerate(words) if each[:1] != "-" and words[at - 1] != "-c"), words[0])
 
 
 async def _end(ran: asyncio.subprocess.Process) -> None:

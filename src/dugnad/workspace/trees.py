@@ -189,7 +189,9 @@ class Trees:
         try:
             await self._clear(place.name)  # A crash may have left half of it.
             branch = f"{BRANCHES}task-{place.name}"
-            await self.git.run("worktree", "add", "--quiet", "--force", "-B", branch, str(path), start)
+            # What is made here can be made again: to wait for the disk would be to wait for every file of it.
+            words = ("-c", "core.fsync=none", "worktree", "add", "--quiet", "--force", "-B", branch, str(path), start)
+            await self.git.run(*words)
             own = self._own(path)
             if own is None:
                 raise GitTrouble(f"{path} was not made; look at `git worktree list`.")
