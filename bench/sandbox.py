@@ -1,4 +1,4 @@
-"""Measures what the sandbox costs a command, and counts who gets out of it, in one run.
+"""Measures what the sandbox costs a command and a tree costs an attempt, and counts who gets out, in one run.
 
     python bench/sandbox.py [--json] [--quick]
 
@@ -6,6 +6,8 @@ start_ms_over_bare   the median of running `true` in the strict sandbox less tha
                      same shell, taken in turns, so that what else the machine does falls on both.
 attempts             attempts to get out that succeed without the sandbox on this machine, as root and as a user.
 escapes              how many of them succeed inside.
+worktree_ms          the median of setting up the tree of an attempt in a project of 1,000 files, fence, branch and lock
+                     included; bare_worktree_ms is `git worktree add` alone, taken in turns.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "workspace"))
 
 from attempts import ATTEMPTS, ORDINARY, stage  # noqa: E402
+from repository import git, new_repository, place, trees_of  # noqa: E402
 
 from dugnad.workspace.sandbox import Sandbox, probe  # noqa: E402
+
+FILES = 1_000
 
 
 async def time_of(sandbox: Sandbox, tree: Path) -> float:
@@ -84,8 +89,38 @@ async def count_escapes() -> dict[str, Any]:
     return {"attempts": attempts, "escapes": len(escapes), "escaped": escapes}
 
 
+async def measure_worktree(runs: int) -> dict[str, float]:
+    """A tree for an attempt, beside what git needs for it at least. Both are taken away untimed."""
+    where = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dugnad-bench-"))
+    files = {f"part{each % 20}/file{each}.py": f"value = {each}\n" * 50 for each in range(FILES)}
+    root = await asyncio.to_thread(new_repository, where / "project", files)
+    trees = await trees_of(root)
+    ours, bare = [], []
+    for number in range(1, runs + 2):  # The first is for the caches.
+        began = time.perf_counter()
+        tree = await trees.begin(place(number))
+        ours.append((time.perf_counter() - began) * 1_000)
+        await trees.remove(tree)
+        await trees.forget(tree.place.mark)
+        path = str(where / f"bare{number}")
+        began = time.perf_counter()
+        add = ("git", "-C", str(root), "worktree", "add", "--quiet", "-b", f"bare{number}", path, "main")
+        added = await asyncio.create_subprocess_exec(*add)
+        await added.wait()
+        bare.append((time.perf_counter() - began) * 1_000)
+        await asyncio.to_thread(git, root, "worktree", "remove", "--force", path)
+    shutil.rmtree(where)
+    ours_ms, bare_ms = statistics.median(ours[1:]), statistics.median(bare[1:])
+    return {
+        "worktree_ms": round(ours_ms, 1),
+        "bare_worktree_ms": round(bare_ms, 1),
+        "worktree_over_bare": round(ours_ms / bare_ms, 2),
+    }
+
+
 async def measure(*, quick: bool) -> dict[str, Any]:
-    return {**await measure_start(20 if quick else 200), **await count_escapes()}
+    started = await measure_start(20 if quick else 200)
+    return {**started, **await measure_worktree(5 if quick else 30), **await count_escapes()}
 
 
 def main() -> None:
@@ -98,6 +133,8 @@ def main() -> None:
         print(json.dumps(found))
         return
     print(f"start: {found['start_ms_over_bare']} ms over bare ({found['strict_ms']} against {found['bare_ms']})")
+    ratio = f"{found['worktree_over_bare']} times bare git's {found['bare_worktree_ms']}"
+    print(f"worktree: {found['worktree_ms']} ms for {FILES:,} files, {ratio}")
     for user, count in found["attempts"].items():
         print(f"attempts as {user}: {count}")
     print(f"escapes: {found['escapes']} {', '.join(found['escaped'])}")

@@ -107,6 +107,7 @@ class TeamLimits:
     cancel_seconds: float = 5.0  # For work that was cancelled to let go; then it is left behind.
     shutdown_seconds: float = 60.0  # For a teammate to answer a request to shut down; then it is shut down.
     check_rounds_max: int = 3  # Times a red check goes back to the mind; then the task fails.
+    no_place_seconds: float = 60.0  # Until work is tried again that has no place, or cannot be brought where it counts.
     review_rounds_max: int = 3  # Times a task's work is looked at; if it is not approved by then, the task fails.
     errand_tasks_max: int = 50  # For what a person asks for outside any goal, and all that follows from it,
     errand_tokens_max: int = 2_000_000  # where no other budget was given.

@@ -52,3 +52,13 @@ def finish(result: str = "Built.", **fields: str) -> Step:
 def has_no_trees(root: Path) -> bool:
     trees = root / ".dugnad" / "trees"
     return not trees.exists() or os.listdir(trees) == []
+
+
+@asynccontextmanager
+async def workshop(board: Any, *checks: str) -> AsyncIterator[Workshop]:
+    """What commands run with where there is no repository."""
+    sandbox = Sandbox(strict_here(), readable=OWN)
+    try:
+        yield Workshop(board=board, sandbox=sandbox, environment={"PATH": PATH}, project_checks=checks)
+    finally:
+        await sandbox.close()

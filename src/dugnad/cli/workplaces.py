@@ -95,7 +95,7 @@ async def _worktrees(team: Team, root: Path, git: Git, wishes: Wishes, shop: Wor
     target = wishes.into or f"{BRANCHES}{branch or 'work'}"
     make_folder(root / ".dugnad")
     trees = Trees(git=git, folder=root / ".dugnad" / "trees", target=target)
-    if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else "HEAD"):
+    if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
         say(told)
     if await git.is_dirty():
         say("Your checkout has changes that are not committed; the team does not see them.")

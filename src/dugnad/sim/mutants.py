@@ -141,8 +141,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("bare where there is no sandbox", 12, "workspace/sandbox.py",
            'if self.found.level == "none" and not self.bare:', "if False:", seed=2),
     Mutant("commands see the network", 12, "workspace/profile.py", '("--unshare-net",), ', ""),
-    Mutant("a check that could not be run is green", 12, "team/places.py", "return Red(command, str(refused))", "continue",
-           seed=12),
+    Mutant("a check that could not be run is green", 12, "team/places.py",
+           "return Red(command, str(refused))", "continue", seed=12),
 )  # fmt: skip
 
 

@@ -7,17 +7,21 @@ again after a crash: a check is run again, a commit found unchanged, a review as
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from ..board import Board
-from ..errors import LimitReached, ToolError
+from ..errors import BoardTrouble, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..tools.quote import one_line, quote, shorten
-from ..types import ERRAND, Claim, Done, Failed, Outcome, Task, Waiting
-from .places import REVIEW, Place
+from ..types import ERRAND, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from .places import REVIEW, Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
+T = TypeVar("T")
 Think = Callable[[Claim, str], Awaitable[Outcome]]
+Pause = Callable[[BoardTrouble], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,9 @@ class Finishing:
     limits: TeamLimits
     place: Place
     think: Think
+    pause: Pause  # Before a board in trouble is asked again.
     reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
+    _answered: set[int] = field(default_factory=set)  # Reviews the mind was told of, and has gone on from.
 
     async def work(self, claim: Claim, told: str) -> Outcome:
         """Think until it is done, and until everybody who has a say agrees."""
@@ -48,6 +54,8 @@ class Finishing:
                 f"{place.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
                 "check, or cancel it.",
             )
+        if claim.task.key.startswith(REVIEW) and (over := await self._patiently(partial(self._is_over, claim.task))):
+            return Done(over, CHANGES)
         rounds = 0
         if place.anew:
             told = "\n".join(filter(None, (told, place.told)))
@@ -55,7 +63,7 @@ class Finishing:
             outcome = await self.think(claim, told)
             if not isinstance(outcome, Done):
                 return outcome
-            verdict = await self._judge(claim, outcome)
+            verdict = await self._patiently(partial(self._judge, claim, outcome))
             if not isinstance(verdict, GoOn):
                 return verdict
             rounds += 1
@@ -63,38 +71,64 @@ class Finishing:
                 return Failed(verdict.in_the_end, retry=True)
             told = verdict.told
 
+    async def _is_over(self, review: Task) -> str:
+        """Why nobody waits for this review any more; empty: somebody does."""
+        number = review.key.removeprefix(REVIEW).partition(":")[0]
+        found = (await self.board.find_all({int(number)})).get(int(number)) if number.isdecimal() else None
+        return f"#{number} has ended as {found.state}; there is nothing to look at." if found and found.ended else ""
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """All of it can be done again, so a board in trouble is asked again."""
+        while True:
+            try:
+                return await ask()
+            except BoardTrouble as trouble:
+                await self.pause(trouble)
+
     async def _judge(self, claim: Claim, done: Done) -> Outcome | GoOn:
         """Whether it is done. The order matters: nobody is asked to look at what is red."""
         task = claim.task
         if task.key.startswith(REVIEW):
             return _is_verdict(done)
-        if (red := await self.place.check(task)) is not None:
-            command, output = one_line(red.command), red.output
-            return GoOn(
-                f"You said it is done, but its check is red. `{command}` printed:\n{shorten(output, 8_000)}",
-                f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
-            )
         try:
+            if (red := await self.place.check(task)) is not None:
+                command, output = one_line(red.command), red.output
+                return GoOn(
+                    f"You said it is done, but its check is red. `{command}` printed:\n{shorten(output, 8_000)}",
+                    f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
+                )
             tip = await self.place.commit(task, done)
         except ToolError as trouble:
             return GoOn(f"You said it is done, but it cannot be committed: {trouble}", str(trouble))
-        role = task.review or (None if task.key.startswith(ERRAND) else self.reviewer)
+        role = self._role_of_reviewer(task)
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
-        return await self.place.deliver(task, done)
+        try:
+            return await self.place.deliver(task, done)
+        except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
+            why = f"it is done, and could not be delivered: {trouble}"
+            return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
+
+    def _role_of_reviewer(self, task: Task) -> str | None:
+        """An answer to a message needs no review; but what changes the project in answering does."""
+        answers = task.key.startswith(ERRAND) and not self.place.sees_changes
+        return task.review or (None if answers else self.reviewer)
 
     async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | GoOn | None:
         """What somebody else says of just this work; None: approved."""
         task = claim.task
-        reviews = [each for each in await self._children(task) if each.key.startswith(f"{REVIEW}{task.id}:")]
-        review = next((each for each in reviews if each.key == f"{REVIEW}{task.id}:{tip}"), None)
+        born, reviews = await self._reviews(claim)
+        key = f"{REVIEW}{task.id}:{tip}" + ("" if self.place.sees_changes else f".{born}")
+        review = next((each for each in reversed(reviews) if each.key == key or each.key.startswith(f"{key}.")), None)
+        if review is not None and review.id in self._answered and not self.place.sees_changes:
+            review, key = None, f"{key}.{len(reviews)}"  # Whether it was changed since cannot be seen from here.
         if review is None:
             if len(reviews) >= self.limits.review_rounds_max:
                 return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
             try:
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=_review_body(task, done, self.place),
-                    role=role, not_for=claim.teammate, priority=task.priority + 1, key=f"{REVIEW}{task.id}:{tip}",
+                    role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
                 )  # fmt: skip
             except LimitReached as guard:
                 return Waiting(on="human", question=f"#{task.id} cannot be reviewed: {guard}")
@@ -104,17 +138,23 @@ class Finishing:
             return Failed(f"its review #{review.id} ended as {review.state}: {review.reason or 'without a reason'}")
         if review.outcome == APPROVED:
             return None
+        self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
         return GoOn(
             f"{review.teammate} looked at your work and asks for changes:\n{quote(words)}\nMake them, then finish.",
             f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
         )
 
-    async def _children(self, task: Task) -> list[Task]:
-        """The reviews that were asked for, the oldest first: what the task has waited for."""
-        needed = [need.task for need, _ in await self.board.needs_of(task.id)]
+    async def _reviews(self, claim: Claim) -> tuple[int, list[Task]]:
+        """The epoch in which this line of attempts began, and the reviews it has asked for, the oldest first."""
+        task = claim.task
+        attempts = await self.board.attempts(task.id)
+        born, _ = line_of(claim, attempts)
+        since = next((each.claimed_at for each in attempts if each.epoch == born), 0)
+        needed = [need.task for need, _ in await self.board.needs_of(task.id)]  # What the task has waited for.
         found = await self.board.find_all(needed)
-        return [found[each] for each in sorted(needed)]
+        asked = [found[each] for each in sorted(needed)]
+        return born, [each for each in asked if each.key.startswith(f"{REVIEW}{task.id}:") and each.put_at >= since]
 
 
 def _is_verdict(done: Done) -> Done | GoOn:

@@ -8,7 +8,7 @@ for like all other work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from ..agent import Mind
@@ -41,7 +41,10 @@ _ERRAND = (
     "approve or refuse; or just take note. Then end with plain text"
 )
 _PAUSE_SECONDS = 1.0
-_NO_PLACE_SECONDS = 60.0
+
+
+def _soon(work: Coroutine[object, object, None]) -> asyncio.Future[None]:
+    return asyncio.ensure_future(work)
 
 
 def may_come_back(member: Teammate) -> bool:
@@ -74,6 +77,7 @@ class Life:
     _claim_key: str | None = None
     _why_dropped: str = ""
     _place: Place | None = None
+    _closing: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -275,7 +279,9 @@ class Life:
             if not work.done():
                 work.cancel()
                 self.left_behind.append(work)
-                self._place = None  # It may still be at work there.
+                if (place := self._take_place()) is not None:  # It may still be at work there.
+                    gives_up = Released(self._why_dropped, resume=True)
+                    work.add_done_callback(lambda _: self._closing.append(_soon(place.close(gives_up, settled=False))))
             elif not work.cancelled():
                 work.exception()  # Looked at, so that nobody complains that nobody did.
 
@@ -293,14 +299,24 @@ class Life:
 
     async def _mind(self, claim: Claim, told: str) -> Outcome:
         """Where the task is worked, until it is done there."""
-        try:
-            self._place = place = await self.places(claim)
-        except (ToolError, OSError) as trouble:
-            return Released(f"there is no place to work it: {trouble}", delay_seconds=_NO_PLACE_SECONDS, resume=True)
+        while True:
+            try:
+                self._place = place = await self.places(claim)
+                break
+            except BoardTrouble as trouble:
+                await self._pause(trouble)
+            except (ToolError, OSError) as trouble:
+                why = f"there is no place to work it: {trouble}"
+                return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
         told_of_place = "" if place.anew else place.told
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
         finishing = Finishing(
-            board=self.board, limits=self.limits, place=place, think=self._think, reviewer=self.reviewer
+            board=self.board,
+            limits=self.limits,
+            place=place,
+            think=self._think,
+            pause=self._pause,
+            reviewer=self.reviewer,
         )
         outcome = await finishing.work(claim, told)
         if isinstance(outcome, Done):
@@ -308,9 +324,12 @@ class Life:
         return outcome
 
     async def _leave(self, outcome: Outcome, *, settled: bool) -> None:
-        if self._place is not None:
-            place, self._place = self._place, None
+        if (place := self._take_place()) is not None:
             await place.close(outcome, settled=settled)
+
+    def _take_place(self) -> Place | None:
+        place, self._place = self._place, None
+        return place
 
     async def _think(self, claim: Claim, told: str) -> Outcome:
         """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""

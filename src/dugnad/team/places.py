@@ -17,7 +17,7 @@ from ..board import Board
 from ..errors import ToolError
 from ..tools import Tool, file_tools
 from ..tools.commands import OUTPUT_BYTES_MAX, Commands, ran_text
-from ..types import Claim, Done, Failed, Outcome, Task
+from ..types import Attempt, Claim, Done, Failed, Outcome, Task
 from ..workspace.files import Files
 from ..workspace.sandbox import Sandbox
 
@@ -44,6 +44,7 @@ class Place:
     told: str = ""  # What whoever works there must know.
     anew: bool = False  # What was done before is not there: it has to be looked at again, even if it was finished.
     how_to_look: str = ""  # What a reviewer must know to see what was done here.
+    sees_changes: bool = False  # Whether `commit` knows if anything was changed, and names no two changes alike.
 
     def checks(self, task: Task) -> Sequence[str]:
         """What must succeed before the task is done."""
@@ -84,6 +85,21 @@ class Nowhere(Place):
         if not task.check or self.by is None or (said := await self.by(task)) is None:
             return None
         return Red(task.check, said)
+
+
+def mark_of(task: Task) -> str:
+    """A name for the task that another board over the same project does not give to one of its own."""
+    return f"{task.id}-{hashlib.sha256(f'{task.put_at}:{task.key}'.encode()).hexdigest()[:8]}"
+
+
+def line_of(claim: Claim, attempts: Sequence[Attempt]) -> tuple[int, bool]:
+    """The epoch in which the claim's line of attempts began; and whether the last before it was put down in order."""
+    before = {attempt.epoch: attempt for attempt in attempts}
+    born, epoch = claim.epoch, claim.continues
+    while epoch is not None and epoch in before:
+        born, epoch = epoch, before[epoch].continues
+    last = before.get(claim.continues or 0)
+    return born, last is None or last.ended_as != "lost"
 
 
 Places = Callable[[Claim], Awaitable[Place]]

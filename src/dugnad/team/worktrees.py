@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..board import Board
 from ..errors import StaleClaim, ToolError
 from ..tools.quote import clean, one_line, shorten
-from ..types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ..types import ENDED, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ..workspace import merging
 from ..workspace.merging import Conflict, Merged, Work
 from ..workspace.tree import Place as TreePlace
 from ..workspace.tree import Tree
 from ..workspace.trees import Trees
-from .places import REVIEW, Kit, Place, Red, Workshop
+from .places import REVIEW, Kit, Place, Red, Workshop, line_of, mark_of
 from .report import Deliveries
 
 _HERE = (
@@ -25,21 +24,6 @@ _HERE = (
 )
 _HOW_TO_LOOK = "`git diff {target}...HEAD` shows it, and your tree is as it was left."
 _REVIEWING = "You look at the work of another, in a tree of your own. What you change here is thrown away."
-
-
-def mark_of(task: Task) -> str:
-    """A name for the task that another board over the same repository does not give to one of its own."""
-    return f"{task.id}-{hashlib.sha256(f'{task.put_at}:{task.key}'.encode()).hexdigest()[:8]}"
-
-
-def line_of(claim: Claim, attempts: Sequence[Attempt]) -> tuple[int, bool]:
-    """The epoch in which the claim's line of attempts began; and whether the last before it was put down in order."""
-    before = {attempt.epoch: attempt for attempt in attempts}
-    born, epoch = claim.epoch, claim.continues
-    while epoch is not None and epoch in before:
-        born, epoch = epoch, before[epoch].continues
-    last = before.get(claim.continues or 0)
-    return born, last is None or last.ended_as != "lost"
 
 
 @dataclass(kw_only=True)
@@ -69,13 +53,13 @@ class Worktrees:
             anew=tree.anew, readable=tree.readable,
             told="\n".join(filter(None, (told, tree.told))),
             how_to_look=_HOW_TO_LOOK.format(target=self.trees.target),
-            tools=kit.tools,
+            tools=kit.tools, sees_changes=True,
         )  # fmt: skip
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
         """What came of these tasks in the repository."""
         git, target = self.trees.git, self.trees.target_name
-        own = f"refs/heads/{self.own_branch}" if self.own_branch else "HEAD"
+        own = f"refs/heads/{self.own_branch}" if self.own_branch else await git.own_head() or "HEAD"
         counted = await git.run("rev-list", "--count", f"{own}..{target}", may_fail=True)
         kept: dict[int, list[str]] = {}
         marks = {mark_of(task): task for task in tasks if task.state != "done"}
@@ -116,10 +100,8 @@ class Worktree(Place):
             return None  # The project's own checks say something of changes only.
         if not commands:
             return None
-        await self.work.stage()
-        red = await self.owner.shop.check(commands, self.work.path, task, readable=self.work.readable)
-        await self.work.restore()  # What a check leaves behind is not the teammate's work.
-        return red
+        async with self.work.checking():
+            return await self.owner.shop.check(commands, self.work.path, task, readable=self.work.readable)
 
     async def _says_something(self) -> bool:
         return await self.work.changed() or await self.work.is_ahead(
@@ -149,7 +131,8 @@ class Worktree(Place):
         target, branch = self.owner.trees.target, self.work.branch.removeprefix("refs/heads/")
         others = "\n".join(f"  {one_line(clean(each), 100)}" for each in came.others)
         if isinstance(came, Conflict):
-            what = f"it conflicts with what others merged into {target} meanwhile, in {', '.join(came.files[:20])}"
+            files = ", ".join(one_line(clean(each), 200) for each in came.files[:20])
+            what = f"it conflicts with what others merged into {target} meanwhile, in {files}"
         else:
             what = f"merged into {target} as it is now, its check is red:\n{shorten(came.output, 4_000)}\n"
         return (

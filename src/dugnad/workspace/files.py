@@ -291,6 +291,11 @@ def _seen(found: os.stat_result, data: bytes | None) -> _Seen:
     return _Seen(found.st_mtime_ns, found.st_size, digest)
 
 
+def is_protected(path: str) -> bool:
+    """Whether a path of a tree belongs to git or to dugnad itself, or lies in what does."""
+    return any(_folded(name) in PROTECTED for name in path.split("/"))
+
+
 def _folded(name: str) -> str:
     """As the most forgiving disk compares names: without case, and without characters nobody sees."""
     plain = "".join(each for each in name if unicodedata.category(each) != "Cf")

@@ -10,22 +10,26 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ToolError
 
 _SECONDS_MAX = 300.0
 _ENDING_SECONDS = 10.0
-_OFF = (
-    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.pager=cat",
-    "core.editor=false", "core.sshCommand=false", "core.askPass=", "core.attributesFile=/dev/null",
-"credential.helper=", "diff.external=", "commit.gpgSign=false",
-    "merge.renames=true", "merge.union.driver=false", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
-    "advice.detachedHead=false", "core.quotePath=false", "checkout.workers=2", "core.fsync=committed,reference",
-    "core.fsyncMethod=batch",
-)  # fmt: skip
+_OFF: Mapping[str, str] = {
+    "core.hooksPath": "/dev/null", "core.fsmonitor": "false", "core.untrackedCache": "false", "core.pager": "cat",
+    "core.editor": "false", "core.sshCommand": "false", "core.askPass": "", "core.attributesFile": "/dev/null",
+    "credential.helper": "", "diff.external": "", "commit.gpgSign": "false", "merge.renames": "true",
+    "merge.union.driver": "false", "submodule.recurse": "false", "gc.auto": "0", "maintenance.auto": "false",
+    "advice.detachedHead": "false", "core.quotePath": "false", "checkout.workers": "2",
+    "core.fsync": "committed,reference", "core.fsyncMethod": "batch", "core.sparseCheckout": "false",
+    "index.sparse": "false", "add.ignoreErrors": "false", "log.showSignature": "false", "trailer.separators": ":",
+    "color.ui": "false", "i18n.commitEncoding": "UTF-8", "i18n.logOutputEncoding": "UTF-8",
+}  # fmt: skip
 # What no project wants in its history, and what a teammate's commands leave behind where nobody wrote a .gitignore.
 _NEVER = (
     "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".venv/",
@@ -33,6 +37,10 @@ _NEVER = (
 )  # fmt: skip
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 _NEEDED = (2, 38)  # From here on a merge needs no tree.
+_PARTIAL = (
+    "The repository is a partial clone, and something is needed that it has not fetched: `git fetch --refetch "
+    "--no-filter` brings it."
+)
 _RUNS = re.compile(r"^(filter|merge)\.(.+)\.(clean|smudge|process|driver)$", re.IGNORECASE)
 
 
@@ -55,7 +63,7 @@ class Git:
     directory: Path
     top: Path
     prefix: Path
-    off: tuple[str, ...] = _OFF
+    off: Mapping[str, str] = field(default_factory=lambda: _OFF)
 
     @classmethod
     async def find(cls, root: Path, *, path: str) -> Git | None:
@@ -76,12 +84,20 @@ class Git:
             raise GitTrouble(f"{top} cannot be asked as a git repository: {shared.errors.strip()}")
         directory = (top / shared.text.strip()).resolve()
         found = cls(program=program, directory=directory, top=top, prefix=found.prefix)
+        if found.prefix.parts and not await found._has_project():
+            return None  # A repository that only happens to lie above, like that of somebody's home folder.
         return cls(
             program=program, directory=directory, top=top, prefix=found.prefix,
-            off=(*_OFF, f"core.excludesFile={_write_excludes(directory)}", *await found._programs()),
+            off={**_OFF, "core.excludesFile": str(_write_excludes(directory)), **await found._programs()},
         )  # fmt: skip
 
-    async def _programs(self) -> list[str]:
+    async def _has_project(self) -> bool:
+        """Whether the project's folder is in what is committed, or nothing is yet."""
+        head = await self.own_head()
+        within = f"{head}:{self.prefix.as_posix()}"
+        return head is None or (await self.run("cat-file", "-e", within, may_fail=True)).code == 0
+
+    async def _programs(self) -> dict[str, str]:
         """What the repository's settings would have run on files: turned off, and merge programs made to refuse."""
         listed = await self.run("config", "--list", "--name-only", "-z", may_fail=True)
         off: dict[str, str] = {}
@@ -93,7 +109,7 @@ class Git:
                 else:
                     off |= {f"filter.{which}.{each}": "" for each in ("clean", "smudge", "process")}
                     off[f"filter.{which}.required"] = "false"
-        return [f"{name}={value}" for name, value in off.items()]
+        return off
 
     async def run(
         self, *words: str, tree: Path | None = None, index: Path | None = None, stdin: bytes = b"",
@@ -104,33 +120,38 @@ class Git:
             "PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "false", "GIT_ASKPASS": "false", "GIT_NO_REPLACE_OBJECTS": "1",
+            # What a partial clone lacks would be fetched in passing, by programs that its settings name.
+            "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1",
+            # Not by -c, where a name ends at the first "=".
+            "GIT_CONFIG_COUNT": str(len(self.off)),
         }  # fmt: skip
         if not plain:
             environment["GIT_DIR"] = str(directory or self.directory)
             environment["GIT_WORK_TREE"] = str(tree or self.top)
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        off = [word for each in self.off for word in ("-c", each)]
+        for number, (name, value) in enumerate(self.off.items()):
+            environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
         ran = await asyncio.create_subprocess_exec(
-            self.program, *off, *words, env=environment, cwd=tree or "/", start_new_session=True,
+            self.program, *words, env=environment, cwd=tree or "/", start_new_session=True,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             async with asyncio.timeout(_SECONDS_MAX):
                 out, errors = await ran.communicate(stdin)
-        except BaseException:  # Cancelled, or too slow: it is asked to end, so that it takes its locks with it.
-            if ran.returncode is None:
-                ran.terminate()
-                done, _ = await asyncio.wait([asyncio.ensure_future(ran.wait())], timeout=_ENDING_SECONDS)
-                if not done:
-                    ran.kill()
+        except BaseException as why:
+            await _end(ran)
+            if isinstance(why, TimeoutError):
+                raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
             raise
         answer = Answer(
             code=ran.returncode or 0, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace")
         )
         if answer.code and not may_fail:
-            said = " ".join((answer.errors.strip() or answer.text.strip()).split())
-            raise GitTrouble(f"git {words[0]} failed: {said[:500] or f'code {answer.code}'}")
+            said = " ".join((answer.errors.strip() or out.decode(errors="replace").strip()).split())
+            if "promisor" in said or "lazy fetching disabled" in said:
+                raise GitTrouble(_PARTIAL)
+            raise GitTrouble(f"git {_verb(words)} failed: {said[:500] or f'code {answer.code}'}")
         return answer
 
     async def commit_of(self, name: str) -> str | None:
@@ -161,8 +182,13 @@ class Git:
 
     async def head_branch(self) -> str | None:
         """The branch of the person's own checkout; None while there is none."""
-        own = self.top / ".git"
-        words = ("--git-dir", str(own), "symbolic-ref", "--quiet", "--short", "HEAD")
+        # Not --short: where a tag has the same name, that is not the branch's name any more.
+        words = ("--git-dir", str(self.top / ".git"), "symbolic-ref", "--quiet", "HEAD")
+        return (await self.run(*words, plain=True, may_fail=True)).text.strip().removeprefix("refs/heads/") or None
+
+    async def own_head(self) -> str | None:
+        """The commit of the person's own checkout, which may be one of several of this repository."""
+        words = ("--git-dir", str(self.top / ".git"), "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return (await self.run(*words, plain=True, may_fail=True)).text.strip() or None
 
     async def checked_out(self) -> dict[str, Path]:
@@ -191,11 +217,31 @@ def _top(root: Path) -> Path | None:
     return next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
 
 
+def _verb(words: Sequence[str]) -> str:
+    """Which of git's programs was asked, for whoever reads that it failed."""
+    return next((each for at, each in enumerate(words) if each[:1] != "-" and words[at - 1] != "-c"), words[0])
+
+
+async def _end(ran: asyncio.subprocess.Process) -> None:
+    """Asked to end with all it started, so that it takes its locks with it; then made to."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        if ran.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(ran.pid, how)
+        await asyncio.wait([asyncio.ensure_future(ran.wait())], timeout=_ENDING_SECONDS)
+
+
 def _write_excludes(directory: Path) -> Path:
     """Into the repository's own folder, where no command of a teammate can write."""
     file = directory / "dugnad" / "exclude"
-    file.parent.mkdir(exist_ok=True)
     text = "".join(f"{each}\n" for each in _NEVER)
-    if not file.exists() or file.read_text() != text:
-        file.write_text(text)
+    try:
+        file.parent.mkdir(exist_ok=True)
+        if not file.exists() or file.read_text() != text:
+            half = file.with_name(f"exclude.{os.getpid()}")  # Others read it while it is written.
+            half.write_text(text)
+            half.replace(file)
+    except OSError as trouble:
+        raise GitTrouble(f"Worktrees need to write to {directory}, and cannot: {trouble.strerror}.") from None
     return file

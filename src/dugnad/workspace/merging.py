@@ -19,7 +19,7 @@ from pathlib import Path
 from ..errors import StaleClaim
 from .git import GitTrouble
 from .tree import BRANCHES, Tree, committer
-from .trees import Trees, remove_stale_lock
+from .trees import Trees, gone, remove_stale_lock
 
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 
@@ -67,23 +67,39 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
     git, target = trees.git, trees.target
     if (await git.run("check-ref-format", trees.target_name, may_fail=True)).code:
         raise GitTrouble(f"{target!r} cannot be the name of a branch.")
-    if where := (await git.checked_out()).get(target):
-        raise GitTrouble(
-            f"The branch {target} is checked out in {where}, and what is checked out is yours: switch to another "
-            "branch there, or name another target with --into."
-        )
+    await _be_sure_it_is_free(trees)
+    for above in (*Path(target).parents[:-1], BRANCHES.rstrip("/")):  # Trees have branches there, too.
+        if await git.commit_of(f"refs/heads/{above}") is not None:
+            raise GitTrouble(
+                f"There is a branch named {above}, so git can have none named {above}/…, which the team needs: rename "
+                f"it, `git branch -m {above} {above}-old`."
+            )
     if start is None or (theirs := await git.commit_of(start)) is None:
         raise GitTrouble("The repository has no commit yet; make a first one, so that there is something to work from.")
     async with _turn(trees):
         ours = await git.commit_of(trees.target_name)
-        if ours is None or (ours != theirs and await _is_in(trees, ours, theirs)):
+        # A branch that was there before is the person's, and begins where they left it; ours follows theirs.
+        follows = target.startswith(BRANCHES) and ours is not None and await _is_in(trees, ours, theirs)
+        if ours is None or (follows and ours != theirs):
             if not await git.move([(trees.target_name, ours or "", theirs)]):
                 raise GitTrouble(f"The branch {target} could not be moved; is {git.directory} writable?")
             return ""
     if await _is_in(trees, theirs, ours):
         return ""
-    own = start.removeprefix("refs/heads/")
-    return f"{target} lacks commits of {own}: merge them into it if the team should have them."
+    own = start.removeprefix("refs/heads/") if start.startswith("refs/heads/") else start[:12]
+    return (
+        f"{target} lacks commits of {own}. If the team should have them: `git switch {target} && git merge {own} && "
+        "git switch -`."
+    )
+
+
+async def _be_sure_it_is_free(trees: Trees) -> None:
+    """A target that is checked out would move away under whoever works there."""
+    if where := (await trees.git.checked_out()).get(trees.target):
+        raise GitTrouble(
+            f"The branch {trees.target} is checked out in {where}, and what is checked out is yours: switch to another "
+            "branch there, or name another target with --into."
+        )
 
 
 async def _is_in(trees: Trees, commit: str, other: str) -> bool:
@@ -106,7 +122,7 @@ async def _merge(
     for _ in range(_MOVES_MAX):
         head = await git.commit_of(trees.target_name)
         if head is None:
-            raise GitTrouble(f"The branch {trees.target} is gone; `dugnad run` makes it again.")
+            raise GitTrouble(gone(trees))
         base = (await git.run("merge-base", head, work.tip, may_fail=True)).text.strip()
         between = f"{base}..{head}" if base else head
         if base != head and tree.place.goes_on and (found := await _merged_before(trees, tree, work.tip, between)):
@@ -133,6 +149,7 @@ async def _merge(
             if (red := await check()) is not None:
                 await tree.back_to_branch()
                 return Red(output=red, others=others)
+        await _be_sure_it_is_free(trees)
         await is_ours()
         if await _advance(trees, tree, head, commit):
             return Merged(commit=commit)

@@ -20,7 +20,7 @@ from pathlib import Path
 from ..clock import wall_ms
 from ..errors import StaleClaim
 from .git import Git, GitTrouble
-from .tree import ALL_OF_IT, BRANCHES, FENCES, Place, Tree
+from .tree import ALL_OF_IT, BRANCHES, FENCES, Place, Tree, was_checking
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _TRIES_MAX = 20
@@ -45,6 +45,9 @@ class Trees:
     folder: Path
     target: str  # The branch that finished work goes to.
 
+    def __post_init__(self) -> None:
+        self.folder = self.folder.resolve()  # As git names it.
+
     @property
     def target_name(self) -> str:
         return f"refs/heads/{self.target}"
@@ -58,17 +61,24 @@ class Trees:
             own = self._own(self.folder / name)
             whole = own is not None and (own / _WHOLE).exists()
             if whole and place.in_order and (tree := self._take(name, place, fence)) is not None:
+                try:
+                    await tree.clear_up()
+                except BaseException:
+                    tree.let_go()
+                    raise
                 return tree
             start = (
-                await self._copy_of(self.folder / name, own)
+                await self._copy_of(self.folder / name, own, place)
                 if whole and own is not None
                 else await self.git.commit_of(f"refs/heads/{BRANCHES}task-{name}")
             )
             if start is not None:
                 return await self._make(place, fence, start, CARRIED_OVER)
-        start = place.at or await self.git.commit_of(self.target_name)
+        start = await self.git.commit_of(place.at or self.target_name)
+        if start is None and place.at:
+            raise GitTrouble(f"The commit {place.at} is not in this repository; it may be on another machine.")
         if start is None:
-            raise GitTrouble(f"The branch {self.target} is gone; `dugnad run` makes it again.")
+            raise GitTrouble(gone(self))
         return await self._make(place, fence, start, MADE_ANEW if place.goes_on else "")
 
     async def _line(self, place: Place) -> list[int]:
@@ -145,13 +155,20 @@ class Trees:
                 continue
         return None
 
-    async def _copy_of(self, path: Path, own: Path) -> str:
+    async def _copy_of(self, path: Path, own: Path, place: Place) -> str | None:
         """A commit of what a tree holds, made without touching it: somebody may be there still."""
-        index = self.folder / f"{path.name}.index"
+        if (await self.git.run("symbolic-ref", "--quiet", "HEAD", directory=own, may_fail=True)).code:
+            # It was being merged, so all of it is on its branch; what the tree shows is not its own.
+            return await self.git.commit_of(f"refs/heads/{BRANCHES}task-{path.name}")
+        index = self.folder / f"{place.name}.index"
         try:
             head = (await self.git.run("rev-parse", "HEAD", directory=own)).text.strip()
-            for words in (("read-tree", head), ("add", "--all", "--", *ALL_OF_IT)):
-                await self.git.run(*words, tree=path, directory=own, index=index, may_fail=words[0] == "add")
+            if was_checking(own):  # What is there now may be the check's; what was taken down before it is not.
+                await asyncio.to_thread(shutil.copyfile, own / "index", index)
+            else:
+                await self.git.run("read-tree", head, tree=path, directory=own, index=index)
+                add = ("add", "--all", "--ignore-errors", "--", *ALL_OF_IT)
+                await self.git.run(*add, tree=path, directory=own, index=index, may_fail=True)
             made = (await self.git.run("write-tree", tree=path, directory=own, index=index)).text.strip()
             if made == (await self.git.run("rev-parse", f"{head}^{{tree}}")).text.strip():
                 return head
@@ -162,7 +179,7 @@ class Trees:
             message = "What a host that was lost had in its tree"
             return (await self.git.run(*by, "commit-tree", made, "-p", head, "-m", message)).text.strip()
         finally:
-            index.unlink(missing_ok=True)
+            _drop_index(index)
 
     async def _make(self, place: Place, fence: str, start: str, told: str) -> Tree:
         path = self.folder / place.name
@@ -172,7 +189,9 @@ class Trees:
         try:
             await self._clear(place.name)  # A crash may have left half of it.
             branch = f"{BRANCHES}task-{place.name}"
-            await self.git.run("worktree", "add", "--quiet", "--force", "-B", branch, str(path), start)
+            # What is made here can be made again: to wait for the disk would be to wait for every file of it.
+            words = ("-c", "core.fsync=none", "worktree", "add", "--quiet", "--force", "-B", branch, str(path), start)
+            await self.git.run(*words)
             own = self._own(path)
             if own is None:
                 raise GitTrouble(f"{path} was not made; look at `git worktree list`.")
@@ -198,7 +217,8 @@ class Trees:
         own = self._own(path)
         if own is not None:
             (own / _WHOLE).unlink(missing_ok=True)
-        await asyncio.to_thread(_remove_all, path)
+        _drop_index(self.folder / f"{name}.index")
+        await _remove_all(path)
         if own is not None:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         if not keep_branch:
@@ -228,7 +248,7 @@ class Trees:
     async def branches(self, mark: str | None = None) -> list[str]:
         """The branches of attempts, of one task or of all."""
         pattern = f"refs/heads/{BRANCHES}task-{mark + '.' if mark else ''}*"
-        return (await self.git.run("for-each-ref", "--format=%(refname:short)", pattern)).text.split()
+        return (await self.git.run("for-each-ref", "--format=%(refname:lstrip=2)", pattern)).text.split()
 
     async def sweep(self, keeps: Callable[[str], bool | None]) -> None:
         """Take away trees nobody holds whose task has ended. `keeps` says of a mark whether its work is to be kept on
@@ -257,16 +277,22 @@ class Trees:
                 await self._drop_fence(mark)
 
     async def put_away(self, tree: Tree, *, keep: bool) -> str | None:
-        """Take a tree away; with `keep`, what was changed in it stays on its branch, which is returned."""
+        """Take a tree away; with `keep`, what was changed in it stays on its branch, which is returned. GitTrouble: it
+        cannot be put on a branch, so the tree is still there."""
         kept = False
         if keep:
-            try:
-                tip = await tree.commit("What was there when the attempt ended", "dugnad")
-                kept = await tree.is_ahead(self.target_name, tip)
-            except GitTrouble:
-                kept = True
+            await tree.clear_up()
+            tip = await tree.commit_whatever("What was there when the attempt ended", "dugnad")
+            kept = await tree.is_ahead(self.target_name, tip)
         await self.remove(tree, keep_branch=kept)
         return tree.branch.removeprefix("refs/heads/") if kept else None
+
+
+def gone(trees: Trees) -> str:
+    return (
+        f"The branch {trees.target} is gone, and finished work goes there: `git branch {trees.target}` makes it again "
+        "from what you have checked out."
+    )
 
 
 def _listed(folder: Path) -> list[str]:
@@ -276,19 +302,24 @@ def _listed(folder: Path) -> list[str]:
         return []
 
 
-def _remove_all(path: Path) -> None:
-    if os.path.lexists(path):
-        shutil.rmtree(path, onerror=_open_up)
+def _drop_index(index: Path) -> None:
+    for each in (index, index.with_name(f"{index.name}.lock")):
+        each.unlink(missing_ok=True)
 
 
-def _open_up(function: Callable[[str], object], path: str, trouble: object) -> None:
-    """A command may have closed a folder to us; it is ours to remove all the same."""
-    os.chmod(Path(path).parent, 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.chmod(path, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        os.unlink(path)
+async def _remove_all(path: Path) -> None:
+    """By a program, since folders can lie deeper in one another than Python can follow. A command may have closed some
+    to us; they are ours to remove all the same."""
+    for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
+        if path.name not in _listed(path.parent):
+            return
+        ran = await asyncio.create_subprocess_exec(
+            *words, "--", str(path), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        await ran.wait()
+    if path.name in _listed(path.parent):
+        raise GitTrouble(f"{path} cannot be removed; remove it by hand.")
 
 
 def remove_stale_lock(path: Path, *, seconds: float = 30.0) -> None:

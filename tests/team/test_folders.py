@@ -1,0 +1,166 @@
+"""Work outside git: a folder for each task, under a lock, with all of the project that can be copied."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from stage_agent import all_told
+from stage_team import hosting, until_ended
+from stage_trees import finish, shell, workshop, write
+
+from conftest import Opener
+from dugnad.board import Board
+from dugnad.errors import ToolError
+from dugnad.models import ScriptedModel
+from dugnad.settings import Limits
+from dugnad.team.folders import Folder, folders
+from dugnad.team.places import Place, shared
+from dugnad.types import Claim, Done, Released
+
+
+def project_in(where: Path) -> Path:
+    (where / "inner").mkdir(parents=True)
+    (where / "inner" / "a").write_text("a\n")
+    return where
+
+
+async def claim_of(board: Board, title: str = "Work") -> Claim:
+    await board.spawn("alice")
+    host = await board.start_host("h1")
+    await board.seat(host, name="alice")
+    task = await board.put(title)
+    claim = await board.claim("alice", host, task=task.id)
+    assert claim is not None
+    return claim
+
+
+async def test_all_that_can_be_copied_is_and_the_rest_is_named(board: Board, tmp_path: Path) -> None:
+    project = project_in(tmp_path / "p")
+    os.mkfifo(project / "pipe")
+    (project / "inner" / "out").symlink_to("/etc/passwd")
+    (project / "run").write_text("#!/bin/sh\n")
+    (project / "run").chmod(0o6755)
+    async with workshop(board) as shop:
+        place = await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board))
+    tree = project / ".dugnad" / "work" / "1"
+    assert place.tree == tree
+    assert "Without pipe, which cannot be copied." in place.told
+    assert (tree / "inner" / "a").read_text() == "a\n"
+    assert os.readlink(tree / "inner" / "out") == "/etc/passwd"
+    assert (tree / "run").stat().st_mode & 0o7777 == 0o755
+    assert not (tree / ".dugnad").exists()
+
+
+async def test_one_at_a_time_and_who_could_not_begin_leaves_no_lock(board: Board, tmp_path: Path) -> None:
+    project = project_in(tmp_path / "p")
+    claim = await claim_of(board)
+    async with workshop(board) as shop:
+        places = folders(shop, project, project / ".dugnad" / "work")
+        (project / ".dugnad").write_text("in the way")
+        with pytest.raises(OSError, match="Not a directory"):
+            await places(claim)
+        (project / ".dugnad").unlink()
+        opening = asyncio.ensure_future(places(claim))
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait({opening})
+        place = await _in_the_end(places, claim)
+        with pytest.raises(ToolError, match="still in use by whoever worked on #1 before"):
+            await places(claim)
+        await place.close(Released("given up", resume=True), settled=True)
+        again = await places(claim)
+        assert again.told == ""  # It was made already.
+
+
+async def _in_the_end(places: object, claim: Claim) -> Place:
+    """When the thread that could not be stopped has come to its end."""
+    async with asyncio.timeout(15):
+        while True:
+            try:
+                return await places(claim)  # type: ignore[operator, no-any-return]
+            except ToolError:
+                await asyncio.sleep(0.02)
+
+
+async def test_half_a_copy_is_not_taken_for_a_whole_one(board: Board, tmp_path: Path) -> None:
+    project = project_in(tmp_path / "p")
+    half = project / ".dugnad" / "work" / "1.new"
+    half.mkdir(parents=True)
+    (half / "half").write_text("")
+    async with workshop(board) as shop:
+        place = await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board))
+    assert place.tree is not None
+    assert os.listdir(place.tree) == ["inner"]
+
+
+async def test_another_boards_task_of_the_same_number_has_another_folder(opener: Opener, tmp_path: Path) -> None:
+    project = project_in(tmp_path / "p")
+    board = await opener()
+    claim = await claim_of(board)
+    trees = []
+    async with workshop(board) as shop:
+        places = folders(shop, project, project / ".dugnad" / "work")
+        first = await places(claim)
+        assert isinstance(first, Folder)
+        assert first.tree is not None
+        (first.tree / "mine").write_text("x")
+        await first.close(Done("x"), settled=True)
+        trees.append(first.tree)
+        lock = project / ".dugnad" / "work" / "1.lock"
+        lock.write_text("1-00000000")  # As another board would have left it.
+        second = await places(claim)
+    assert second.tree is not None
+    assert not (second.tree / "mine").exists()
+    assert second.tree.name.startswith("1-")
+
+
+async def test_a_reviewer_sees_the_work_and_another_round_is_another_review(opener: Opener, tmp_path: Path) -> None:
+    board = await opener(limits=Limits(backoff_seconds=0.01))
+    project = project_in(tmp_path / "p")
+    await board.spawn("alice", roles=["coder"])
+    await board.spawn("bob", roles=["reviewer"])
+
+    def step(request: object) -> object:
+        title, turn = request.title, request.turn  # type: ignore[attr-defined]
+        if title.startswith("Review"):
+            seen = all_told(request)  # type: ignore[arg-type]
+            return shell("cat made; echo mine > made") if turn == 1 else _verdict(seen)
+        return [write("made", "one\n"), finish("Done."), write("made", "two\n"), finish("Done.")][turn - 1]
+
+    model = ScriptedModel(step)  # type: ignore[arg-type]
+    async with workshop(board) as shop:
+        places = folders(shop, project, project / ".dugnad" / "work")
+        async with hosting(board, model, places=places):
+            (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
+    assert done.state == "done"
+    reviews = [each for each in await board.list_tasks() if each.title.startswith("Review")]
+    assert [each.outcome for each in reviews] == ["changes-requested", "approved"]
+    work = project / ".dugnad" / "work"
+    assert (work / "1" / "made").read_text() == "two\n"  # And not what the reviewer made of its copy.
+    assert sorted(each.name for each in work.iterdir() if each.is_dir()) == ["1"]
+
+
+def _verdict(seen: str) -> object:
+    return finish("Good.", outcome="approved") if "two" in seen else finish("Say two.", outcome="changes-requested")
+
+
+async def test_also_where_all_share_a_folder_another_round_is_another_review(opener: Opener, tmp_path: Path) -> None:
+    board = await opener(limits=Limits(backoff_seconds=0.01))
+    project = project_in(tmp_path / "p")
+    await board.spawn("alice", roles=["coder"])
+    await board.spawn("bob", roles=["reviewer"])
+
+    def step(request: object) -> object:
+        title, turn = request.title, request.turn  # type: ignore[attr-defined]
+        if title.startswith("Review"):
+            return shell("cat made") if turn == 1 else _verdict(all_told(request))  # type: ignore[arg-type]
+        return [write("made", "one\n"), finish("Done."), write("made", "two\n"), finish("Done.")][turn - 1]
+
+    model = ScriptedModel(step)  # type: ignore[arg-type]
+    async with workshop(board) as shop, hosting(board, model, places=shared(shop, project)):
+        (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
+    assert done.state == "done"
+    assert (project / "made").read_text() == "two\n"
