@@ -277,7 +277,7 @@ async def test_without_a_folder_or_a_sandbox_a_person_is_asked(
     stage = await stage_of(board, sandbox, None, stand_in(folder))
     outcome = await stage.run()
     assert isinstance(outcome, Waiting)
-    assert "--in-place" in outcome.question
+    assert "`dugnad doctor` says what is missing" in outcome.question
     script(tree, {"say": "Done."})
     await handshakes.answer(board, "1", "Now.")
     stage.agent.equip((), tree)  # type: ignore[attr-defined]

@@ -35,7 +35,7 @@ class Shell:
     def says(self, *words: str, given: str | None = None) -> str:
         """What a command that succeeds prints."""
         ran = self(*words, given=given)
-        assert ran.exit_code == 0, ran.stderr
+        assert ran.exit_code == 0, ran.output
         assert ran.stderr == ""
         return ran.stdout
 

@@ -148,6 +148,8 @@ class ServerTool(Tool):
         self.spec = spec
         self.function = call
         self.safe = self.keyed = self.own = self.early = False
+        self.seconds = lambda arguments: None
+        self.keeper = None
 
     def check(self, arguments: str) -> dict[str, Any]:
         """An object; what must be in it the server knows best, and says."""
