@@ -21,7 +21,9 @@ from stage_team import (
 )
 
 from conftest import Opener
+from dugnad import Team
 from dugnad.board import Board
+from dugnad.errors import BoardBusy
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.team import handshakes
@@ -108,3 +110,20 @@ async def test_a_failing_teammate_fails_also_when_the_board_is_busy(board: Board
     async with hosting(Between(board, verb, busy), ScriptedModel(broken)):
         assert (await until_status(board, "alice", "failed")).reason == "ValueError: a bug"
         assert (await board.find(task.id)).state in ("ready", "scheduled")
+
+
+async def test_a_team_that_a_busy_board_kept_from_starting_starts_when_it_is_asked_again(
+    url: str, opener: Opener
+) -> None:
+    board = await opener()
+    async with Team.open(url, model=ScriptedModel({TITLE: [END]})) as team:
+        team._board = troubled = Between(team.board, "start_host", busy)  # type: ignore[assignment]
+        with pytest.raises(BoardBusy):
+            await team.start()
+        await team.spawn("alice")
+        task = await board.put(TITLE)
+        host = await team.start()
+        await until_ended(board, task)
+        assert (await board.find(task.id)).state == "done"
+        assert host.id in {each.id for each in await board.hosts()}
+    assert troubled.happened == 1
