@@ -2,9 +2,9 @@
 
     python chaos_host.py
 
-It reads orders from its input, one JSON object a line. Each is carried out by a forked child, a new process with nothing
-but the imported code, whose number is the answer; {"reap": number} waits for its end and answers how it ended. The child
-lives until it is told to stop, or killed; and never longer than this process.
+It reads orders from its input, one JSON object a line. Each is carried out by a forked child, a new process with
+nothing but the imported code, whose number is the answer; {"reap": number} waits for its end and answers how it ended.
+The child lives until it is told to stop, or killed; and never longer than this process.
 """
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ async def live(order: Order) -> None:
         return None if any(note.title == f"mended {number}" for note in found) else "It is not mended."
 
     team = Team.open(
-        order.url, model=ScriptedModel(script, price=PRICE), board_limits=LIMITS, limits=TEAM_LIMITS, seats_max=3, check=check,
-        knows_neighbours=order.knows_neighbours,
+        order.url, model=ScriptedModel(script, price=PRICE), board_limits=LIMITS, limits=TEAM_LIMITS, seats_max=3,
+        check=check, knows_neighbours=order.knows_neighbours,
     )  # fmt: skip
     await patiently(team.__aenter__)
     try:

@@ -70,32 +70,36 @@ class SmallDisk:
         (self.folder / "filler").unlink()
 
 
-@contextlib.asynccontextmanager
-async def small_disk(folder: Path) -> AsyncIterator[SmallDisk]:
-    """Before any thread is started: only then a person who is not root may have mounts of their own."""
+def _must(name: str, *given: object) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*given) != 0:
+        why = os.strerror(ctypes.get_errno())
+        raise CannotBeTried(f"There can be no full disk here. {name}: {why}; run as root, or allow user namespaces.")
 
-    def must(name: str, *given: object) -> None:
-        if getattr(libc, name)(*given) != 0:
-            why = os.strerror(ctypes.get_errno())
-            raise CannotBeTried(f"There can be no full disk here. {name}: {why}; run as root, or allow namespaces.")
 
-    place = folder / "disk"
-    place.mkdir()
+def _mount(place: Path) -> None:
+    """Before any thread is started: only then a person who is not root may have mounts of their own."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:
-        must("unshare", _NEWNS)
+        _must("unshare", _NEWNS)
     else:
-        must("unshare", _NEWNS | _NEWUSER)
+        _must("unshare", _NEWNS | _NEWUSER)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-    must("mount", b"none", b"/", None, _PRIVATE, None)
-    must("mount", b"tmpfs", str(place).encode(), b"tmpfs", 0, f"size={DISK_BYTES}".encode())
+    _must("mount", b"none", b"/", None, _PRIVATE, None)
+    _must("mount", b"tmpfs", str(place).encode(), b"tmpfs", 0, f"size={DISK_BYTES}".encode())
+
+
+@contextlib.asynccontextmanager
+async def small_disk(folder: Path) -> AsyncIterator[SmallDisk]:
+    place = folder / "disk"
+    place.mkdir()
+    _mount(place)
     try:
         yield SmallDisk(place)
     finally:
-        libc.umount2(str(place).encode(), 2)  # Detached: gone with the last who uses it.
+        _must("umount2", str(place).encode(), 2)  # Detached: gone with the last who uses it.
 
 
 @dataclass
@@ -166,6 +170,14 @@ def _serves(process: psutil.Process) -> bool:
     return False
 
 
+def _start_lab(server: PostgresServer, errors: Path) -> subprocess.Popen[str]:
+    socket = server.folder / f".s.PGSQL.{server.port}"
+    with errors.open("wb") as said:  # It complains of every connection a crash refuses; nobody needs to read that.
+        return subprocess.Popen(
+            [sys.executable, str(NAMESPACES), "lab", str(socket)], stdout=subprocess.PIPE, stderr=said, text=True
+        )
+
+
 @contextlib.asynccontextmanager
 async def crashing_server(folder: Path) -> AsyncIterator[Server]:
     server = PostgresServer()
@@ -175,11 +187,7 @@ async def crashing_server(folder: Path) -> AsyncIterator[Server]:
         with (server.folder / "data" / "postgresql.conf").open("a") as conf:
             conf.write(f"unix_socket_directories = '{server.folder}'\n")
         await asyncio.to_thread(server.start)
-        socket = server.folder / f".s.PGSQL.{server.port}"
-        with (folder / "lab.err").open("wb") as said:  # It complains of every connection a crash refuses.
-            lab = subprocess.Popen(
-                [sys.executable, str(NAMESPACES), "lab", str(socket)], stdout=subprocess.PIPE, stderr=said, text=True
-            )
+        lab = _start_lab(server, folder / "lab.err")
         assert lab.stdout is not None
         if await asyncio.to_thread(lab.stdout.readline) != "ready\n":
             raise CannotBeTried(f"There can be no partition here. {(folder / 'lab.err').read_text()}")

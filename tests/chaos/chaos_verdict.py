@@ -85,5 +85,6 @@ def effects(events: Sequence[Event], notes: Sequence[Note], tasks: Sequence[Task
         if event.kind == "shown":
             shown.update(event.data["messages"])  # type: ignore[arg-type]
     for event in told:
-        if shown[event.data["message"]] != 1:
-            yield f"message {event.data['message']} to {event.data['to']} was shown {shown[event.data['message']]} times"
+        number = event.data["message"]
+        if shown[number] != 1:
+            yield f"message {number} to {event.data['to']} was shown {shown[number]} times"

@@ -3,8 +3,8 @@
     python storm.py {sqlite | postgres | both} [--kills N] [--freezes N] [--crashes N] ... [--seed N] [--json]
 
 Hosts with eight teammates work goals with budgets, checks, follow-ups and messages. Faults come by a seeded schedule,
-each after some progress. Then it is calm, everything has to come to rest, and the log, the tables and what each host was
-told must agree. It ends with 1 if a promise was broken, and with 2 if a fault could not be tried here.
+each after some progress. Then it is calm, everything has to come to rest, and the log, the tables and what each host
+was told must agree. It ends with 1 if a promise was broken, and with 2 if a fault could not be tried here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from dugnad.types import ENDED, HUMAN, OPEN, Budget, NewTask
 
 HOSTS = 4
 GOAL_TASKS = 20
+MORE = Budget(tasks=5, tokens=50_000, dollars=1.0)
 PATIENCE = Patience(busy_seconds=20, reconnect_seconds=60, poll_seconds=0.5)
 CRASHES = ("stop", "kill", "backend")
 
@@ -94,7 +96,7 @@ class Storm:
                     needs=(-self.chance.randint(2, place),) if place > 1 and place % 2 else (),
                     check="look whether it is mended" if kind == "checked" else None,
                     priority=self.chance.randint(0, 2),
-                )  # fmt: skip
+                )
             )
         put = await patiently(lambda: self.board.put_many(entries))
         self.acknowledged += [["put", task.id] for task in put]
@@ -106,10 +108,9 @@ class Storm:
 
     async def raise_what_is_held(self) -> None:
         for root in self.roots:
-            if (await patiently(lambda root=root: self.board.budget(root))).held is not None:  # type: ignore[misc]
+            if (await patiently(partial(self.board.budget, root))).held is not None:
                 key = f"raise {self.counts['raises']}"
-                more = Budget(tasks=5, tokens=50_000, dollars=1.0)
-                await patiently(lambda root=root, key=key: self.board.raise_budget(root, more, key=key))  # type: ignore[misc]
+                await patiently(partial(self.board.raise_budget, root, MORE, key=key))
                 self.counts["raises"] += 1
 
     # The faults.
@@ -140,7 +141,7 @@ class Storm:
         await self.place.fill(self.board)
         try:
             async with asyncio.timeout(30):
-                while self.hosts.counted("troubles") == before:
+                while self.hosts.counted("troubles") == before:  # noqa: ASYNC110  They can only tell by a file.
                     await asyncio.sleep(0.05)
         finally:
             self.place.empty()
@@ -189,7 +190,7 @@ class Storm:
         return str({name: len(await self.board.inbox(name)) for name in NAMES})
 
     async def _has_mail(self) -> bool:
-        return any([await patiently(lambda name=name: self.board.has_unread(name)) for name in NAMES])  # type: ignore[misc]
+        return any([await patiently(partial(self.board.has_unread, name)) for name in NAMES])
 
 
 async def report(storm: Storm, began: float, left: list[str]) -> dict[str, Any]:
