@@ -149,6 +149,7 @@ class FailingDisk:
         try:
             return self._inner.execute(statement)
         except Exception:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
             self._heard.count("failed")
             raise
         finally:

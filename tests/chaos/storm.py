@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -50,13 +50,13 @@ CRASHES = ("stop", "kill", "backend")
 class Plan:
     """How often each fault is to happen; those of the other database are left out."""
 
-    kills: int = 60
-    freezes: int = 12
+    kills: int = 120
+    freezes: int = 24
     crashes: int = 6  # PostgreSQL.
     partitions: int = 4  # PostgreSQL.
     fills: int = 4  # SQLite.
     failed_writes: int = 20  # SQLite; at least so many.
-    seconds_max: int = 1_500
+    seconds_max: int = 800
     seed: int = 7
 
 
@@ -251,9 +251,8 @@ def one(database: str, plan: Plan, keep: bool) -> dict[str, Any]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def both(plan: Plan) -> list[dict[str, Any]]:
+def both(plan: Plan) -> Iterator[dict[str, Any]]:
     """Each in a process of its own: kills and freezes are shared between the two."""
-    found = []
     for place, database in enumerate(("sqlite", "postgres")):
         share = {**asdict(plan), "kills": (plan.kills + place) // 2, "freezes": (plan.freezes + place) // 2}
         options = [word for name, value in share.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -261,8 +260,7 @@ def both(plan: Plan) -> list[dict[str, Any]]:
         ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if not ran.stdout:
             sys.exit(ran.returncode)
-        found.append(json.loads(ran.stdout))
-    return found
+        yield json.loads(ran.stdout)
 
 
 def told(found: dict[str, Any]) -> str:
@@ -284,14 +282,15 @@ def main() -> None:
     database, as_json, keep = given.pop("database"), given.pop("json"), given.pop("keep")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     plan = Plan(**given)
+    broken = False
     try:
-        found = both(plan) if database == "both" else [one(database, plan, keep)]
+        for found in both(plan) if database == "both" else [one(database, plan, keep)]:
+            print(json.dumps(found) if as_json else told(found), flush=True)
+            broken = broken or bool(found["wrong"])
     except CannotBeTried as why:
         print(why, file=sys.stderr)
         sys.exit(2)
-    for each in found:
-        print(json.dumps(each) if as_json else told(each), flush=True)
-    sys.exit(any(each["wrong"] for each in found))
+    sys.exit(broken)
 
 
 if __name__ == "__main__":
