@@ -27,7 +27,7 @@ from dugnad.errors import BoardBusy
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.team import handshakes
-from dugnad.types import Task
+from dugnad.types import Amount, Budget, Task
 
 SCRIPT = {
     TITLE: [call("note", title="a", text="b"), call("schedule_followup", title="More"), END],
@@ -97,6 +97,24 @@ async def test_a_beat_that_fails_once_loses_nothing(opener: Opener, trouble: typ
         model.go.set()
         (done,) = await until_ended(board, task)
     assert (done.state, done.tries, len(await board.attempts(task.id))) == ("done", 0, 1)
+
+
+async def test_who_was_interrupted_by_the_board_does_not_wait_for_what_it_has_reserved_itself(board: Board) -> None:
+    await board.spawn("alice")
+    # One call reserves all there is. Its reply cannot be recorded, so it counts as spent, and a person is asked.
+    task = await board.put(TITLE, budget=Budget(tokens=8_000))
+    troubled = Between(board, "record", busy)
+    async with hosting(troubled, ScriptedModel({TITLE: [END]})):
+
+        async def is_held() -> bool:
+            return (await board.budget(task.id)).held == "tokens"
+
+        await until(board, is_held)
+        spending = await board.budget(task.id)
+        assert (spending.reserved, spending.spent.tokens) == (Amount(), 8_000)
+        await board.raise_budget(task.id, Budget(tokens=100_000))
+        (done,) = await until_ended(board, task)
+    assert (done.state, done.tries, troubled.happened) == ("done", 0, 1)
 
 
 @pytest.mark.parametrize("verb", ["fail_teammate", "settle"])
