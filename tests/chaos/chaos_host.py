@@ -18,6 +18,7 @@ import random
 import resource
 import signal
 import sys
+import time
 import traceback
 import zlib
 from collections.abc import Awaitable, Callable
@@ -180,12 +181,14 @@ def script(request: Request) -> Step:
 
 async def patiently(step: Callable[[], Awaitable[T]]) -> T:
     """Whoever starts hosts starts them again when the board is away; so do we, in one process."""
-    async with asyncio.timeout(OPEN_SECONDS_MAX):
-        while True:
-            try:
-                return await step()
-            except BoardTrouble:
-                await asyncio.sleep(0.2)
+    deadline = time.monotonic() + OPEN_SECONDS_MAX
+    while True:
+        try:
+            return await step()
+        except BoardTrouble:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
 
 
 async def live(order: Order) -> None:

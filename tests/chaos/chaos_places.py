@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -52,6 +53,7 @@ class SmallDisk:
 
     async def fill(self, board: Board) -> None:
         """Until nothing more can be written to the board; then others meet it too."""
+        await asyncio.to_thread(self._shorten_log)
         with (self.folder / "filler").open("wb") as filler:
             with contextlib.suppress(OSError):
                 free = os.statvfs(self.folder)
@@ -61,10 +63,15 @@ class SmallDisk:
                     os.write(filler.fileno(), b"x" * 4_096)
         for number in range(FULL_NOTES_MAX):
             try:
-                await board.write_note("human", "full", f"{number} " + "x" * 200_000)
+                await board.write_note("human", "full", f"{number} " + "x" * 50_000)
             except BoardTrouble:
                 return
         raise AssertionError("the disk is full, and the board still takes notes")
+
+    def _shorten_log(self) -> None:
+        """What SQLite has written to its log before it can write again, however full the disk is."""
+        with contextlib.closing(sqlite3.connect(self.folder / "board.db", timeout=5)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def empty(self) -> None:
         (self.folder / "filler").unlink()
@@ -125,7 +132,7 @@ class Server:
 
     async def crash(self, how: str) -> None:
         """stop: as `pg_ctl stop -m immediate`, kill: kill -9 of the server, backend: of one of its processes."""
-        if how == "backend":
+        if how == "backend":  # After that the server comes back by itself.
             serving = [each for each in psutil.Process(self.server.pid).children() if _serves(each)]
             if serving:
                 serving[0].kill()
@@ -142,9 +149,12 @@ class Server:
         """Cut the wire; but not in the midst of a transaction, which would hold everybody up."""
         if self.is_cut:
             return False
-        if self.impatient is None:
-            patience = Patience(busy_seconds=0.5, statement_seconds=0.5, reconnect_seconds=10)
-            self.impatient = await open_board(self.url, patience=patience)
+        try:
+            if self.impatient is None:  # It opens only where the server is up.
+                patience = Patience(busy_seconds=0.5, statement_seconds=0.5, reconnect_seconds=10)
+                self.impatient = await open_board(self.url, patience=patience)
+        except BoardTrouble:
+            return False
         self._wire("down")
         try:
             await self.impatient.write_note("human", "cut", "a wire")

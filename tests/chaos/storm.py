@@ -183,7 +183,14 @@ class Storm:
         tasks = [task for task in await every_task(self.board) if task.state in OPEN][:20]
         works = [f"#{task.id} {task.title}: {task.state} by {task.teammate}, {task.reason}" for task in tasks]
         said = [self.hosts.said(host) for host in self.hosts.running]
-        lines = [f"{self.faults} left, {dict(self.counts)}", *team, *works, *said, await self._mail()]
+        room = os.statvfs(self.place.folder).f_bavail if isinstance(self.place, SmallDisk) else "much"
+        lines = [
+            f"{dict(Counter(self.faults))} left, {dict(self.counts)}, {room} blocks free",
+            *team,
+            *works,
+            *said,
+            await self._mail(),
+        ]
         return "it does not come to rest:\n" + "\n".join(lines)
 
     async def _mail(self) -> str:
