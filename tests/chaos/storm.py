@@ -264,10 +264,17 @@ def both(plan: Plan) -> Iterator[dict[str, Any]]:
         share = {**asdict(plan), "kills": (plan.kills + place) // 2, "freezes": (plan.freezes + place) // 2}
         options = [word for name, value in share.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         command = [sys.executable, __file__, database, "--json", *options]
-        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if not ran.stdout:
-            sys.exit(ran.returncode)
-        yield json.loads(ran.stdout)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            printed, _ = process.communicate()
+        except BaseException as why:
+            if not isinstance(why, KeyboardInterrupt):  # Which it has heard itself.
+                process.terminate()
+            process.wait(60)  # It takes its server and its hosts away.
+            raise
+        if not printed:
+            sys.exit(process.returncode)
+        yield json.loads(printed)
 
 
 def told(found: dict[str, Any]) -> str:
@@ -287,7 +294,8 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="keep what the hosts wrote")
     given = vars(parser.parse_args())
     database, as_json, keep = given.pop("database"), given.pop("json"), given.pop("keep")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
     plan = Plan(**given)
     broken = False
     try:
