@@ -75,8 +75,20 @@ sim: $(READY) ## The whole team in virtual time under faults: 3,000 seeds, then 
 	@$(BIN)/python -m dugnad.sim --seeds 0:3000 --json
 	@$(BIN)/python -m dugnad.sim --mutants --json
 
+CHAOS_KILLS ?= 120
+CHAOS_FREEZES ?= 24
+CHAOS_CRASHES ?= 6
+CHAOS_PARTITIONS ?= 4
+CHAOS_FILLS ?= 4
+CHAOS_FAILED_WRITES ?= 20
+CHAOS_SEED ?= 7
+
 .PHONY: chaos
-chaos: $(READY) ## The long version of killing workers: CHAOS_TASKS and CHAOS_KILLS size it.
+chaos: $(READY) ## A storm over real hosts on both databases; CHAOS_KILLS, _FREEZES, _CRASHES ... _SEED size it.
+	@PYTHONPATH=tests:tests/board:tests/team:tests/chaos $(BIN)/python tests/chaos/storm.py both \
+	  --kills $(CHAOS_KILLS) --freezes $(CHAOS_FREEZES) --crashes $(CHAOS_CRASHES) \
+	  --partitions $(CHAOS_PARTITIONS) --fills $(CHAOS_FILLS) --failed-writes $(CHAOS_FAILED_WRITES) \
+	  --seed $(CHAOS_SEED) $(if $(CHAOS_JSON),--json)
 	@$(BIN)/python -m pytest -n 0 tests/board/test_many_processes.py --chaos
 
 REAL := $(VENV)/real-model

@@ -134,6 +134,7 @@ def holder_writes(board: Board, claim: Claim) -> dict[str, Callable[[], Awaitabl
         "record": lambda: board.record(claim, NewTurn(number=900, kind="reply", body="{}")),
         "reserve": lambda: board.reserve(claim, Amount(tokens=1)),
         "spend": lambda: board.spend(claim, "no such reservation", Amount(tokens=1)),
+        "forfeit": lambda: board.forfeit(claim),
         "follow_up": lambda: board.follow_up(claim, "a late follow-up"),
         "tell": lambda: board.tell(who, "human", "a late word", claim=claim),
         "broadcast": lambda: board.broadcast(who, "a late word", claim=claim),

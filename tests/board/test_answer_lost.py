@@ -109,6 +109,7 @@ VERBS: dict[str, Act] = {
     "reserve with a pace": lambda s: s.board.reserve(s.claim, Amount(tokens=20), pace=PACE),
     "cool_down": lambda s: s.board.cool_down("provider", reason="429", by="alice"),
     "spend": lambda s: s.board.spend(s.claim, s.reservation, Amount(tokens=3)),
+    "forfeit": lambda s: s.board.forfeit(s.claim),
     "set_budget": lambda s: s.board.set_budget(s.claim.task.root, Budget(tasks=9)),
     "raise_budget": lambda s: s.board.raise_budget(s.claim.task.root, Budget(tasks=9, tokens=1)),
     "tell": lambda s: s.board.tell("alice", "bob", "hello"),

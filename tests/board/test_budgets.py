@@ -337,3 +337,20 @@ async def test_a_budget_belongs_to_a_root(board: Board) -> None:
             await board.raise_budget(unknown, Budget(tasks=1))
     with pytest.raises(BadInput):
         await board.put("child with its own", parent=root.id, budget=Budget(tasks=1))
+
+
+async def test_a_holder_can_count_what_it_has_reserved_as_spent_and_go_on(board: Board) -> None:
+    task = await board.put("goal", budget=Budget(tokens=100))
+    other = await board.put("other", parent=task.id)
+    team = await crew(board)
+    claims = {claim.task.id: claim for claim in (await team.must_claim(), await team.must_claim())}
+    await board.reserve(claims[task.id], Amount(tokens=30))
+    await board.reserve(claims[task.id], Amount(tokens=20))
+    theirs = await board.reserve(claims[other.id], Amount(tokens=10))
+    for _ in range(2):
+        await board.forfeit(claims[task.id])
+        spending = await board.budget(task.id)
+        assert (spending.spent.tokens, spending.reserved.tokens) == (50, 10)
+    await board.spend(claims[other.id], theirs, Amount(tokens=3))
+    await board.reserve(claims[task.id], Amount(tokens=47))
+    await board.settle(claims[task.id], Done("as asked"))

@@ -39,7 +39,7 @@ class Plan:
 def plan_for(chaos: bool) -> Plan:
     if not chaos:
         return Plan(tasks=200, roots=10, processes=4, kills=6, freezes=1, seconds_max=60)
-    tasks, kills = int(os.environ.get("CHAOS_TASKS", "2000")), int(os.environ.get("CHAOS_KILLS", "60"))
+    tasks, kills = int(os.environ.get("WORKER_TASKS", "2000")), int(os.environ.get("WORKER_KILLS", "60"))
     seconds = 60 + tasks / 10 + kills * 3
     return Plan(tasks=tasks, roots=40, processes=8, kills=kills, freezes=max(3, kills // 6), seconds_max=seconds)
 

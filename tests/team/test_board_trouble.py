@@ -21,11 +21,13 @@ from stage_team import (
 )
 
 from conftest import Opener
+from dugnad import Team
 from dugnad.board import Board
+from dugnad.errors import BoardBusy
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.team import handshakes
-from dugnad.types import Task
+from dugnad.types import Amount, Budget, Task
 
 SCRIPT = {
     TITLE: [call("note", title="a", text="b"), call("schedule_followup", title="More"), END],
@@ -97,6 +99,24 @@ async def test_a_beat_that_fails_once_loses_nothing(opener: Opener, trouble: typ
     assert (done.state, done.tries, len(await board.attempts(task.id))) == ("done", 0, 1)
 
 
+async def test_who_was_interrupted_by_the_board_does_not_wait_for_what_it_has_reserved_itself(board: Board) -> None:
+    await board.spawn("alice")
+    # One call reserves all there is. Its reply cannot be recorded, so it counts as spent, and a person is asked.
+    task = await board.put(TITLE, budget=Budget(tokens=8_000))
+    troubled = Between(board, "record", busy)
+    async with hosting(troubled, ScriptedModel({TITLE: [END]})):
+
+        async def is_held() -> bool:
+            return (await board.budget(task.id)).held == "tokens"
+
+        await until(board, is_held)
+        spending = await board.budget(task.id)
+        assert (spending.reserved, spending.spent.tokens) == (Amount(), 8_000)
+        await board.raise_budget(task.id, Budget(tokens=100_000))
+        (done,) = await until_ended(board, task)
+    assert (done.state, done.tries, troubled.happened) == ("done", 0, 1)
+
+
 @pytest.mark.parametrize("verb", ["fail_teammate", "settle"])
 async def test_a_failing_teammate_fails_also_when_the_board_is_busy(board: Board, verb: str) -> None:
     await board.spawn("alice")
@@ -108,3 +128,20 @@ async def test_a_failing_teammate_fails_also_when_the_board_is_busy(board: Board
     async with hosting(Between(board, verb, busy), ScriptedModel(broken)):
         assert (await until_status(board, "alice", "failed")).reason == "ValueError: a bug"
         assert (await board.find(task.id)).state in ("ready", "scheduled")
+
+
+async def test_a_team_that_a_busy_board_kept_from_starting_starts_when_it_is_asked_again(
+    url: str, opener: Opener
+) -> None:
+    board = await opener()
+    async with Team.open(url, model=ScriptedModel({TITLE: [END]})) as team:
+        team._board = troubled = Between(team.board, "start_host", busy)  # type: ignore[assignment]
+        with pytest.raises(BoardBusy):
+            await team.start()
+        await team.spawn("alice")
+        task = await board.put(TITLE)
+        host = await team.start()
+        await until_ended(board, task)
+        assert (await board.find(task.id)).state == "done"
+        assert host.id in {each.id for each in await board.hosts()}
+    assert troubled.happened == 1

@@ -47,6 +47,7 @@ _RECORD = Verb("record", turns.record, many=True)
 _HAND_OVER = Verb("hand_over", turns.hand_over)
 _RESERVE = Verb("reserve", budgets.reserve, many=True)
 _SPEND = Verb("spend", turns.spend)
+_FORFEIT = Verb("forfeit", turns.forfeit_own)
 _SET_CAPS = Verb("set_budget", budgets.set_caps)
 _COOL_DOWN = Verb("cool_down", cooldowns.cool_down)
 _TELL = Verb("tell", messages.tell)
@@ -195,6 +196,10 @@ class Board(Reading):
     async def spend(self, claim: Claim, reservation: str, used: Amount) -> None:
         """Settle a reservation that belongs to no turn with what was really used."""
         await self._do(_SPEND, turns.Spend(claim=claim, key=reservation, used=rules.amount(used)))
+
+    async def forfeit(self, claim: Claim) -> None:
+        """Count as spent whatever the claim has reserved: for a holder whose calls were cut off, and who goes on."""
+        await self._do(_FORFEIT, turns.Forfeit(claim=claim))
 
     async def set_budget(self, root: int, budget: Budget, *, by: str = HUMAN, key: str | None = None) -> Spending:
         """Put these caps in place of the root's; what was held goes on."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import BadInput, DugnadError, UnknownReservation
 from ..types import Amount, Claim, NewTurn
-from .budgets import close_reservations, move, plain
+from .budgets import close_reservations, forfeit, move, plain
 from .fence import fence, fence_all, refused
 from .messages import Show, show
 from .store import Row, Tx, as_json, event
@@ -122,6 +122,17 @@ async def spend(tx: Tx, call: Spend) -> None:
         raise UnknownReservation(f"#{call.claim.task.id} has no reservation {call.key!r}.")
     if rows[0]["state"] == "open":
         await close_reservations(tx, [(rows[0], call.used, "settled", call.claim.teammate)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forfeit:
+    claim: Claim
+
+
+async def forfeit_own(tx: Tx, call: Forfeit) -> None:
+    """Count what the holder still has reserved as spent: it does not know what became of it. Twice is as once."""
+    await fence(tx, call.claim)
+    await forfeit(tx, [call.claim.task.id], call.claim.teammate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

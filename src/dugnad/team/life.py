@@ -333,14 +333,17 @@ class Life:
 
     async def _think(self, claim: Claim, told: str) -> Outcome:
         """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""
+        interrupted = False
         while True:
             try:
+                if interrupted:  # Else it might wait for ever for what it has reserved itself.
+                    await self.board.forfeit(claim)
                 outcome = await self.agent.work(claim, told=told)
                 self.trouble = ""
                 return outcome
             except BoardTrouble as trouble:
                 await self._pause(trouble)
-                told = ""
+                told, interrupted = "", True
 
     async def _answer_human(self, claim: Claim, outcome: Done) -> None:
         while claim.task.key.startswith(f"{ERRAND}human:") and outcome.result.strip():

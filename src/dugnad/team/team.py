@@ -173,7 +173,11 @@ class Team:
                 grows=self.agents > 0, newcomer=self._newcomer, seats_max=self.seats_max, failed=self._failed,
                 roles=self.only_roles, knows_neighbours=self.knows_neighbours,
             )  # fmt: skip
-            await self._host.start()
+            try:
+                await self._host.start()
+            except BaseException:
+                self._host = None  # It never began; whoever asks again gets one that does.
+                raise
         return self._host
 
     async def assemble(self, count: int, *, roles: tuple[str, ...] | None = None, here: bool = False) -> list[str]:
