@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .files import is_protected
-from .git import Git, GitTrouble
+from .git import Git, GitTrouble, remove_stale_lock
 from .searching import TEMPORARY
 
 BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
@@ -155,7 +155,10 @@ class Tree:
         (self.own / _CHECKING).unlink(missing_ok=True)
 
     async def clear_up(self) -> None:
-        """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge."""
+        """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge. Locks
+        are of a git that was killed: nobody else holds the tree."""
+        for lock in (self.own / "index.lock", self.own / "HEAD.lock", self.git.directory / f"{self.branch}.lock"):
+            remove_stale_lock(lock, seconds=0.0)
         if (self.own / _CHECKING).exists():
             await self.restore()
         if not await self.run("symbolic-ref", "--quiet", "HEAD", may_fail=True):
