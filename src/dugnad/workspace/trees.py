@@ -263,7 +263,10 @@ class Trees:
                 tree = Tree(
                     git=self.git, place=place, name=name, path=self.folder / name, own=own, fence="", _lock=lock
                 )
-                await self.put_away(tree, keep=kept)
+                try:
+                    await self.put_away(tree, keep=kept)
+                except GitTrouble:
+                    tree.let_go()  # It stays; a later sweep may find more room on the disk.
             else:
                 await self._clear(name, keep_branch=kept)
                 (self.folder / f"{name}.lock").unlink(missing_ok=True)
