@@ -338,3 +338,22 @@ async def test_half_a_copy_does_not_stop_the_next(tmp_path: Path) -> None:
         (trees.folder / name).write_text("")
     after = await trees.begin(place(1, epoch=2, born=1, in_order=False))
     assert (after.path / "work").exists()
+
+
+async def test_what_git_cannot_take_in_stays_in_its_tree(tmp_path: Path) -> None:
+    """As with a full disk. Here objects cannot be written, since a file is where their folder should be."""
+    root = new_repository(tmp_path / "p")
+    trees = await trees_of(root)
+    tree = await trees.begin(place(1))
+    (tree.path / "work").write_text("x\n")
+    name = git(root, "hash-object", str(tree.path / "work"))
+    (root / ".git" / "objects" / name[:2]).write_text("in the way")
+    with pytest.raises(GitTrouble):
+        await trees.put_away(tree, keep=True)
+    tree.let_go()
+    await trees.sweep({"1-abcd1234": True}.get)
+    assert (tree.path / "work").read_text() == "x\n"
+    (root / ".git" / "objects" / name[:2]).unlink()
+    await trees.sweep({"1-abcd1234": True}.get)
+    assert at(root, tree.branch, "work") == "x"
+    assert os.listdir(trees.folder) == []

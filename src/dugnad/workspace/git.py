@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..clock import wall_ms
 from ..errors import ToolError
 
 _SECONDS_MAX = 300.0
@@ -132,15 +133,19 @@ class Git:
             environment["GIT_INDEX_FILE"] = str(index)
         for number, (name, value) in enumerate(self.off.items()):
             environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-        ran = await asyncio.create_subprocess_exec(
-            self.program, *words, env=environment, cwd=tree or "/", start_new_session=True,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                self.program, *words, env=environment, cwd=tree or "/", start_new_session=True,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )
         )  # fmt: skip
         try:
             async with asyncio.timeout(_SECONDS_MAX):
+                # Cancelled while it starts, it would be killed, and its locks would stay.
+                ran = await asyncio.shield(starting)
                 out, errors = await ran.communicate(stdin)
         except BaseException as why:
-            await _end(ran)
+            await _end(await starting)
             if isinstance(why, TimeoutError):
                 raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
             raise
@@ -215,6 +220,15 @@ class Git:
 
 def _top(root: Path) -> Path | None:
     return next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
+
+
+def remove_stale_lock(path: Path, *, seconds: float = 30.0) -> None:
+    """What a git that was killed left of a name only we move. A living one holds it for much shorter."""
+    try:
+        if wall_ms() / 1000 - os.stat(path).st_mtime >= seconds:
+            path.unlink()
+    except OSError:
+        pass
 
 
 def _verb(words: Sequence[str]) -> str:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import StaleClaim
-from .git import GitTrouble
+from .git import GitTrouble, remove_stale_lock
 from .tree import BRANCHES, Tree, committer
-from .trees import Trees, gone, remove_stale_lock
+from .trees import Trees, gone
 
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 

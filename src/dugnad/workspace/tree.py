@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .files import is_protected
-from .git import Git, GitTrouble
+from .git import Git, GitTrouble, remove_stale_lock
 from .searching import TEMPORARY
 
 BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
@@ -93,11 +93,19 @@ class Tree:
         return await self._put_on_branch(made, base, message, author)
 
     async def commit_whatever(self, message: str, author: str) -> str:
-        """The same of a tree that is given up: what cannot be in a commit as it is, is left out or made to fit."""
+        """The same of a tree that is given up: what cannot be in a commit as it is, is left out or made to fit.
+        GitTrouble: a file that could be is not, as with a full disk."""
         for each in await asyncio.to_thread(_repositories_in, self.path):
             await asyncio.to_thread(shutil.rmtree, each, ignore_errors=True)
         base = await self.head()
+        await self.run(
+            "read-tree", "HEAD"
+        )  # What an earlier try took down and could not write is to be looked at again.
         await self.run("add", "--all", "--ignore-errors", "--", *ALL_OF_IT, may_fail=True)
+        others = await self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT)
+        left = (others + await self.run("diff-files", "--name-only", "-z")).split("\0")
+        if lost := await asyncio.to_thread(_files_of, self.path, left):
+            raise GitTrouble(f"{_shown(lost)}: git could not take it in; it is still in {self.path}.")
         made = (await self.run("write-tree")).strip()
         if made == (await self.run("rev-parse", "HEAD^{tree}")).strip():
             return base
@@ -156,7 +164,10 @@ class Tree:
         (self.own / _CHECKING).unlink(missing_ok=True)
 
     async def clear_up(self) -> None:
-        """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge."""
+        """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge. Locks
+        are of a git that was killed: nobody else holds the tree."""
+        for lock in (self.own / "index.lock", self.own / "HEAD.lock", self.git.directory / f"{self.branch}.lock"):
+            remove_stale_lock(lock, seconds=0.0)
         if (self.own / _CHECKING).exists():
             await self.restore()
         if not await self.run("symbolic-ref", "--quiet", "HEAD", may_fail=True):
@@ -203,6 +214,12 @@ def was_checking(own: Path) -> bool:
 def _shown(paths: list[str]) -> str:
     more = " and more" if len(paths) > _SHOWN_MAX else ""
     return ", ".join(each.encode(errors="replace").decode() for each in paths[:_SHOWN_MAX]) + more
+
+
+def _files_of(tree: Path, paths: list[str]) -> list[str]:
+    """Those that are files, and can be read."""
+    found = [each for each in paths if each and (tree / each).is_file() and not (tree / each).is_symlink()]
+    return [each for each in found if os.access(tree / each, os.R_OK)]
 
 
 def _repositories_in(tree: Path) -> list[Path]:

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..clock import wall_ms
 from ..errors import StaleClaim
-from .git import Git, GitTrouble
+from .git import Git, GitTrouble, remove_stale_lock
 from .tree import ALL_OF_IT, BRANCHES, FENCES, Place, Tree, was_checking
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
@@ -127,7 +126,6 @@ class Trees:
             if lock is not None:
                 os.close(lock)
             return None
-        remove_stale_lock(own / "index.lock", seconds=0.0)
         return Tree(git=self.git, place=place, name=name, path=path, own=own, fence=fence, _lock=lock)
 
     def _locked(self, name: str) -> int | None:
@@ -265,7 +263,10 @@ class Trees:
                 tree = Tree(
                     git=self.git, place=place, name=name, path=self.folder / name, own=own, fence="", _lock=lock
                 )
-                await self.put_away(tree, keep=kept)
+                try:
+                    await self.put_away(tree, keep=kept)
+                except GitTrouble:
+                    tree.let_go()  # It stays; a later sweep may find more room on the disk.
             else:
                 await self._clear(name, keep_branch=kept)
                 (self.folder / f"{name}.lock").unlink(missing_ok=True)
@@ -320,12 +321,3 @@ async def _remove_all(path: Path) -> None:
         await ran.wait()
     if path.name in _listed(path.parent):
         raise GitTrouble(f"{path} cannot be removed; remove it by hand.")
-
-
-def remove_stale_lock(path: Path, *, seconds: float = 30.0) -> None:
-    """What a git that was killed left of a name only we move. A living one holds it for much shorter."""
-    try:
-        if wall_ms() / 1000 - os.stat(path).st_mtime >= seconds:
-            path.unlink()
-    except OSError:
-        pass
