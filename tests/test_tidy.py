@@ -19,7 +19,7 @@ FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 10
 # Lines of Python in each layer below the faces, blank lines and comments not counted: each is an afternoon's reading.
 LAYER_LINES_MAX = {
-    "board": 4_500, "models": 1_020, "tools": 1_900, "agent": 2_200, "team": 3_100, "workspace": 4_500, "": 640,
+    "board": 4_500, "models": 1_020, "tools": 2_000, "agent": 2_200, "team": 3_100, "workspace": 4_500, "": 640,
 }  # fmt: skip
 CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
 

@@ -61,19 +61,21 @@ def test_a_target_that_cannot_be_is_refused_before_anything_begins(
     assert shell.json("tasks")["tasks"] == []
 
 
-def test_a_repository_without_a_commit_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_without_a_commit_is_refused_before_anything_is_spent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = folder / "project"
     project.mkdir()
     git(project, "init", "--quiet", ".")
-    (project / "a.txt").write_text("visible\n")
     (project / "script.yaml").write_text(SCRIPT)
     monkeypatch.chdir(project)
     shell = Shell(f"sqlite:///{folder}/board.db")
-    said = shell.says("run", "goal", "--agents", "1", "--model", "scripted:script.yaml")
-    assert "has no commit yet; make a first one, so that there is something to work from. Until then" in said
-    said = shell.says("show", "1", "--transcript")
-    assert "visible" in said
-    assert "There is no tool 'write_file'" in said
+    ran = shell("run", "goal", "--agents", "1", "--model", "scripted:script.yaml")
+    assert ran.exit_code == 2
+    assert (
+        "has no commit yet; make a first one, so that there is something to work from. (With --in-place" in ran.stderr
+    )
+    assert shell.json("tasks")["tasks"] == []
 
 
 def test_files_are_written_when_that_was_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import BadInput, ToolError
 from ..team import Report, Team
 from ..team.folders import folders
-from ..team.places import Workshop, reading, shared
+from ..team.places import Workshop, shared
 from ..team.project import Project
 from ..team.userfile import read_user
 from ..team.worktrees import Worktrees
@@ -79,12 +79,8 @@ async def _give(team: Team, project: Project, wishes: Wishes, shop: Workshop, sa
         if git is not None:
             team.places = await _worktrees(team, root, git, wishes, shop, say)
             return
-    except ToolError as trouble:
-        if wishes.into is not None:
-            raise BadInput(str(trouble)) from None
-        say(f"{trouble} Until then the team can only read.")
-        team.places = reading(root)
-        return
+    except ToolError as trouble:  # Better now than after a night in which nothing could be written.
+        raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
     make_folder(root / ".dugnad")
     team.places = folders(shop, root, root / ".dugnad" / "work")
     say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")

@@ -203,12 +203,3 @@ def shared(shop: Workshop, tree: Path) -> Places:
         return Shared(shop=shop, kit=kit, tree=tree, tools=kit.tools)
 
     return place
-
-
-def reading(tree: Path) -> Places:
-    """Files that can be read, and nothing else."""
-
-    async def place(claim: Claim) -> Place:
-        return Place(tools=[each for each in file_tools(Files(tree)) if each.safe], tree=tree)
-
-    return place
