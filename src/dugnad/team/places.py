@@ -17,7 +17,7 @@ from ..board import Board
 from ..errors import ToolError
 from ..tools import Tool, file_tools
 from ..tools.commands import OUTPUT_BYTES_MAX, Commands, ran_text
-from ..types import Attempt, Claim, Done, Failed, Outcome, Task
+from ..types import Attempt, Claim, Done, Failed, Outcome, Released, Task
 from ..workspace.files import Files
 from ..workspace.sandbox import Sandbox
 
@@ -63,8 +63,8 @@ class Place:
         """Fix what was done, and name it, so that another can look at just that. None: nothing was changed."""
         return hashlib.sha256(done.result.encode()).hexdigest()[:12]
 
-    async def deliver(self, task: Task, done: Done) -> Done | Failed:
-        """Bring it where it counts. Failed: it does not fit there any more, and has to be done anew."""
+    async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
+        """Bring it where it counts. Failed or released: it does not fit there any more, and has to be done anew."""
         return done
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:

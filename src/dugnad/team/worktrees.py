@@ -114,7 +114,7 @@ class Worktree(Place):
         tip = await self.work.commit(_message(task, done), self.claim.teammate)
         return tip if await self.work.is_ahead(self.owner.trees.target_name, tip) else None
 
-    async def deliver(self, task: Task, done: Done) -> Done | Failed:
+    async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
         tip = await self.commit(task, done)
         if tip is None:
             return done
@@ -125,6 +125,8 @@ class Worktree(Place):
         if isinstance(came, Merged):
             where = f"merged into {self.owner.trees.target}" + (f" as {came.commit[:12]}" if came.commit else " before")
             return Done(f"{done.result}\n\n[{where}]".lstrip(), done.outcome)
+        if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
+            return Released(self._does_not_fit(came))
         return Failed(self._does_not_fit(came), retry=True)
 
     def _does_not_fit(self, came: Conflict | merging.Red) -> str:
