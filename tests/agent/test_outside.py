@@ -280,7 +280,7 @@ async def test_without_a_folder_or_a_sandbox_a_person_is_asked(
     assert "`dugnad doctor` says what is missing" in outcome.question
     script(tree, {"say": "Done."})
     await handshakes.answer(board, "1", "Now.")
-    stage.agent.equip((), tree)  # type: ignore[attr-defined]
+    stage.agent.equip(tree=tree)  # type: ignore[attr-defined]
     assert await stage.go_on() == Done("Done.")
 
 

@@ -41,7 +41,19 @@ ENDS = [
 ]
 HEADS = {0: "All done.", 1: "Not all is done.", 3: "The budget ran out with work left."}
 STOPPING = "Stopping: turns under way are being recorded. Ctrl-C again ends at once.\n"
-KEYS = ["exit", "tasks", "budgets", "spent", "by", "requests", "failed_teammates", "interrupted", "says", "next"]
+KEYS = [
+    "exit",
+    "tasks",
+    "budgets",
+    "spent",
+    "by",
+    "requests",
+    "failed_teammates",
+    "interrupted",
+    "deliveries",
+    "says",
+    "next",
+]
 
 
 @pytest.fixture
@@ -82,7 +94,8 @@ def test_a_pipe_gets_plain_whole_lines(project: Path) -> None:
     assert f'alice put "{TITLE.strip()[:119].rstrip()}' in said  # Shortened where it must be, never wrapped.
     assert 'alice put "␛[31mred ␇line"' in said
     lines = said.splitlines()
-    assert all(line[2] == line[5] == ":" and line[:2].isdigit() for line in lines[1 : lines.index("All done.") - 1])
+    first = next(place for place, line in enumerate(lines) if line.startswith("Team ")) + 1
+    assert all(line[2] == line[5] == ":" and line[:2].isdigit() for line in lines[first : lines.index("All done.") - 1])
     assert all(line == line.rstrip() for line in lines)
 
 

@@ -65,6 +65,7 @@ def test_the_live_view_shows_the_whole_on_any_screen(folder: Path, columns: int,
     make_project(folder, STILL)
     with terminal("run", "Build it", "--tasks", "10", *MODEL, folder=folder, columns=columns, rows=rows) as screen:
         screen.shows("3 of 10 tasks", "waits for you: Which", "dugnad answer m1")
+        stands_still(screen)
         view = view_of(screen)
         assert view[0].startswith("Build it   1 claimed · 1 waiting · 1 b")
         assert len(view) < rows

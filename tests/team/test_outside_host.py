@@ -8,7 +8,6 @@ from typing import Any
 
 import psutil
 import pytest
-from dugnad.team.checking import check_in
 from stage_agent import TITLE
 from stage_team import hosting, short_lease, until, until_ended, until_state, within
 from standin import asked, block, prompts, script, stand_in
@@ -20,6 +19,7 @@ from dugnad.errors import BadInput
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.settings import TeamLimits
+from dugnad.team.places import Workshop, shared
 from dugnad.team.project import Role
 from dugnad.types import HUMAN, Budget, Teammate
 from dugnad.workspace.sandbox import Sandbox
@@ -55,8 +55,8 @@ async def test_a_red_check_begins_another_run_with_what_it_printed(
 ) -> None:
     await board.spawn("alice")
     script(tree, {"say": "I think so."}, {"say": "Now it is.", "write": {"out.txt": "built"}})
-    check = check_in(sandbox, tree)
-    async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder)), check=check):
+    places = shared(Workshop(board=board, sandbox=sandbox), tree)
+    async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder)), places=places):
         (done,) = await until_ended(board, await board.put(TITLE, check="cat out.txt"))
     assert (done.state, done.result) == ("done", "Now it is.")
     second = prompts(tree)[1]
@@ -165,7 +165,8 @@ async def test_follow_ups_of_one_are_worked_by_others_of_any_kind(
     command = stand_in(folder)
     scripted = ScriptedModel({"Review it": [Step(say="It is good.")]})
     team = Team.open(
-        url, model=scripted, sandbox=sandbox, tree=tree, limits=TeamLimits(idle_seconds=600.0),
+        url, model=scripted, sandbox=sandbox, places=shared(Workshop(board=board, sandbox=sandbox), tree),
+        limits=TeamLimits(idle_seconds=600.0),
         roles={"coder": Role(model="command:claude", prompt="You build.")},
         open_named=lambda name: command if name == "command:claude" else scripted,
     )  # fmt: skip
@@ -185,7 +186,7 @@ async def test_follow_ups_of_one_are_worked_by_others_of_any_kind(
 async def test_a_team_of_commands_without_a_price_takes_no_cap_in_dollars(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path, url: str
 ) -> None:
-    async with Team.open(url, model=stand_in(folder, "codex"), sandbox=sandbox, tree=tree) as team:
+    async with Team.open(url, model=stand_in(folder, "codex"), sandbox=sandbox) as team:
         await team.put(TITLE)
         with pytest.raises(BadInput, match="A cap in dollars cannot be kept"):
             await team.run(budget=Budget(dollars=1.0))

@@ -69,7 +69,7 @@ class Outside:
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "", readable: tuple[Path, ...] = ()
     ) -> None:
         """Where the next task is worked. The command has tools of its own."""
-        self.tree, self._told_of_place, self._readable = tree, told, readable
+        self.tree, self._told_of_place, self._readable = tree or self.tree, told, readable
 
     async def work(self, claim: Claim, *, told: str = "") -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""

@@ -43,7 +43,7 @@ async def conduct(
     say = _silent if as_json else _say
     async with (
         team,
-        workplaces(team, project, wishes, say),
+        workplaces(team, project, wishes) as told,
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
         began = await team.board.last_event()
@@ -55,6 +55,7 @@ async def conduct(
             return 0
         await gather_team(team, project)
         if not as_json:
+            _say_all(told)
             _say(f"Team {plain(team.name)}, model {plain(team.model_name)}, board {plain(shown_url(team.url))}")
         async with stopping(team) as stopped, showing(team, roots, after=began, quiet=as_json):
             working = asyncio.create_task(team.run_roots(roots, forever=forever))
@@ -86,9 +87,11 @@ async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequenc
     say = _silent if as_json else _say
     async with (
         team,
-        workplaces(team, project, wishes, say),
+        workplaces(team, project, wishes) as told,
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
+        if not as_json:
+            _say_all(told)
         began = await team.board.last_event()
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
@@ -119,9 +122,10 @@ async def converse(team: Team, project: Project, wishes: Wishes) -> int:
 
     async with (
         team,
-        workplaces(team, project, wishes, _say),
+        workplaces(team, project, wishes) as told,
         servers_in(team, project, in_place=wishes.in_place, say=_say),
     ):
+        _say_all(told)
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
@@ -326,6 +330,11 @@ def _end(end: Report, as_json: bool) -> None:
         _say(report_shape(end), as_json=True)
     else:
         _say(report_page(end))
+
+
+def _say_all(sentences: Sequence[str]) -> None:
+    for each in sentences:
+        _say(each)
 
 
 def _silent(what: str) -> None:

@@ -43,12 +43,12 @@ class Wishes:
 
 
 @asynccontextmanager
-async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[None]:
-    """Give the team its places. What they cannot have is said; nothing is run without a sandbox."""
+async def workplaces(team: Team, project: Project, wishes: Wishes) -> AsyncIterator[list[str]]:
+    """Give the team its places; what there is to say of them. Nothing is run without a sandbox."""
     root = project.root
+    told: list[str] = []
     if is_no_project(root):
-        say("This is your home folder, so the team sees no files of it; run dugnad in a project's own folder.")
-        yield
+        yield ["This is your home folder, so the team sees no files of it; run dugnad in a project's own folder."]
         return
     sandbox = await find_sandbox(team.board, unsafe=wishes.unsafe)
     own = sandbox.readable if sandbox is not None else ()
@@ -62,8 +62,8 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
     )  # fmt: skip
     team.reviewer, team.sandbox = project.reviewer, sandbox
     try:
-        await _give(team, project, wishes, shop, say)
-        yield
+        await _give(team, project, wishes, shop, told.append)
+        yield told
     finally:
         if sandbox is not None:
             await sandbox.close()

@@ -17,7 +17,7 @@ from .searching import TEMPORARY
 BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
 FENCES = "refs/dugnad/fence/"
 # All but what is half written, and what no teammate may change: of it there may be a placeholder in the tree.
-ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,glob)**/dugnad.toml")
+ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
 _CHECKING = "dugnad-checking"  # A file beside what git keeps of a tree: a check may have left something in it.
 _LINK = "160000"  # The mode of what is a repository of its own.
 _SHOWN_MAX = 20
