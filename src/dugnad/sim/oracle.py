@@ -172,7 +172,7 @@ def _claimed(history: History, event: Event, data: Mapping[str, Any]) -> None:
     for needed, wanted in task.needs.items():
         if needed not in task.met and not _met(history.tasks[needed], wanted):
             history.fault(event, f"claimed before its need #{needed} was met", 3)
-    # With several writers, a claim that looked before the lease ran out may be written after the loss; it is taken back.
+    # With several writers, a claim that looked before the lease ran out may be written after it; it is taken back.
     late = () if history.limits is not None else ("lost",)
     if (state := history.hosts.get(data["host"], "never seen")) not in ("started", *late):
         history.fault(event, f"claimed by host {data['host']}, which was {state}", 1)
