@@ -14,6 +14,7 @@ import pytest
 from crew import crew
 
 from dugnad.board import Board, open_board
+from dugnad.board.postgres import PostgresStore
 from dugnad.errors import BoardBusy, BoardUnreachable
 from dugnad.settings import Limits, Patience
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTurn, Released
@@ -292,3 +293,19 @@ async def test_a_wrong_password_is_said_at_once(server: PostgresServer) -> None:
         await connection.execute("SELECT pg_reload_conf()")
         await connection.execute("DROP SCHEMA IF EXISTS locked CASCADE; DROP ROLE IF EXISTS locked")
         await connection.close()
+
+
+async def test_a_server_that_goes_away_while_a_board_is_opened_is_told_of(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = PostgresStore._connect
+
+    async def closed(self: PostgresStore, settings: dict[str, str]) -> object:
+        connection = await real(self, settings)
+        if not settings:  # The one that listens.
+            await connection.close()
+        return connection
+
+    monkeypatch.setattr(PostgresStore, "_connect", closed)
+    with pytest.raises(BoardUnreachable, match="connection is closed"):
+        await open_board(url, patience=PATIENCE)

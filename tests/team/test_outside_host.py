@@ -201,7 +201,7 @@ async def test_a_command_that_is_not_there_is_the_teammates_trouble_and_not_the_
         task = await board.put(TITLE)
 
         async def has_failed() -> bool:
-            return (await board.teammate("alice")).status == "failed"
+            return (await board.teammate("alice")).status == "failed" and "alice" in host.failed
 
         await until(board, has_failed)
         assert "no-such-agent" in host.failed["alice"]

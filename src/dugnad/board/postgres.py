@@ -138,7 +138,10 @@ class PostgresStore:
             ) from trouble
         except (asyncpg.ClientConfigurationError, ValueError) as trouble:
             raise BadBoardURL(f"The board's address cannot be used: {trouble}.") from trouble
-        except (*_GONE, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as trouble:
+        except (
+            *_GONE, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError,
+            asyncpg.InterfaceError,  # It went away while it was being opened.
+        ) as trouble:  # fmt: skip
             raise BoardUnreachable(
                 f"{self._where()} cannot be used: {trouble or type(trouble).__name__}. "
                 "Check that the server runs and that the address is right."
