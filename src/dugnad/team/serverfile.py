@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ..errors import BadInput
 from ..tools.mcp import Server, hash_of
 from ..tools.mcp_wire import LOOPBACK
-from .userfile import Kind, Place, flag, number, read_text, shown, tables, text, texts, user_file
+from .userfile import Kind, Place, flag, number, read_text, shown, tables, text, texts, user_file, web_address
 
 _APPROVED_BYTES_MAX = 8 * 1024 * 1024
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")  # Part of its tools' names, which have 64 letters at most.
@@ -84,15 +84,8 @@ def _command(place: Place, value: Any) -> tuple[str, ...]:
 
 
 def _address(place: Place, value: Any) -> str:
-    try:
-        parts = urlsplit(text(place, value))
-        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        right = False
-    if not right:
-        raise BadInput(f"{place} must be an address such as https://mcp.example.org/mcp.")
-    if parts.username is not None or parts.password is not None:
-        raise BadInput(f'{place} holds a name or password; use headers = {{ Authorization = "Bearer env:TOKEN" }}.')
+    instead = 'use headers = { Authorization = "Bearer env:TOKEN" }'
+    parts = urlsplit(web_address(place, value, "https://mcp.example.org/mcp", instead))
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise BadInput(f"{place} must begin with https:// unless the server is on this machine.")
     return str(value)

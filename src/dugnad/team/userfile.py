@@ -26,6 +26,7 @@ from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp import Server
 from ..tools.policy import Rules
 
+_OF_A_MODEL = "name the variable that holds the key as api_key_env"  # Where its secret belongs.
 FILE_BYTES_MAX = 64 * 1024  # Long prompts have files of their own.
 _DOTS_MAX = 256  # In one line: the parser takes the cube of the parts of a dotted key.
 _KEYS_SHOWN_MAX = 14
@@ -295,7 +296,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
     environment = os.environ if environment is None else environment
     base_url = environment.get("DUGNAD_BASE_URL") or None
     if base_url is not None:
-        _address(Place("the environment", ("DUGNAD_BASE_URL",)), base_url)
+        web_address(Place("the environment", ("DUGNAD_BASE_URL",)), base_url)
     path = user_file(environment)
     if path is None or not os.path.lexists(path):
         return UserSettings(base_url=base_url)
@@ -345,7 +346,7 @@ def _user_table() -> Kind:
     from .serverfile import server_tables
 
     entry = {
-        "base_url": _address, "api_key_env": _variable, "price_input": number(zero=True),
+        "base_url": web_address, "api_key_env": _variable, "price_input": number(zero=True),
         "price_output": number(zero=True), "window_tokens": whole(), "requests_per_minute": whole(),
         "tokens_per_minute": whole(),
     }  # fmt: skip
@@ -378,16 +379,16 @@ def _provider_and_model(place: Place, name: str) -> str:
     return name
 
 
-def _address(place: Place, value: Any) -> str:
+def web_address(place: Place, value: Any, example: str = "http://localhost:11434/v1", secret: str = _OF_A_MODEL) -> str:
     try:
         parts = urlsplit(text(place, value))
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         right = False
     if not right:
-        raise BadInput(f"{place} must be an address such as http://localhost:11434/v1.")
+        raise BadInput(f"{place} must be an address such as {example}.")
     if parts.username is not None or parts.password is not None:
-        raise BadInput(f"{place} holds a name or password; name the variable that holds the key as api_key_env.")
+        raise BadInput(f"{place} holds a name or password; {secret}.")
     return str(value)
 
 
