@@ -170,6 +170,19 @@ async def test_a_task_cannot_wait_for_an_answer_nobody_will_give(
     assert await board.settle(claim, Done()) == "done"
 
 
+async def test_what_a_task_asked_that_went_on_otherwise_needs_no_answer(board: Board) -> None:
+    claim, request = await waiting(board)
+    await board.release(claim.task.id)
+    assert await board.requests() == []
+    again = await board.claim("alice", claim.host)
+    assert again is not None
+    await board.settle(again, Waiting(on="human", question="or that?"))
+    (asked,) = await board.requests()
+    assert asked.text == "or that?"
+    await board.reply(request, "human", "this one")  # Late, but no error; and no answer to what is asked now.
+    assert [each.text for each in await board.requests()] == ["or that?"]
+
+
 async def test_an_answer_helps_even_if_the_asker_was_stopped_meanwhile(board: Board) -> None:
     claim, request = await waiting(board)
     await board.stop_teammate("alice")

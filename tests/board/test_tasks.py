@@ -270,6 +270,20 @@ async def test_releasing_takes_a_task_from_its_holder(board: Board) -> None:
     assert (again.task.id, again.number) == (task.id, 2)
 
 
+async def test_whoever_takes_a_task_that_was_released_begins_anew_also_if_its_holder_had_gone_on(board: Board) -> None:
+    # Else the third goes on from the first, does not see what the second has done, and does it again.
+    task = await board.put("task")
+    team = await crew(board)
+    first = await team.must_claim()
+    await board.settle(first, Waiting(on="human", question="may I?"))
+    await board.release(task.id)
+    second = await team.must_claim()
+    assert second.continues == first.epoch
+    await board.release(task.id)
+    assert (await team.must_claim()).continues is None
+    assert await board.replayed_state() == await board.observed_state()
+
+
 async def test_releasing_with_a_delay_schedules_the_task(board: Board) -> None:
     task = await board.put("task")
     team = await crew(board)

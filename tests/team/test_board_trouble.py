@@ -47,8 +47,13 @@ WRITING = (
 async def whole_life(board: Board, troubled: Any, verb: str = "") -> None:
     """Somebody joins, works a task and what follows from it, answers the human, is asked to leave, and goes."""
     await board.put(TITLE)
-    if verb == "seat":  # Who joins by itself is spawned in its seat.
+    if verb in ("seat", "take_back"):  # Who joins by itself is spawned in its seat.
         await board.spawn("alice")
+    if verb == "take_back":  # There is nothing to take back, unless a host has left something.
+        gone = await board.start_host("gone")
+        await board.seat(gone, name="alice")
+        await board.claim("alice", gone)
+        await board.stop_host(gone)
     async with hosting(troubled, ScriptedModel(SCRIPT), grows=True, limits={"agents_max": 1}) as host:
 
         async def all_done() -> list[Task]:
@@ -64,7 +69,7 @@ async def whole_life(board: Board, troubled: Any, verb: str = "") -> None:
         await until_status(board, name, "stopped")
         assert host.lives.keys() <= {name}
     assert [task.state for task in await board.list_tasks()] == ["done"] * 3
-    assert [task.tries for task in await board.list_tasks()] == [0] * 3
+    assert [task.tries for task in await board.list_tasks()] == [int(verb == "take_back"), 0, 0]
     assert len(await board.search_notes()) == 1
     assert [message.text for message in await board.inbox("human")] == ["All right.", "Nothing holds me."]
     assert [each.status for each in await board.team()] == ["stopped"]

@@ -9,6 +9,7 @@ from ..board import Board
 from ..settings import AgentLimits
 from ..tools.quote import one_line, quote, shorten
 from ..tools.remembering import note_text
+from ..tools.talking import message_text
 from ..tools.thinking import result_text
 from ..types import ENDINGS, Attempt, Claim, Message, Task
 
@@ -26,12 +27,13 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         parts.append(
             f"It counts as done only when this command succeeds; the runtime runs it: {one_line(task.check, 500)}"
         )
-    (needed, root), behind, attempts, notes, talk = await asyncio.gather(
+    (needed, root), behind, attempts, notes, talk, requests = await asyncio.gather(
         _others(board, task),
         board.needed_by(task.id),
         board.attempts(task.id),
         board.search_notes(root=task.root, page=limits.notes_max),
         board.recent_talk(claim.teammate, page=limits.recent_messages_max),
+        board.requests(claim.teammate),
     )
     if asked := [f"#{each} waits for it to end as {outcome}" for each, outcome in behind if outcome not in _ANY]:
         parts.append(f"What it leads to depends on the outcome you finish it with: {'; '.join(asked)}.")
@@ -46,8 +48,14 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         parts.append("Earlier attempts at this task:\n" + "\n".join(map(_attempt_text, earlier)))
     if notes:
         parts.append("The team's notes on this goal:\n" + "\n".join(map(note_text, reversed(notes))))
-    if talk:
-        parts.append("What was said between you and others lately, to remember:\n" + "\n".join(map(_said, talk)))
+    # What is new is shown as a message. What was shown before was shown in another conversation, and must not be lost.
+    owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
+    if said := [each for each in talk if each not in owed]:
+        parts.append("What was said between you and others lately, to remember:\n" + "\n".join(map(_said, said)))
+    if owed:
+        parts.append(
+            "These still wait for your answer:\n" + "\n".join(message_text(each, frozenset()) for each in owed)
+        )
     if project is not None and (guide := project_guide(project)):
         parts.append(f"AGENTS.md of the project says:\n{quote(guide)}")
     share = limits.packet_chars_max // 2

@@ -218,8 +218,8 @@ class Reading:
         return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
 
     async def next_lapse(self) -> float | None:
-        """In how many seconds the first lease runs out, if its host does not renew it; None: there is none."""
-        milliseconds = (await self._read("next_lapse"))[0]["milliseconds"]
+        """In how many seconds there is something to take back, unless a host renews its lease; None: never."""
+        milliseconds = (await self._read("next_lapse", lease_max=self._lease_max()))[0]["milliseconds"]
         return None if milliseconds is None else milliseconds / 1000
 
     async def ready_work(self, *, most: int = 100) -> dict[str, int]:
@@ -229,11 +229,9 @@ class Reading:
         Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
         """
         found: dict[str, int] = {}
-        for row in (*await self._read("ready_counts", most=most), *await self._read("ready_counts_not_for")):
+        for row in await self._read("ready_counts", most=most):
             if row["n"]:
                 found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
-        for row in await self._read("due_lanes"):
-            found[row["lane"]] = min(most, found.get(row["lane"], 0) + 1)
         return found
 
     async def now_ms(self) -> int:

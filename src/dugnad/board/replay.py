@@ -116,6 +116,8 @@ def _settled(state: State, event: Event, data: Data) -> None:
     names = {"retrying": "retry"}
     attempt = state["attempt"].get(f"{event.task}.{data['epoch']}")
     by_hand = "tried" not in data
+    if by_hand and task["state"] == "claimed":
+        task["continues"] = None
     if attempt is not None and (not by_hand or task["state"] == "claimed"):
         attempt["ended_as"] = names.get(event.kind, event.kind)
         attempt["handover"] = data.get("handover") or attempt["handover"]

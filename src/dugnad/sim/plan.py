@@ -75,7 +75,8 @@ def make_plan(seed: int) -> Plan:
         scripts["dig 5"] = ("follow dig 0", "follow dig 0", "follow dig 0")
     tasks: list[PlannedTask] = []
     goals: list[int] = []
-    for place in range(draw.randrange(3, 7)):
+    # Many small worlds show more in the same time than few large ones; now and then a large one all the same.
+    for place in range(draw.randrange(2, 5) if draw.random() < 0.9 else draw.randrange(5, 8)):
         goal = place if not goals or draw.random() < 0.25 else draw.choice(goals)
         if goal == place:
             goals.append(place)

@@ -159,7 +159,7 @@ class Host:
             while True:
                 try:
                     if "team" in changed or self._now() >= self._look_at:
-                        await self._look_at_hosts("team" in changed)
+                        await self._look_at_hosts()
                         await self._see_to_members()
                         await self._see_to_shutdowns()
                     if not self._stopping:
@@ -171,29 +171,29 @@ class Host:
                     continue
                 changed = await watch.changes(max(0.02, self._look_at - self._now()))
 
-    async def _look_at_hosts(self, told: bool) -> None:
-        """Give back what hosts held that are gone, and take their teammates. Of this machine's, we can tell before the
-        lease does."""
+    async def _look_at_hosts(self) -> None:
+        """Give back what hosts held that are gone. Of this machine's, we can tell before the lease does."""
         dead = dead_neighbours(await self.board.hosts(), self.label) if self.knows_neighbours else []
         for neighbour in dead:
             await self.board.stop_host(neighbour.id)
         lapse = await self.board.next_lapse()
-        if told or dead or lapse is None or lapse <= 0:
+        if lapse is not None and lapse <= 0:
             await self.board.take_back()
-            await self._seat()
             lapse = await self.board.next_lapse()
         soon = self.limits.sweep_seconds if lapse is None else max(0.02, lapse + 0.02)
         self._look_at = self._now() + min(soon, self.limits.sweep_seconds)
 
-    async def _seat(self) -> None:
-        """Take who is wanted, and who lost their host; they go on where they were."""
+    async def _seat(self) -> bool:
+        """Take who is wanted, and who lost their host; they go on where they were. Whether there was anybody."""
         free = self.seats_max - len(self.lives)
         if self._stopping or free <= 0:
-            return
-        for member in await self.board.seat(self.id, count=free):
+            return False
+        taken = await self.board.seat(self.id, count=free)
+        for member in taken:
             if (old := self.lives.get(member.name)) is not None:
                 await self._end(old, "it was seated anew")
             await self._begin(member)
+        return bool(taken)
 
     async def _begin(self, member: Teammate) -> None:
         try:
@@ -241,8 +241,11 @@ class Host:
             self.own_trouble = str(trouble)
 
     async def _see_to_members(self) -> None:
-        """End who was shut down by force; begin with who has a seat here but no life, the answer having been lost."""
+        """Take who is free; end who was shut down by force; begin with who has a seat here but no life, the answer
+        having been lost."""
         team = await self.board.team()
+        if any(member.status in ("wanted", "lost") for member in team) and await self._seat():
+            team = await self.board.team()
         self._somebody_rested = any(map(may_come_back, team))
         for member in team:
             life = self.lives.get(member.name)

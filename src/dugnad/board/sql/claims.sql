@@ -173,7 +173,9 @@ SELECT id, epoch, teammate FROM tasks WHERE host_id = :host AND state = 'claimed
 SELECT * FROM attempts WHERE task_id = :task ORDER BY epoch
 
 -- name: ready_counts
--- How much there is to take in each lane by all who have it, one step in the index each, counted up to a limit.
+-- How much there is to take in each lane by all who have it, one step in the index each, counted up to a limit; what is
+-- not for one of them, apart (what is assigned counts as anything of its assignee: it is another anyway); and one for
+-- each lane where something came due.
 WITH RECURSIVE found (lane) AS (
   SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
   UNION ALL
@@ -186,14 +188,11 @@ SELECT lane, (
     LIMIT :most
   ) AS few
 ) AS n FROM found WHERE lane IS NOT NULL
-
--- name: ready_counts_not_for
--- The same of what is not for one of them. What is assigned counts as anything of its assignee: it is another anyway.
-SELECT CASE WHEN lane LIKE '@%' THEN lane ELSE lane || '!' || not_for END AS lane, count(*) AS n
+UNION ALL
+SELECT CASE WHEN lane LIKE '@%' THEN lane ELSE lane || '!' || not_for END, count(*)
 FROM tasks WHERE state = 'ready' AND shelved = 0 AND not_for IS NOT NULL GROUP BY 1
-
--- name: due_lanes
-SELECT DISTINCT lane FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()
+UNION ALL
+SELECT DISTINCT lane, 1 FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()
 
 -- name: next_due
 SELECT min(due_at) - now_ms() AS milliseconds FROM tasks WHERE state = 'scheduled' AND due_at > now_ms()

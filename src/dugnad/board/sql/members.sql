@@ -101,5 +101,14 @@ WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.n
 ORDER BY teammates.spawned_at, teammates.name
 
 -- name: next_lapse
--- When the first lease that runs now will have run out, if it is not renewed.
-SELECT min(lease_until) - now_ms() AS milliseconds FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
+-- In how long there is something to take back: when the first lease that runs will have run out, if it is not renewed;
+-- at once, if a claim has no host any more or a lease is not to be believed.
+SELECT CASE
+  WHEN EXISTS (
+    SELECT 1 FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
+    WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
+  ) OR EXISTS (
+    SELECT 1 FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms() + :lease_max
+  ) THEN 0
+  ELSE (SELECT min(lease_until) - now_ms() FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL)
+END AS milliseconds

@@ -58,10 +58,14 @@ SELECT id FROM messages WHERE request = :request ORDER BY id
 SELECT id FROM messages WHERE request = :request ORDER BY id FOR UPDATE
 
 -- name: open_requests
+-- What a task asked that does not wait for it any more needs no answer.
 SELECT asked.* FROM messages AS asked
 WHERE asked.recipient = :recipient AND asked.kind IN ('question', 'plan', 'shutdown') AND NOT EXISTS (
   SELECT 1 FROM messages AS reply WHERE reply.request = asked.request AND reply.kind IN ('answer', 'plan_reply', 'shutdown_reply')
 ) AND (asked.kind <> 'shutdown' OR asked.sent_at >= (SELECT spawned_at FROM teammates WHERE name = asked.recipient))
+AND (asked.kind = 'shutdown' OR asked.task_id IS NULL OR EXISTS (
+  SELECT 1 FROM tasks WHERE tasks.id = asked.task_id AND tasks.state = 'waiting' AND tasks.request = asked.request
+))
 ORDER BY asked.id
 
 -- name: unread_shutdowns

@@ -171,7 +171,9 @@ WHERE id = :id RETURNING epoch
 SELECT task_id FROM needs WHERE needs_id = :id AND state = 'broken' ORDER BY task_id
 
 -- name: release_task
-UPDATE tasks SET state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,
+-- Whoever takes it from a holder begins anew; who waited goes on there.
+UPDATE tasks SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,
+  state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,
   due_at = CASE WHEN :delay > 0 THEN now_ms() + :delay END, waiting_for = NULL, request = NULL, reason = :reason
 WHERE id = :id RETURNING state, due_at
 
