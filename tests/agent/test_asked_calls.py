@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from stage_agent import END, Crash, Stage, all_told, call, calls, last_results, of_task, set_stage
 
 from conftest import Opener
 from dugnad.board import Board
+from dugnad.errors import BoardBusy
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Request
 from dugnad.settings import Limits
@@ -266,6 +268,21 @@ async def test_what_was_refused_stays_so_when_the_policy_is_eased(board: Board) 
     stage.agent = (await staged(board, world, policy={}, host=stage.host, model=stage.model)).agent
     assert await goes_on(stage, ["no"]) == [Done("built")]
     assert world.done == []
+
+
+async def test_what_was_allowed_and_ran_is_not_run_again_if_its_result_could_not_be_recorded(board: Board) -> None:
+    world = World()
+    stage = await staged(board, world, call("change", what="a"), END)
+    await stage.run()
+    await answer(board, "", accepted=True)
+    claim = await stage.claim()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stage.agent.board, "record", AsyncMock(side_effect=BoardBusy))
+        with pytest.raises(BoardBusy):
+            await stage.agent.work(claim)
+    assert await stage.go_on(claim) == Done("built")
+    assert world.done == ["a"]
+    assert "nterrupted" in last_results(stage.model)[0]
 
 
 async def test_an_allowed_call_that_a_crash_cut_short_is_not_run_again(board: Board) -> None:

@@ -70,6 +70,25 @@ async def test_a_lost_host_comes_back_empty_handed(board: Board, url: str) -> No
     assert (await kinds(board)).count("host_back") == 1
 
 
+async def test_it_is_known_without_a_write_when_there_is_something_to_take_back(board: Board, url: str) -> None:
+    assert await board.next_lapse() is None
+    await board.put("goal")
+    team = await crew(board)
+    other = await board.start_host("other")
+    await team.must_claim()
+    assert 0 < (await board.next_lapse() or 0) <= board.limits.lease_seconds
+    await board.stop_host(team.host)
+    assert await board.next_lapse() == 0, "it holds a task, and needs no lease to be gone"
+    await board.take_back()
+    assert (await board.next_lapse() or 0) > 0
+    await run(url, "UPDATE hosts SET lease_until = 9000000000000 WHERE id = $1", other)
+    assert await board.next_lapse() == 0, "nobody believes a lease that long"
+    await lapse(url, other)
+    assert (await board.next_lapse() or 0) < 0
+    await board.take_back()
+    assert await board.next_lapse() is None
+
+
 async def test_a_lease_that_ends_too_far_away_is_void(board: Board, url: str) -> None:
     await board.put("goal")
     team = await crew(board)

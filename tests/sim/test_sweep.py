@@ -13,8 +13,12 @@ import pytest
 from dugnad.sim.sweep import EXPECTED, Sum, run_seed
 
 SHORT = 40
-# Found something once: what it was, and the seed, so that it stays found.
+# Worlds that broke a promise once, and what it was. As the code moves on, a seed becomes another world: so what was
+# found has a test of its own as well, where it was mended, and the last ones are planted again in `sim/mutants.py`.
 REGRESSIONS = {
+    2866: "a task that a person took from its holder went on from an older attempt, and a finished call ran again",
+    1223: "a call that had waited ran again because the board was busy when its result was to be recorded",
+    157: "the errand of a teammate that was shut down stayed on the board, because it was to be tried a little later",
     75: "lives of a host that was lost and came back rested on, and were woken in the place of those who could work",
     105: "a clock that was set back during a call that failed made an amount negative, and the teammate fail",
     2164: "a tool ran although the lease had run out while its time was being reserved",

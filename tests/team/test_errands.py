@@ -29,7 +29,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Request
 from dugnad.settings import Limits
-from dugnad.types import Budget, Task
+from dugnad.types import ERRAND, Budget, Task
 
 SCRIPT: dict[str, list[Step]] = {TITLE: [END], "*": [Step(say="All right.")]}
 
@@ -216,6 +216,15 @@ async def test_a_stopped_teammates_errand_does_not_hold_up_the_goal(board: Board
             return not {"ready", "claimed", "scheduled"} & (await board.count_tasks(root=goal.id)).keys()
 
         await until(board, all_ended)
+
+
+async def test_nor_does_one_that_was_to_be_tried_again_a_little_later(board: Board) -> None:
+    await board.spawn("alice")
+    errand = await board.put("Answer human", assignee="alice", key=f"{ERRAND}human:alice:1", delay_seconds=0.3)
+    await board.stop_teammate("alice")
+    async with hosting(board, ScriptedModel(SCRIPT)):
+        (gone,) = await until_ended(board, errand)
+    assert (gone.state, gone.reason) == ("cancelled", "alice was shut down")
 
 
 async def test_several_senders_share_one_errand(board: Board) -> None:

@@ -69,6 +69,7 @@ class Actor:
     saying: Callable[[str], None] = lambda text: None  # and what goes on in it.
     may_act: Callable[[], bool] = lambda: True
     decide: Callable[[str], Decision] = lambda tool: "allow"  # What the policy says of a tool.
+    begun: set[tuple[int, str]] = field(default_factory=set)  # Calls by epoch and key that have no result yet.
 
     async def act(self, talk: Conversation, *, resumed: bool) -> None:
         """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
@@ -163,7 +164,9 @@ class Actor:
             if said_at is not None and said_at == talk.since:
                 context = self.context(context.key, None)  # What was answered is no answer to the tool itself.
             # A call that waited, and was not begun since, ended with the wait: it is asked again.
-            asked_again = waited and self.claim.continues == talk.since
+            asked_again = (
+                waited and self.claim.continues == talk.since and (self.claim.epoch, context.key) not in self.begun
+            )
             if resumed and not found.keyed and not asked_again:
                 return Result(text=INTERRUPTED, always=said is not None and said.always)
             if said is None and decision == "ask" and found.name not in talk.allowed:
@@ -234,6 +237,7 @@ class Actor:
         began = self.now_ms()
         text, ends = "", None
         try:
+            self.begun.add((self.claim.epoch, context.key))  # The board may be away when the result is recorded.
             async with asyncio.timeout(seconds):
                 answer = await found.run(context, arguments)
             if isinstance(answer, Ends):

@@ -61,6 +61,7 @@ class Agent:
         built_in = [each for each in self.built_in if each.name != "use_skill" or self._skills]
         leading = LEADING if self.teammate.lead else ()
         self._always = (*built_in, *leading, *self.tools)
+        self._begun: set[tuple[int, str]] = set()
         self.equip()
 
     def equip(
@@ -112,6 +113,7 @@ class Agent:
 
     async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
         """Whoever tries next, with a fresh mind, is left a word."""
+        self._begun.clear()
         if isinstance(outcome, Failed) or (isinstance(outcome, Released) and not outcome.resume):
             said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
             words = "\n".join([*said[-2:], *talk.desk.todo])
@@ -308,6 +310,6 @@ class Agent:
         actor = Actor(
             board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
             context=context, now_ms=self.sources.now_ms, doing=self._note, saying=self._say, may_act=self.may_act,
-            decide=self._decide,
+            decide=self._decide, begun=self._begun,
         )  # fmt: skip
         return actor

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from ..models.talk import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, Usage
+from ..models.talk import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from ..tools import Desk
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
@@ -212,10 +213,15 @@ def size_bytes(message: Message) -> int:
     return len(message.text.encode()) + 10
 
 
+@lru_cache(maxsize=1_024)
+def _told_of(spec: ToolSpec) -> int:
+    return len(spec.description) + len(str(spec.schema))
+
+
 def estimate_tokens(request: Request, known: int) -> int:
     """How long a request is: what the provider counted, and a guess for the rest."""
     if known:
         return known
-    tools = sum(len(spec.description) + len(str(spec.schema)) for spec in request.tools)
+    tools = sum(map(_told_of, request.tools))
     said = len(request.system.encode()) + sum(map(size_bytes, request.messages))
     return (tools + said) // BYTES_PER_TOKEN

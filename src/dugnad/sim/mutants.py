@@ -76,6 +76,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "WHERE tasks.id = broken.broken_id AND state = 'blocked'", "WHERE tasks.id = broken.broken_id", seed=4),
     Mutant("kept answers are not looked for", 4, "board/once.py",
            'if kept := await tx.fetch("call_answer", key=key):', "if kept := []:", seed=27),
+    Mutant("the errand of one who is gone stays for ever", 4, "team/host.py",
+           'states=["ready", "scheduled"]', 'states=["ready"]', seed=157),
     # 5. Budget.
     Mutant("what is reserved does not count", 5, "board/rules.py",
            "spent + reserved + asked > cap", "spent + asked > cap", seed=2),
@@ -116,6 +118,10 @@ MUTANTS: tuple[Mutant, ...] = (
            '                self.writer.execute("ROLLBACK" if len(tx.pending.events) == 4 else "COMMIT")'),
     Mutant("a lost attempt is begun from nothing", 8, "board/sql/claims.sql",
            "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),
+    Mutant("a call that waited is run again when its result is not recorded", 8, "agent/acting.py",
+           "self.begun.add((self.claim.epoch, context.key))", "pass"),
+    Mutant("a task released by hand goes on from an old attempt", 8, "board/sql/tasks.sql",
+           "SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,\n", "SET\n"),
     # 9. Identity.
     Mutant("a request without the name", 9, "agent/identity.py", "You are {teammate.name}, a", "You are a"),
     Mutant("a request without the task", 9, "agent/identity.py", "Your task: #{task.id} ", "Your task: "),

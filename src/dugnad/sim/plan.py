@@ -92,7 +92,7 @@ def make_plan(seed: int) -> Plan:
         members=members,
         hosts=draw.randrange(1, 4),
         kinds=kinds,
-        storm_seconds=draw.choice((600.0, 1_800.0, 3_600.0)),
+        storm_seconds=draw.choice((600.0, 1_200.0, 2_400.0)),
         rates=draw.choice(((None, None), (None, None), (6, None), (None, 40_000))),
         idle_seconds=draw.choice((3_600.0, 7_200.0, 120.0)),
         scripts=scripts,

@@ -129,11 +129,12 @@ class WitnessedBoard(Board):
     differing: list[str]
     calls: dict[str, int]
     storm: Storm
+    now: Callable[[], float]
     on_call: Callable[[str, Any, Any, float], None]
     freeze: Callable[[], None]  # The process it belongs to.
 
     async def _do(self, verb: Verb, call: Any) -> Any:
-        began = asyncio.get_running_loop().time()
+        began = self.now()
         self.calls[verb.name] = self.calls.get(verb.name, 0) + 1
         try:
             answer = await super()._do(verb, call)

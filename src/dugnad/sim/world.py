@@ -112,7 +112,7 @@ class World:
         )
         board = WitnessedBoard(Port(self.wire, process), limits=LIMITS, patience=PATIENCE, sources=sources)
         board.told, board.differing, board.calls = self.told, self.differing, self.calls
-        board.storm, board.on_call = self.storm, self.witness.called
+        board.storm, board.now, board.on_call = self.storm, self.loop.time, self.witness.called
         board.freeze = lambda: self.freeze(process)
         return board
 

@@ -320,7 +320,7 @@ class Host:
         """Nobody can answer in the place of one who was shut down; the goal it belongs to must not wait for it."""
         if may_come_back(member):
             return
-        for task in await self.board.list_tasks(states=["ready"], page=1_000):
+        for task in await self.board.list_tasks(states=["ready", "scheduled"], page=1_000):
             if task.assignee == member.name and task.key.startswith(ERRAND):
                 await self.board.cancel(task.id, by="board", why=f"{member.name} was shut down")
 

@@ -102,11 +102,11 @@ ORDER BY teammates.spawned_at, teammates.name
 
 -- name: next_lapse
 -- In how long there is something to take back: when the first lease that runs will have run out, if it is not renewed;
--- at once, if a claim has no host any more or a lease is not to be believed.
+-- at once, if a host that is gone still holds something or a lease is not to be believed.
 SELECT CASE
   WHEN EXISTS (
-    SELECT 1 FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
-    WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
+    SELECT 1 FROM hosts WHERE (stopped_at IS NOT NULL OR lost_at IS NOT NULL)
+      AND EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = hosts.id AND tasks.state = 'claimed')
   ) OR EXISTS (
     SELECT 1 FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms() + :lease_max
   ) THEN 0
