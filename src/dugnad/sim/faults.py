@@ -20,6 +20,7 @@ AT_COMMIT = {
     "commit done, asked again": 8,
     "the same call twice": 25,
     "frozen after a turn": 200,  # Between a recorded reply and what it asks for: there a late holder does most harm.
+    "busy at a result": 60,  # A tool has done its work, and nobody could write that down.
 }
 # When a model is asked.
 AT_MODEL = {

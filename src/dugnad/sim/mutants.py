@@ -119,9 +119,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a lost attempt is begun from nothing", 8, "board/sql/claims.sql",
            "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),
     Mutant("a call that waited is run again when its result is not recorded", 8, "agent/acting.py",
-           "self.begun.add((self.claim.epoch, context.key))", "pass"),
+           "self.begun.add((self.claim.epoch, context.key))", "pass", seed=536),
     Mutant("a task released by hand goes on from an old attempt", 8, "board/sql/tasks.sql",
-           "SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,\n", "SET\n"),
+           "SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,\n", "SET\n", seed=284),
     # 9. Identity.
     Mutant("a request without the name", 9, "agent/identity.py", "You are {teammate.name}, a", "You are a"),
     Mutant("a request without the task", 9, "agent/identity.py", "Your task: #{task.id} ", "Your task: "),

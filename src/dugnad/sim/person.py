@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ..board import Board
 from ..errors import DugnadError
 from ..team.handshakes import waiting_requests
+from ..tools import policy
 from ..tools.leading import ask_to_stop
 from ..types import HUMAN, Budget, Need
 from .faults import Storm
@@ -76,9 +77,13 @@ class Person:
                     if not self.storm.lasts:  # In the end, what waits for ever is called off.
                         await self.board.cancel(asked.task, why="never mind")
                     continue
-                accepted = None if asked.kind == "question" else self.random.random() < 0.8
+                about_a_call = policy.is_question(asked.text)
+                plain = asked.kind == "question" and not about_a_call
+                accepted = None if plain else self.random.random() < 0.8
                 assert asked.request is not None
                 await self.board.reply(asked.request, HUMAN, "Go on as you think best.", accepted=accepted)
+                if about_a_call and accepted:
+                    self.storm.happened("call allowed by a person")
             except DugnadError as refused:
                 self.note(HUMAN, f"was refused: {refused}")
 
@@ -97,7 +102,8 @@ class Person:
         elif which == 3:
             await self.board.cancel(task, why="changed my mind")
         elif which == 4:
-            await self.board.release(task, why="let another try")
+            held = [number for number, each in self.history.tasks.items() if each.held or each.waits]
+            await self.board.release(self.random.choice(held or [task]), why="let another try")
         elif which == 5:
             await self.board.retry(task)
         elif which == 6:

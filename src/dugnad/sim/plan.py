@@ -43,6 +43,7 @@ class Plan:
     storm_seconds: float = 1_800.0
     rates: tuple[int | None, int | None] = (None, None)  # Requests and tokens a minute.
     idle_seconds: float = 3_600.0
+    asks: bool = False  # Whether a person is asked before a button is pressed.
     scripts: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Of tasks that come up later, by title.
 
     def without_task(self, place: int) -> Plan | None:
@@ -95,6 +96,7 @@ def make_plan(seed: int) -> Plan:
         storm_seconds=draw.choice((600.0, 1_200.0, 2_400.0)),
         rates=draw.choice(((None, None), (None, None), (6, None), (None, 40_000))),
         idle_seconds=draw.choice((3_600.0, 7_200.0, 120.0)),
+        asks=draw.random() < 0.2,
         scripts=scripts,
     )
 

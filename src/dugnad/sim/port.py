@@ -21,7 +21,8 @@ from .loop import Process, VirtualLoop, never
 
 _LATENCY_SECONDS = 0.004
 _PUSHES_LOST = 300  # Of a thousand, where they are lost.
-_DRIVER_FAULTS = tuple(kind for kind in AT_COMMIT if kind not in ("the same call twice", "frozen after a turn"))
+_OF_VERBS = ("the same call twice", "frozen after a turn", "busy at a result")
+_DRIVER_FAULTS = tuple(kind for kind in AT_COMMIT if kind not in _OF_VERBS)
 # What the same call has to answer twice. Others tell how things stand at the moment, which may have changed.
 _SAME_TWICE = (
     "put", "claim", "settle", "record", "reserve", "tell", "reply", "write_note", "cancel", "release", "retry",
@@ -136,6 +137,9 @@ class WitnessedBoard(Board):
     async def _do(self, verb: Verb, call: Any) -> Any:
         began = self.now()
         self.calls[verb.name] = self.calls.get(verb.name, 0) + 1
+        turn = call.turn.kind if verb.name == "record" else None
+        if turn == "tool" and self.storm.draws("busy at a result", AT_COMMIT["busy at a result"]):
+            raise BoardBusy
         try:
             answer = await super()._do(verb, call)
         except StaleClaim:
@@ -147,8 +151,7 @@ class WitnessedBoard(Board):
         repeatable = verb.name in _SAME_TWICE and getattr(call, "may_repeat", True) and answer is not None
         if repeatable and self.storm.draws("the same call twice", AT_COMMIT["the same call twice"]):
             await self._again(verb, call, answer)
-        is_reply = verb.name == "record" and call.turn.kind == "reply"
-        if is_reply and self.storm.draws("frozen after a turn", AT_COMMIT["frozen after a turn"]):
+        if turn == "reply" and self.storm.draws("frozen after a turn", AT_COMMIT["frozen after a turn"]):
             self.freeze()
             await asyncio.sleep(0)
         return answer

@@ -28,7 +28,7 @@ OF_EVENTS = {
 # Over a sweep of some length, each of these must be seen, or the sweep shows less than it says.
 EXPECTED = (
     *(f"fault: {kind}" for kind in KINDS), *OF_EVENTS.values(), "stale holder refused", "follow-up", "command run",
-    "a host is gone", "woken by a push",
+    "a host is gone", "woken by a push", "call allowed by a person",
 )  # fmt: skip
 _CALM_SECONDS_MAX = 12 * 3_600.0  # A task that gets nowhere is let go on by a person a few times.
 _CALM_STEPS_MAX = 100_000  # Of the loop: who goes round in circles is not waited for that long. Most worlds take 3,000.

@@ -51,6 +51,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, members=tuple(each for each in plan.members if each != name))
     if plan.rates != (None, None):
         yield replace(plan, rates=(None, None))
+    if plan.asks:
+        yield replace(plan, asks=False)
     for place, task in enumerate(plan.tasks):
         for step in range(len(task.steps)):
             shorter = replace(task, steps=task.steps[:step] + task.steps[step + 1 :])

@@ -19,6 +19,7 @@ from ..clock import Sources
 from ..errors import DugnadError
 from ..settings import AgentLimits, Limits, Patience, TeamLimits
 from ..team import Host
+from ..tools import Policy
 from ..types import Budget, Event, Teammate
 from .faults import Storm
 from .loop import Process, VirtualLoop
@@ -123,11 +124,13 @@ class World:
             self.storm.happened("clocks that differ")
         board = self.board_of(process, skew)
 
+        policy = Policy.of({"press": "ask"} if self.plan.asks else {})
+
         def mind(member: Teammate) -> Agent:
             requests, tokens = self.plan.rates
             return Agent(
                 board=board, teammate=member, model=self.provider, tools=tools(), team=TEAM, limits=AGENT_LIMITS,
-                requests_per_minute=requests, tokens_per_minute=tokens, sources=board.sources,
+                requests_per_minute=requests, tokens_per_minute=tokens, sources=board.sources, policy=policy,
             )  # fmt: skip
 
         limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=60.0)
