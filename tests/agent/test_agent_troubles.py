@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stage_agent import END, TITLE, Wrapped, call, of_task, set_stage, told
+from stage_agent import END, TITLE, Wrapped, call, last_results, of_task, set_stage, told
 
 from dugnad.board import Board
 from dugnad.clock import Sources
-from dugnad.errors import HostLost, ModelMisconfigured, RequestRejected, StaleClaim
+from dugnad.errors import BoardBusy, HostLost, ModelMisconfigured, RequestRejected, StaleClaim
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Reply, Request
 from dugnad.settings import AgentLimits, Limits
 from dugnad.tools import tool
-from dugnad.types import Budget, Done, Failed, Released
+from dugnad.types import Budget, Claim, Done, Failed, NewTurn, Released
 
 CALM = Sources(chance=lambda: 0.0)
 
@@ -220,6 +220,33 @@ async def test_a_lost_host_is_raised_and_not_told_to_the_model(board: Board) -> 
     with pytest.raises(HostLost):
         await stage.agent.work(claim)
     assert len(stage.model.asked) == 1
+
+
+@pytest.mark.parametrize("worked", [False, True])
+async def test_what_was_claimed_by_name_is_worked_once_if_its_result_could_not_be_recorded(
+    board: Board, worked: bool
+) -> None:
+    stage = await set_stage(board, [call("claim_task", task=2), END], others={"Other": [Step(say="done")]})
+    claim = await stage.begin()
+    await board.put("Other")
+    record = board.record
+
+    async def busy_at_a_result(claim: Claim, turn: NewTurn) -> int:
+        if turn.kind == "tool":
+            raise BoardBusy
+        return await record(claim, turn)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(board, "record", busy_at_a_result)
+        with pytest.raises(BoardBusy):
+            await stage.agent.work(claim)
+    (other,) = stage.agent.claimed
+    if worked:
+        await stage.go_on(stage.agent.claimed.pop())
+    await stage.go_on(claim)
+    assert [each.task.id for each in stage.agent.claimed] == ([] if worked else [other.task.id])
+    said = "You held #2 before; it is done now." if worked else "You hold #2 'Other' now. You work it after this one."
+    assert last_results(stage.model) == [said]
 
 
 async def test_work_can_be_stopped_while_the_model_thinks_and_goes_on_elsewhere(board: Board) -> None:

@@ -18,6 +18,7 @@ SHORT = 40
 REGRESSIONS = {
     2866: "a task that a person took from its holder went on from an older attempt, and a finished call ran again",
     1223: "a call that had waited ran again because the board was busy when its result was to be recorded",
+    2374: "a task claimed by name was worked twice, because the call that claimed it was made again",
     157: "the errand of a teammate that was shut down stayed on the board, because it was to be tried a little later",
     75: "lives of a host that was lost and came back rested on, and were woken in the place of those who could work",
     105: "a clock that was set back during a call that failed made an amount negative, and the teammate fail",

@@ -164,7 +164,8 @@ class Agent:
             try:
                 await self._actor(claim, talk).act(talk, resumed=resumed)
             finally:  # Also when the task is put down: what was claimed by name is held, and must be worked.
-                self.claimed += talk.desk.claims
+                held = {(each.task.id, each.epoch) for each in self.claimed}  # A call may be made twice.
+                self.claimed += [each for each in talk.desk.claims if (each.task.id, each.epoch) not in held]
                 talk.desk.claims = []
 
     async def _take_messages(self, claim: Claim, talk: Conversation) -> None:

@@ -44,6 +44,7 @@ def _numbered() -> dict[int, str]:
     }
 
 
+@cache
 def _statements(text: str, dialect: Dialect) -> list[str]:
     other = "postgres" if dialect == "sqlite" else "sqlite"
     found: list[str] = []

@@ -76,6 +76,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "WHERE tasks.id = broken.broken_id AND state = 'blocked'", "WHERE tasks.id = broken.broken_id", seed=4),
     Mutant("kept answers are not looked for", 4, "board/once.py",
            'if kept := await tx.fetch("call_answer", key=key):', "if kept := []:", seed=27),
+    Mutant("a task claimed by name is worked twice", 4, "agent/agent.py",
+           "if (each.task.id, each.epoch) not in held]", "]", seed=2374),
     Mutant("the errand of one who is gone stays for ever", 4, "team/host.py",
            'states=["ready", "scheduled"]', 'states=["ready"]', seed=157),
     # 5. Budget.

@@ -77,7 +77,7 @@ def make_plan(seed: int) -> Plan:
     tasks: list[PlannedTask] = []
     goals: list[int] = []
     # Many small worlds show more in the same time than few large ones; now and then a large one all the same.
-    for place in range(draw.randrange(2, 5) if draw.random() < 0.9 else draw.randrange(5, 8)):
+    for place in range(draw.randrange(2, 5) if draw.random() < 0.95 else draw.randrange(5, 8)):
         goal = place if not goals or draw.random() < 0.25 else draw.choice(goals)
         if goal == place:
             goals.append(place)
@@ -93,10 +93,10 @@ def make_plan(seed: int) -> Plan:
         members=members,
         hosts=draw.randrange(1, 4),
         kinds=kinds,
-        storm_seconds=draw.choice((600.0, 1_200.0, 2_400.0)),
+        storm_seconds=draw.choice((600.0, 1_200.0, 1_800.0)),
         rates=draw.choice(((None, None), (None, None), (6, None), (None, 40_000))),
         idle_seconds=draw.choice((3_600.0, 7_200.0, 120.0)),
-        asks=draw.random() < 0.2,
+        asks=draw.random() < 0.12,
         scripts=scripts,
     )
 

@@ -34,7 +34,7 @@ class Provider:
     names: tuple[str, ...]  # Of the teammates.
     witness: Witness
     note: Callable[[str, str], None]
-    seconds: tuple[float, float] = (15.0, 300.0)  # The shortest and the longest turn.
+    seconds: tuple[float, float] = (10.0, 240.0)  # The shortest and the longest turn.
     window_tokens: int = 60_000
     name: str = "scripted:sim"
     key: str = "scripted:sim"

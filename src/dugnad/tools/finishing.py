@@ -58,5 +58,8 @@ async def claim_task(context: Context, task: int) -> str:
     if claim is None:
         found = await context.board.find(task)
         raise ToolError(f"#{task} cannot be claimed by you: it is {found.state}.")
+    if (claim.task.state, claim.task.epoch, claim.host) != ("claimed", claim.epoch, context.claim.host):
+        # The call was made before, and its result was not recorded; what it took has gone its way meanwhile.
+        return f"You held #{task} before; it is {claim.task.state} now."
     context.desk.claims.append(claim)
     return f"You hold #{task} {one_line(claim.task.title)!r} now. You work it after this one."
