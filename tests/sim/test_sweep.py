@@ -14,7 +14,7 @@ from dugnad.sim.sweep import EXPECTED, Sum, run_seed
 
 SHORT = 40
 # Worlds that broke a promise once, and what it was. As the code moves on, a seed becomes another world: so what was
-# found has a test of its own as well, where it was mended, and the last ones are planted again in `sim/mutants.py`.
+# found has a test of its own as well, where it was mended, and some are planted again in `sim/mutants.py`.
 REGRESSIONS = {
     2866: "a task that a person took from its holder went on from an older attempt, and a finished call ran again",
     1223: "a call that had waited ran again because the board was busy when its result was to be recorded",
