@@ -56,7 +56,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "agent.may_act = self.lease_runs", "agent.may_act = lambda: True", seed=75),
     # 3. Order.
     Mutant("any end meets a need", 3, "board/rules.py",
-           'return "met" if state == "done" and wanted in (None, outcome) else "broken"', 'return "met"'),
+           'return "met" if state == "done" and wanted in (None, outcome) else "broken"', 'return "met"', seed=10),
     Mutant("ready with one need left", 3, "board/sql/tasks.sql",
            "WHEN open_needs > met.n OR state NOT IN", "WHEN open_needs > met.n + 1 OR state NOT IN", seed=4),
     Mutant("put as ready with one open need", 3, "board/sql/tasks.sql",
