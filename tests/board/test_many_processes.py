@@ -191,8 +191,6 @@ async def test_workers_killed_at_random_lose_nothing_and_do_nothing_twice(
         )
     assert crowd.counts["kills"] == plan.kills
     assert kinds["taken_back"] > 0
-    # Of a host that is slow and beats just then, PostgreSQL takes the claims back and leaves its row alone. How often
-    # that happens is the machine's doing; but what the kills left behind has a ground.
-    assert oracle.groundless(events) < kinds["taken_back"]
+    assert oracle.groundless(events) <= max(1, kinds["taken_back"] // 5)
     assert counts["done"] > plan.tasks // 2
     assert not request.config.getoption("--chaos") or stale > 0

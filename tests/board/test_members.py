@@ -12,7 +12,7 @@ from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, HostLost, NotReady, StoppedTeammate, UnknownHost, UnknownTeammate
 from dugnad.types import Done, Teammate, Waiting
-from raw import lapse, race, run
+from raw import connect, lapse, race, run
 
 
 async def kinds(board: Board) -> list[str]:
@@ -52,6 +52,21 @@ async def test_a_heartbeat_keeps_the_claims_of_a_host_alive(board: Board, url: s
     assert await board.heartbeat(team.host) == [(claim.task.id, claim.epoch)], "late, but nobody had taken it back"
     assert await board.take_back() == []
     assert "host_back" not in await kinds(board)
+
+
+async def test_nothing_is_taken_from_a_host_that_beats_at_this_moment_although_late(board: Board, url: str) -> None:
+    await board.put("goal")
+    team = await crew(board)
+    claim = await team.must_claim()
+    await lapse(url, team.host)
+    if url.startswith("postgres"):  # SQLite has one writer: there is no moment between the two.
+        connection = await connect(url)
+        async with connection.transaction():  # As a heartbeat does that has not committed yet.
+            await connection.fetch("SELECT id FROM hosts WHERE id = $1 FOR UPDATE", team.host)
+            assert await board.take_back() == []
+        await connection.close()
+    assert await board.take_back() == [claim.task.id]
+    assert (await kinds(board))[-2:] == ["host_lost", "taken_back"]
 
 
 async def test_a_lost_host_comes_back_empty_handed(board: Board, url: str) -> None:

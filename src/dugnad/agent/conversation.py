@@ -214,7 +214,8 @@ def size_bytes(message: Message) -> int:
 
 
 @lru_cache(maxsize=1_024)
-def _told_of(spec: ToolSpec) -> int:
+def told_of(spec: ToolSpec) -> int:
+    """How many characters a model is told of a tool."""
     return len(spec.description) + len(str(spec.schema))
 
 
@@ -222,6 +223,6 @@ def estimate_tokens(request: Request, known: int) -> int:
     """How long a request is: what the provider counted, and a guess for the rest."""
     if known:
         return known
-    tools = sum(map(_told_of, request.tools))
+    tools = sum(map(told_of, request.tools))
     said = len(request.system.encode()) + sum(map(size_bytes, request.messages))
     return (tools + said) // BYTES_PER_TOKEN

@@ -269,8 +269,8 @@ async def _take_back(tx: Tx, count: int) -> list[int]:
     for host in await tx.fetch("lose_hosts", lease_max=lease_max):
         event(tx, "host_lost", "board", host=host["id"], label=host["label"])
         wake(tx, "team")
-    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", lease_max=lease_max, count=count))
-    rows = {row["id"]: row for row in await tx.fetch("lost_claims", lease_max=lease_max, ids=held)}
+    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=count))
+    rows = {row["id"]: row for row in await tx.fetch("lost_claims", ids=held)}
     if not rows:
         return []
     given = []

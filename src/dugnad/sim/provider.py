@@ -11,12 +11,12 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
+from ..agent.conversation import told_of
 from ..errors import AnswerLost, ContextOverflow, ModelUnavailable, RateLimited
 from ..models.scripted import ScriptedModel, Step
-from ..models.talk import Facts, Price, Reply, Request, Said, ToolCall, ToolResult, ToolSpec, Usage
+from ..models.talk import Facts, Price, Reply, Request, Said, ToolCall, ToolResult, Usage
 from .faults import AT_MODEL, Storm
 from .witness import Witness
 
@@ -77,7 +77,7 @@ class Provider:
 
     def _usage(self, request: Request) -> Usage:
         """What this request is billed: at most what was asked for."""
-        given = sum(map(_told_of, request.tools)) + len(request.system) + sum(map(_length, request.messages))
+        given = sum(map(told_of, request.tools)) + len(request.system) + sum(map(_length, request.messages))
         output = min(request.output_tokens_max, 20 + int(self.random.random() * 400))
         return Usage(input_tokens=given // _CHARS_PER_TOKEN, output_tokens=output)
 
@@ -130,11 +130,6 @@ class Provider:
             "both": [("press", {"button": f"{request.task}.{request.turn}"}), ("note", {"title": "n", "text": "t"})],
         }
         return plain[word]
-
-
-@cache
-def _told_of(spec: ToolSpec) -> int:
-    return len(spec.description) + len(str(spec.schema))
 
 
 def _length(message: Said | Reply | ToolResult) -> int:

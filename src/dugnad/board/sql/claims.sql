@@ -129,16 +129,14 @@ JOIN attempts ON attempts.task_id = CAST(asked.value ->> 'task' AS bigint)
   AND attempts.epoch = CAST(asked.value ->> 'epoch' AS bigint)
 
 -- name: hold_claims (sqlite)
--- Claims that look lost: their host stopped, was lost, or has no lease that is both still running and believable.
+-- Claims that look lost: their host stopped, or was declared lost. One that beats at this moment was not.
 SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
-WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
-  OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
+WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
 ORDER BY tasks.id LIMIT :count
 
 -- name: hold_claims (postgres)
 SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
-WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
-  OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
+WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
 ORDER BY tasks.id LIMIT :count FOR UPDATE OF tasks SKIP LOCKED
 
 -- name: lost_claims
@@ -148,8 +146,7 @@ SELECT tasks.id, tasks.root_id, tasks.lane, tasks.not_for, tasks.epoch, tasks.cl
 FROM json_each(CAST(:ids AS text)) AS held
 JOIN tasks ON tasks.id = CAST(held.value ->> 'id' AS bigint)
 LEFT JOIN hosts ON hosts.id = tasks.host_id
-WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
-  OR hosts.lease_until <= now_ms() OR hosts.lease_until > now_ms() + :lease_max)
+WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
 ORDER BY tasks.id
 
 -- name: take_back_tasks
