@@ -47,7 +47,7 @@ async def test_closing_ends_it_with_everything_it_started(tree: Path, bare: bool
     background = f"sh -c 'trap \"\" TERM; sleep 500; : {MARK}'"
     server = await sandbox.open(f"{'' if bare else 'setsid'} {background} & echo up; {background}", tree=tree)
     assert await server.stdout.readline() == b"up\n"
-    assert marked()
+    await until(marked)
     await server.close()
     assert not marked()
     assert server.code is not None

@@ -16,6 +16,7 @@ from attempts import without
 from running import MARK, direct, found_bwrap, marked, run, strict_here, until
 
 from dugnad.errors import ToolError
+from dugnad.workspace.processes import processes_with
 from dugnad.workspace.sandbox import Sandbox
 
 
@@ -46,6 +47,32 @@ async def test_commands_run_side_by_side(sandbox: Sandbox, tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     said, heard = await asyncio.gather(run(sandbox, "echo hello > pipe", tree), run(sandbox, "cat pipe", tree))
     assert (said.code, heard.output) == (0, b"hello\n")
+
+
+def test_the_dead_are_left_until_they_are_reaped() -> None:
+    with subprocess.Popen(["true"], start_new_session=True) as dead:
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+        assert processes_with(3, dead.pid) == [dead.pid]
+    assert processes_with(3, dead.pid) == []
+
+
+def test_the_dead_of_others_are_not_left() -> None:
+    """Their parent left the session and never reaps them: waiting for it would be for ever."""
+    code = (
+        "import os, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "if not (child := os.fork()): os._exit(0)\n"
+        "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT); os.setsid(); print(child, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        dead = psutil.Process(int(shell.stdout.readline()))
+        parent = dead.parent()
+        shell.wait()
+        assert (dead.status(), os.getsid(dead.pid)) == (psutil.STATUS_ZOMBIE, shell.pid)
+        assert processes_with(3, shell.pid) == []
+        assert parent is not None
+        parent.kill()
 
 
 def groups_of(starter: int) -> list[str]:

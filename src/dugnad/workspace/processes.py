@@ -36,7 +36,11 @@ def children() -> list[int]:
 
 
 def processes_with(field: int, value: int) -> list[int]:
-    """The living processes with this value in their stat: the parent is in field 1, the session in field 3."""
+    """Those with this value in their stat: the parent is in field 1, the session in field 3.
+
+    The dead are among them as long as they are ours to reap; whoever answers "nothing is left" before that lies. The
+    dead of a living parent elsewhere are not: it may never reap them.
+    """
     found: list[int] = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -44,6 +48,6 @@ def processes_with(field: int, value: int) -> list[int]:
                 about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(about[field]) == value and about[0] not in "ZX":
+            if int(about[field]) == value and (about[0] not in "ZX" or int(about[1]) == os.getpid()):
                 found.append(int(entry))
     return found
