@@ -14,6 +14,7 @@ from dugnad.sim.findings import find, mates_of
 from dugnad.sim.learning import Assumed, learn, shares
 from dugnad.sim.planned import Estimate, Plan
 from dugnad.sim.rehearsal import Loss, Ran, Stage, rehearse
+from dugnad.sim.reviews import with_reviews
 from dugnad.types import Amount, Budget, Need, PastAttempt
 
 
@@ -72,12 +73,13 @@ def test_at_the_cap_nothing_more_is_begun(budget: Budget, kind: str) -> None:
 
 
 def test_a_lost_host_costs_its_lease_and_the_turn_it_was_in() -> None:
-    """Six turns of ten seconds; lost after 25, two of them are kept."""
+    """Six turns of ten seconds; lost after 25, two of them are kept, and the third is paid twice."""
     plan = planned(task(1))
     ran = play(plan, "", loss=Loss(at=25_000, mates=frozenset({0}), lease_ms=30_000))
     assert ran.makespan == 25_000 + 30_000 + 40_000
-    assert ran.again == pytest.approx(0.05 * 1_000_000)
-    assert ran.microdollars == pytest.approx(0.65 * 1_000_000)
+    assert ran.again == pytest.approx(0.1 * 1_000_000)
+    assert ran.microdollars == pytest.approx(0.7 * 1_000_000)
+    assert ran.busy == 65_000
 
 
 def test_who_is_left_goes_on_while_a_host_is_lost() -> None:
@@ -96,6 +98,24 @@ def test_the_same_seed_gives_the_same_run_and_another_gives_another() -> None:
     assert first.makespan != other.makespan
 
 
+def test_what_needs_a_reviewed_task_waits_for_the_review_and_a_failure_of_the_work_needs_none() -> None:
+    alone = planned(task(1, role="coder"), task(2, 1), task(3, Need(1, "failed")))
+    plan = replace(alone, tasks=with_reviews(alone.tasks, {1: "reviewer"}, lambda role: EXACT))
+    ran = play(plan, "coder", "reviewer")
+    assert begins(plan, ran) == {"t1": 0, "Review t1": 60, "t1, after its review": 120, "t2": 120}
+    assert (ran.skipped, ran.left) == (1, 0)
+    failing = replace(plan.tasks[0], estimate=replace(EXACT, failed=1.0))
+    ran = play(replace(plan, tasks=(failing, *plan.tasks[1:])), "coder", "reviewer")
+    assert begins(plan, ran) == {"t1": 0, "t3": 60}
+
+
+def test_approved_work_is_taken_up_again_before_younger_work() -> None:
+    alone = planned(*(task(number) for number in range(1, 6)))
+    plan = replace(alone, tasks=with_reviews(alone.tasks, {1: "reviewer"}, lambda role: EXACT))
+    assert begins(plan, play(plan, ""))["t5"] == 240
+    assert begins(plan, play(plan, "", "reviewer"))["t1, after its review"] == 120
+
+
 # Many runs.
 
 
@@ -106,6 +126,20 @@ def test_beyond_the_width_of_a_plan_nothing_gets_faster() -> None:
     assert (found.enough, found.shortest, found.shown.agents) == (4, 180_000, 4)
     assert [step.task for step in found.shown.path] == ["t1", "t5", "t6"]
     assert [step.why for step in found.shown.path] == ["", "its need", "its need"]
+
+
+def test_wide_work_is_faster_with_a_team_of_thousands() -> None:
+    plan = planned(*(task(number) for number in range(1, 2_001)))
+    assert find(plan, [1], seeds=1).enough == 2_000
+
+
+def test_no_team_beats_the_longest_chain_of_what_is_not_skipped() -> None:
+    """The second never runs, so it is no part of what everything waits for."""
+    plan = planned(task(1, outcomes=(("good", 1.0),)), task(2, Need(1, "bad")), task(3, due_ms=10_000))
+    found = find(plan, [1, 4], seeds=3)
+    assert (found.shortest, found.sizes[1].makespan.middle) == (70_000, 70_000)
+    capped = planned(task(1), task(2, 1), budget=Budget(tasks=1))
+    assert find(capped, [1], seeds=3).shortest == 120_000
 
 
 def test_what_is_enough_agrees_with_the_teams_that_are_shown() -> None:
@@ -138,13 +172,15 @@ def test_a_chain_is_called_one() -> None:
     assert "one chain" in find(plan, [1, 4], seeds=2).warnings[0]
     wide = planned(task(1), task(2), task(3))
     assert not find(wide, [1, 4], seeds=2).warnings
+    late = planned(task(1), task(2), task(3, due_ms=3_600_000))  # One is late, and still none waits for another.
+    assert not find(late, [1, 4], seeds=2).warnings
 
 
 def test_work_that_nobody_can_take_is_named() -> None:
     plan = planned(task(1, role="poet"), task(2, assignee="zoe"), task(3, role="coder"), agents={"coder": 2})
     found = find(plan, [2], seeds=2)
-    assert found.warnings[0] == "Nobody would take 1 task for zoe, who is not there."
-    assert "the role poet, which nobody has" in found.warnings[1]
+    assert found.warnings[0] == "Nobody would take 1 task for zoe, who is not there; `dugnad spawn zoe` changes that."
+    assert "the role poet, which nobody has; give it somebody under [agents]" in found.warnings[1]
     assert found.sizes[0].finished == 0
 
 
@@ -158,6 +194,14 @@ def test_a_budget_that_runs_out_is_said_with_what_is_left() -> None:
     plan = planned(*(task(number) for number in range(1, 11)), budget=Budget(tasks=4))
     warning = find(plan, [1, 2], seeds=4).warnings[0]
     assert "budget of tasks runs out in 100% of the runs, typically after 2 minutes with 6 of 10" in warning
+
+
+def test_a_budget_of_dollars_without_a_price_is_said_to_hold_nothing_back() -> None:
+    unknown = Estimate(seconds=60)
+    plan = planned(task(1, estimate=unknown), task(2), budget=Budget(dollars=9))
+    (warning,) = find(plan, [1], seeds=2).warnings
+    assert warning.startswith("What 1 of 2 tasks cost is not known, so the budget of dollars is not rehearsed")
+    assert not find(planned(task(1, estimate=unknown), budget=Budget(tasks=9)), [1], seeds=2).warnings
 
 
 def test_a_team_keeps_the_plans_shares_whatever_its_size() -> None:

@@ -10,14 +10,20 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from shell import Shell, claimed
+from stage_sim import planned, task
 
 from dugnad.board import Board
 from dugnad.cli import main
+from dugnad.cli.rehearsed import picture
+from dugnad.sim.findings import find
 from dugnad.sim.gantt import Drawn, gantt
-from dugnad.types import Amount, Budget, Done, Need, NewTurn
+from dugnad.sim.planned import Estimate
+from dugnad.types import Amount, Budget, Done, Need, NewTurn, Waiting
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "rehearse.md").read_text()
+(PLAN,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "DUGNAD_MODEL", "DUGNAD_BOARD")
 
 
@@ -118,12 +124,62 @@ def test_a_person_reads_a_table_and_a_program_one_line(shell: Shell) -> None:
     assert "\x1b" not in said
 
 
+def test_no_figure_is_cut_in_a_narrow_terminal() -> None:
+    shaky = Estimate(seconds=600, turns=6, tokens=600, dollars=11.5, failed=0.1)
+    plan = planned(*(task(number, name=f"task {number}", estimate=shaky) for number in range(1, 30)))
+    findings = find(plan, [3, 12], seeds=20)
+
+    def printed(width: int) -> str:
+        with (screen := Console(width=width, color_system=None)).capture() as caught:
+            screen.print(picture(plan, findings, None))
+        return caught.get()
+
+    def figures(text: str) -> list[str]:
+        return sorted(set(re.findall(r"[$]?[\d.]+[%dhms]?", text.partition("Beyond")[0])))
+
+    wide, narrow = printed(500), printed(40)
+    assert figures(narrow) == figures(wide)
+    assert "\u2026" not in narrow
+    assert all(len(each) <= 40 for each in narrow.split("\n"))
+    assert (wide.count("agents  "), narrow.count("agents  ")) == (1, 4)  # Each table says whose figures these are.
+
+
+def test_a_review_is_rehearsed_between_the_work_and_what_waits_for_it(shell: Shell) -> None:
+    async def reviewed(board: Board) -> None:
+        code = await board.put("Code", role="coder", review="reviewer")
+        await board.put("Publish", needs=[code.id])
+
+    shell.on_board(reviewed)
+    found = shell.json("rehearse", "--agents", "2", "--seeds", "5")
+    path = [step["task"] for step in found["teams"][0]["critical_path"]]
+    assert path == ["#1 Code", "Review #1 Code", "#1 Code, after its review", "#2 Publish"]
+    assert "Of the tasks, 1 must be looked at by another" in found["warnings"][-1]
+    assert "reviewer" in found["basis"][0]
+
+
+def test_a_review_that_is_asked_for_already_is_not_made_up_again(shell: Shell) -> None:
+    """The work is done and waits for its review, so all that is left of it is to end."""
+
+    async def waits(board: Board) -> None:
+        await board.spawn("alice", roles=["coder"])
+        await board.put("Code", role="coder", review="reviewer")
+        claim = await claimed(board, "alice")
+        review = await board.follow_up(claim, "Review #1: Code", role="reviewer", key="review:1:abc")
+        await board.settle(claim, Waiting(on="tasks", tasks=(review.id,)))
+
+    shell.on_board(waits)
+    found = shell.json("rehearse", "--agents", "1", "--seeds", "5")
+    assert found["tasks"] == 2
+    path = found["teams"][0]["critical_path"]
+    assert [step["task"] for step in path] == ["#2 Review #1: Code", "#1 Code"]
+    assert path[1]["seconds"] == 0.001
+
+
 # Plans.
 
 
 def test_the_plan_of_the_document_is_rehearsed(offline: Path) -> None:
-    (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (offline / "plan.toml").write_text(block)
+    (offline / "plan.toml").write_text(PLAN)
     found = json.loads(rehearse("plan.toml", "--json"))
     assert (found["tasks"], found["warnings"]) == (11, [])
     assert [team["agents"] for team in found["teams"]] == [3, 6, 12]
@@ -146,7 +202,9 @@ def test_the_plan_of_the_document_is_rehearsed(offline: Path) -> None:
         ("[[tasks]]\nname = 'a'\nneeds = ['b']\n[[tasks]]\nname = 'b'\nneeds = ['a']", "wait for one another"),
         ("[[tasks]]\nname = 'a'\n[[tasks]]\nname = 'a'", "two tasks are called 'a'"),
         ("[[tasks]]\nname = 'a'\ncount = 999999999", "more than 100,000 tasks"),
-        ("[[tasks]]\nname = 'a'\nminutes = 1e300", "from 0 to"),
+        ("[[tasks]]\nname = 'a'\nminutes = 1e300", "above 0 and up to 527040"),
+        ("[[tasks]]\nname = 'a'\nminutes = 0", "above 0 and up to 527040"),
+        ("[[tasks]]\nname = 'a'\nretries = 2", "from 0 to 1"),
         ("[[tasks]]\nname = 'a'\noutcomes = { x = 0.5 }", "must add up to 1"),
     ],
 )
@@ -162,9 +220,10 @@ def test_what_is_wrong_in_a_plan_is_said_in_one_sentence(offline: Path, plan: st
         (["plan.toml", "--agents", "0"], "no list of team sizes"),
         (["plan.toml", "--agents", "1,x"], "no list of team sizes"),
         (["plan.toml", "--agents", "9" * 40], "no list of team sizes"),
+        (["plan.toml", "--agents", "00000000199999999"], "no list of team sizes"),
         (["plan.toml", "--seeds", "0"], "not in the range"),
         (["plan.toml", "--turn-seconds", "nan"], "not in the range"),
-        (["plan.toml", "--svg", "no/such/place.svg"], "cannot be written"),
+        (["plan.toml", "--svg", "no/such/place.svg"], "there is no folder no/such; make it first"),
         (["plan.toml", "--model", "x"], "provider:model"),
     ],
 )

@@ -101,7 +101,7 @@ url = "http://localhost:8000/mcp"
     ("command = ['x']\nreadable = ['~/node']", "whole paths"),
     ("command = ['x']\napi_key = 'sk-1234'", "a secret is in no file"),
     ("command = ['x']\ncomand = ['y']", "did you mean 'command'?"),
-    ("command = ['x']\nseconds = 601", "a number from 0 to 600"),
+    ("command = ['x']\nseconds = 601", "a number above 0 and up to 600"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_server_is_said_without_the_secret(folder: Path, text: str, said: str) -> None:
     with pytest.raises(BadInput) as met:

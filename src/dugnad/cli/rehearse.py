@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +16,14 @@ from .base import board_option, board_url, examples, file_of, here, json_option,
 from .parameters import Parameter
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from ..models import Price
-    from ..sim.findings import Findings, Range, Size
     from ..sim.learning import Assumed
     from ..sim.planned import Plan
     from ..team.project import Project
-    from ..view.shapes import Shape
 
 _AGENTS = (1, 2, 4, 8)
 _SIZES_MAX = 20
 _SEEDS_MAX = 10_000
-_STEPS_SHOWN = 14
 # What a turn is taken for where nothing is known: so many tokens in, most of them read from the cache, and out.
 _TOKENS_IN, _TOKENS_CACHED, _TOKENS_OUT = 8_000, 6_000, 500
 
@@ -43,7 +39,8 @@ class Sizes(Parameter):
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in value.split(",")]
-        if not all(part.isascii() and part.isdecimal() and 1 <= int(part[:9]) <= AGENTS_MAX for part in parts):
+        # Of what is longer than any such number only the length is looked at: converting it could take for ever.
+        if not all(re.fullmatch("[0-9]{1,9}", part) and 1 <= int(part) <= AGENTS_MAX for part in parts):
             self.fail(f"{value!r} is no list of team sizes from 1 to {AGENTS_MAX:,}; write 1,2,4,8.", param, ctx)
         if len(parts) > _SIZES_MAX:
             self.fail(f"{len(parts)} team sizes are too many; {_SIZES_MAX} are the most.", param, ctx)
@@ -96,18 +93,21 @@ def rehearse(
     import asyncio
 
     from ..sim.findings import find
+    from .rehearsed import draw, picture, shape
 
+    if svg is not None and not svg.parent.is_dir():  # Said before anybody waits for a rehearsal.
+        raise BadInput(f"The picture cannot be written to {svg}: there is no folder {svg.parent}; make it first.")
     project = here()
     price, priced = _price(model, project)
     options = {"turn_seconds": turn_seconds, "turns": turns}
     made = asyncio.run(_plan(plan, board, project, options, price, priced))
     findings = find(made, agents or _sizes(made), seeds=seeds)  # Outside of the loop, so that Ctrl-C ends it at once.
     if svg is not None:
-        _draw(svg, made, findings)
+        draw(svg, made, findings)
     if as_json:
-        show_json(_shape(made, findings))
+        show_json(shape(made, findings))
     else:
-        show(_picture(made, findings, svg))
+        show(picture(made, findings, svg))
 
 
 def _sizes(plan: Plan) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ async def _plan(
         async with opened(board) as there:
             name = shown_url(board_url(board, project))
             members = [member.name for member in project.members]
-            made = await plan_of(there, name, assumed=assumed({}), members=members)
+            made = await plan_of(there, name, assumed=assumed({}), members=members, reviewer=project.reviewer)
     else:
         experience = NOTHING
         if board is not None or _is_there(board_url(None, project)):
@@ -195,198 +195,3 @@ def _price(given: str | None, project: Project) -> tuple[Price | None, str]:
         f"Where no cost is known, a turn is {_TOKENS_IN:,} tokens in, {_TOKENS_CACHED:,} of them cached, and "
         f"{_TOKENS_OUT:,} out, at the price of {name}."
     )
-
-
-# What people see.
-
-
-def _picture(plan: Plan, findings: Findings, svg: Path | None) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    from ..view.figures import counted
-    from ..view.plain import line
-    from ..view.tables import Indented
-
-    shown = findings.shown
-    head = Text(f"A rehearsal of {counted(len(plan.tasks), 'task')}: {line(plan.name, 200)}", style="bold")
-    head.append(f"\nEach team {counted(findings.seeds, 'time')}. Nothing was asked, written or paid.", "not bold dim")
-    parts: list[RenderableType] = [head, Text(), _table(findings), Text(), Text(_enough(findings))]
-    for warning in findings.warnings:
-        parts.append(Text(line(warning, 400), style="yellow"))
-    parts += [Text(f"\nThe critical path of {counted(shown.agents, 'teammate')} (the median run)", style="dim")]
-    parts += [_path(shown)]
-    if shown.idle:
-        parts.append(Text(f"\nWhere {counted(shown.agents, 'teammate')} would idle, in all", style="dim"))
-        parts += [
-            Text(f"  {length(idle.milliseconds):>8}  {line(idle.who, 40)} waits for {line(idle.waits_for, 80)}")
-            for idle in shown.idle
-        ]
-    parts.append(Text("\nWhat this rests on", style="dim"))
-    parts += [Indented(line(each, 400)) for each in plan.basis]
-    if plan.agents is None:
-        parts.append(Indented("Each teammate takes work of any role, as in a team that grows with its work."))
-    parts.append(
-        Indented("A lost host: half the team is gone at a random moment and comes back when the lease has run out.")
-    )
-    parts.append(Indented("It is a rehearsal under these assumptions, not a promise."))
-    if svg is not None:
-        parts.append(Text(f"\nThe median run of {counted(shown.agents, 'teammate')} is drawn in {svg}."))
-    return Group(*parts)
-
-
-def _table(findings: Findings) -> RenderableType:
-    from rich.table import Table
-
-    priced = any(size.dollars is not None for size in findings.sizes)
-    partly = any(size.finished < 1 or size.failed for size in findings.sizes)
-    columns = ["agents", "takes", "p10 to p90", "costs" if priced else "tokens", "p90", "busy", "a lost host adds"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns + (["all ends", "fails"] if partly else []):
-        table.add_column(column, no_wrap=True, justify="right" if column in ("agents", "busy") else "left")
-    for size in findings.sizes:
-        row = [
-            f"{size.agents:,}", length(size.makespan.middle),
-            f"{length(size.makespan.low)} to {length(size.makespan.high)}",
-            *_cost(size), f"{size.busy:.0%}", _loss(size),
-        ]  # fmt: skip
-        if partly:
-            row += [f"{size.finished:.0%}", f"{size.failed:.1f}"]
-        table.add_row(*row)
-    return table
-
-
-def _cost(size: Size) -> list[str]:
-    if size.dollars is not None:
-        return [f"${size.dollars.middle:,.2f}", f"${size.dollars.high:,.2f}"]
-    return [f"{size.tokens.middle:,.0f}", f"{size.tokens.high:,.0f}"]
-
-
-def _loss(size: Size) -> str:
-    if size.lost_host is None:
-        return ""
-    added, again = size.lost_host.makespan, size.lost_host.dollars
-    cost = f", ${again.middle:,.2f} again" if size.dollars is not None else ""
-    return f"{length(added.middle)} (p90 {length(added.high)}){cost}"
-
-
-def _enough(findings: Findings) -> str:
-    from ..sim.findings import WORTH
-    from ..view.figures import counted
-
-    return (
-        f"Beyond {counted(findings.enough, 'teammate')} nothing gets faster by {WORTH:.0%}. "
-        f"The longest chain of needs alone takes {length(findings.shortest)}."
-    )
-
-
-def _path(size: Size) -> RenderableType:
-    from rich.table import Table
-
-    from ..view.plain import line
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, style="dim")
-    steps = list(size.path)
-    cut = len(steps) - _STEPS_SHOWN
-    for number, step in enumerate(steps):
-        if cut > 0 and _STEPS_SHOWN // 2 <= number < _STEPS_SHOWN // 2 + cut:
-            if number == _STEPS_SHOWN // 2:
-                table.add_row("", "", f"... {cut:,} more ...", "", "")
-            continue
-        why = f"waited for {step.why}" if step.why else ""
-        took = length(step.end - step.start)
-        table.add_row(f"  at {length(step.start)}", took, line(step.task, 60), line(step.mate, 20), why)
-    return table
-
-
-def length(milliseconds: float) -> str:
-    """How long, in the two units that matter: 4m 10s, 2h 14m."""
-    seconds = round(milliseconds / 1000)
-    parts = []
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
-        if seconds >= size:
-            parts.append(f"{seconds // size}{unit}")
-            seconds %= size
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0s"
-
-
-def _draw(path: Path, plan: Plan, findings: Findings) -> None:
-    from ..sim.gantt import Drawn, gantt
-    from ..view.figures import counted
-    from ..view.plain import line
-
-    shown = findings.shown
-    critical = {(step.task, step.start) for step in shown.path}
-    bars = [
-        Drawn(
-            row=bar.mate, start=bar.start, end=bar.end, label=line(plan.tasks[bar.task].name, 120),
-            colour=plan.tasks[bar.task].role or "", critical=(plan.tasks[bar.task].name, bar.start) in critical,
-            again=bar.ended_as != "done",
-        )
-        for bar in shown.bars
-    ]  # fmt: skip
-    rows = [mate.name if mate.label == "anyone" else f"{mate.name} ({mate.label})" for mate in shown.mates]
-    title = f"{counted(len(plan.tasks), 'task')} of {line(plan.name, 80)}, {counted(shown.agents, 'teammate')}"
-    subtitle = (
-        f"The median of {counted(findings.seeds, 'rehearsal')}: {length(shown.makespan.middle)}. "
-        "The critical path is outlined in red; a pale bar was tried again. Colours are roles."
-    )
-    try:
-        path.write_text(gantt(title, subtitle, rows, bars), encoding="utf-8")
-    except OSError as trouble:
-        raise BadInput(f"The picture cannot be written to {path}: {trouble.strerror}.") from None
-
-
-# What programs see.
-
-
-def _shape(plan: Plan, findings: Findings) -> Shape:
-    return {
-        "plan": plan.name,
-        "tasks": len(plan.tasks),
-        "seeds": findings.seeds,
-        "enough": findings.enough,
-        "chain_seconds": findings.shortest / 1000,
-        "teams": [_team_shape(size) for size in findings.sizes],
-        "warnings": list(findings.warnings),
-        "basis": list(plan.basis),
-    }
-
-
-def _team_shape(size: Size) -> Shape:
-    lost = size.lost_host
-    return {
-        "agents": size.agents,
-        "seconds": _range(size.makespan, 1000),
-        "dollars": None if size.dollars is None else _range(size.dollars),
-        "tokens": _range(size.tokens),
-        "busy": round(size.busy, 4),
-        "finished": round(size.finished, 4),
-        "failed": round(size.failed, 4),
-        "skipped": round(size.skipped, 4),
-        "critical_path": [
-            {
-                "task": step.task, "teammate": step.mate, "start_seconds": step.start / 1000,
-                "seconds": (step.end - step.start) / 1000, "waited_for": step.why or None,
-            }
-            for step in size.path
-        ],
-        "idle": [
-            {"who": each.who, "waits_for": each.waits_for, "seconds": each.milliseconds / 1000} for each in size.idle
-        ],
-        "lost_host": lost and {"seconds": _range(lost.makespan, 1000), "dollars": _range(lost.dollars)},
-    }  # fmt: skip
-
-
-def _range(found: Range, scale: float = 1) -> Shape:
-    return {
-        name: round(value / scale, 6)
-        for name, value in (("p10", found.low), ("p50", found.middle), ("p90", found.high))
-    }

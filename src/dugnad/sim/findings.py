@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from ..board import rules
 from ..errors import BadInput
 from ..team.growth import fresh_names
+from ..types import Budget
+from .cautions import cautions
 from .draws import Draws
-from .planned import ANYONE, Plan
+from .planned import AGENTS_MAX, ANYONE, Plan, account
 from .rehearsal import Bar, Loss, Mate, Ran, Stage, rehearse
 
 WORTH = 0.05  # What makes the whole faster by less than this is not worth a teammate.
 _PLAYED_MAX = 10_000_000  # Tasks played in all: minutes, not hours.
 _SEARCHED = 10_000  # Tasks played for each number of teammates that is tried, so that a search takes a second.
 _SEEDS_LEAST = 3
-_SEARCH_AGENTS = 1_000
 _LOSS_SEEDS = 25
 _IDLE_SHOWN = 8
-_CHAIN = 1.15  # Work that could be shared by no more than this is a chain.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Size:
 class Findings:
     sizes: tuple[Size, ...]
     seeds: int
-    shortest: int  # The longest chain of needs, as expected, in milliseconds: no team is faster.
+    shortest: int  # The longest chain of needs, in milliseconds, in the median run: no team is faster.
     enough: int  # Beyond so many teammates nothing gets faster.
     warnings: tuple[str, ...]
 
@@ -109,11 +109,13 @@ def find(plan: Plan, agents: Sequence[int], *, seeds: int) -> Findings:
         draws = Draws(plan.tasks, seed)
         for team, found in zip(teams, ran, strict=True):
             found.append(rehearse(stage, team, draws))
-    sizes = tuple(_size(plan, stage, team, found) for team, found in zip(teams, ran, strict=True))
-    shortest = _shortest(plan)
-    warnings = [*_nobody(plan, teams[-1]), *_chain(plan, shortest), *_budget(plan, ran[-1]), *plan.warnings]
+    few = [Draws(plan.tasks, seed) for seed in range(min(seeds, max(_SEEDS_LEAST, _SEARCHED // len(plan.tasks))))]
     return Findings(
-        sizes=sizes, seeds=seeds, shortest=shortest, enough=_enough(plan, stage, seeds), warnings=tuple(warnings)
+        sizes=tuple(_size(plan, stage, team, found) for team, found in zip(teams, ran, strict=True)),
+        seeds=seeds,
+        shortest=int(_shortest(plan, few)),
+        enough=_enough(plan, stage, few),
+        warnings=(*cautions(plan, teams[-1], ran[-1]), *plan.warnings),
     )
 
 
@@ -257,81 +259,22 @@ def _idle(plan: Plan, mates: Sequence[Mate], ran: Ran) -> tuple[Idle, ...]:
     return tuple(Idle(who=who, waits_for=what, milliseconds=length) for (who, what), length in longest)
 
 
-def _shortest(plan: Plan) -> int:
-    """The longest way through the needs, as expected."""
-    place = {task.id: task for task in plan.tasks}
-    waiting = {task.id: len(task.needs) for task in plan.tasks}
-    behind: dict[int, list[int]] = {}
-    for task in plan.tasks:
-        for need in task.needs:
-            behind.setdefault(need.task, []).append(task.id)
-    begins: dict[int, float] = {task.id: float(task.due_ms) for task in plan.tasks}
-    free, longest = [number for number, count in waiting.items() if not count], 0.0
-    while free:
-        number = free.pop()
-        ends = begins[number] + place[number].estimate.seconds * 1000
-        longest = max(longest, ends)
-        for other in behind.get(number, ()):
-            begins[other] = max(begins[other], ends)
-            waiting[other] -= 1
-            if not waiting[other]:
-                free.append(other)
-    return int(longest)
+def _shortest(plan: Plan, few: Sequence[Draws]) -> float:
+    """What no team can beat: each task is begun as soon as its needs and delays allow, whatever it costs."""
+    stage = Stage(replace(plan, accounts={root: account(root, Budget()) for root in plan.accounts}))
+    everything = tuple(sorted({task.lane for task in plan.tasks}))
+    return _median(stage, [Mate("", everything)] * len(plan.tasks), few)
 
 
-def _enough(plan: Plan, stage: Stage, seeds: int) -> int:
+def _enough(plan: Plan, stage: Stage, few: Sequence[Draws]) -> int:
     """The smallest team than which none is faster by a twentieth, whatever sizes were asked for."""
-    tasks = len(plan.tasks)
-    few = [Draws(plan.tasks, seed) for seed in range(min(seeds, max(_SEEDS_LEAST, _SEARCHED // tasks)))]
-
-    def middle(count: int) -> float:
-        team = mates_of(plan, count)
-        return _range([rehearse(stage, team, draws).makespan for draws in few]).middle
-
-    low, high = 0, min(_SEARCH_AGENTS, 4 * tasks)
-    aim = middle(high) / (1 - WORTH)
+    low, high = 0, min(AGENTS_MAX, 4 * len(plan.tasks))
+    aim = _median(stage, mates_of(plan, high), few) / (1 - WORTH)
     while high - low > 1:
         between = (low + high) // 2
-        low, high = (low, between) if middle(between) <= aim else (between, high)
+        low, high = (low, between) if _median(stage, mates_of(plan, between), few) <= aim else (between, high)
     return high
 
 
-# Warnings.
-
-
-def _nobody(plan: Plan, mates: Sequence[Mate]) -> list[str]:
-    taken = {lane for mate in mates for lane in mate.lanes}
-    left: dict[str, int] = {}
-    for task in plan.tasks:
-        if task.lane not in taken:
-            left[task.lane] = left.get(task.lane, 0) + 1
-    return [
-        f"Nobody would take {count} task{'' if count == 1 else 's'} for "
-        + (f"{lane[1:]}, who is not there." if lane.startswith("@") else f"the role {lane}, which nobody has.")
-        for lane, count in sorted(left.items())
-    ]
-
-
-def _chain(plan: Plan, shortest: int) -> list[str]:
-    total = sum(task.estimate.seconds * 1000 for task in plan.tasks)
-    if len(plan.tasks) < 3 or not shortest or total / shortest > _CHAIN:
-        return []
-    return ["The tasks are one chain, each waiting for the one before: one teammate is as fast as a team."]
-
-
-def _budget(plan: Plan, ran: Sequence[Ran]) -> list[str]:
-    """What the largest team runs out of."""
-    short = [each for each in ran if each.stops]
-    if not short:
-        return []
-    first = sorted((min(each.stops), each.left) for each in short)[(len(short) - 1) // 2]
-    (at, root, kind), left = first
-    whose = f" of #{root}" if root else ""
-    return [
-        f"The budget of {kind}{whose} runs out in {len(short) / len(ran):.0%} of the runs, typically after "
-        f"{_minutes(at)} with {left} of {len(plan.tasks)} tasks left; times and costs are of what is done until then."
-    ]
-
-
-def _minutes(milliseconds: int) -> str:
-    return f"{milliseconds / 60_000:.0f} minutes" if milliseconds >= 120_000 else f"{milliseconds / 1000:.0f} seconds"
+def _median(stage: Stage, team: Sequence[Mate], few: Sequence[Draws]) -> float:
+    return _range([rehearse(stage, team, draws).makespan for draws in few]).middle

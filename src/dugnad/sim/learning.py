@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 from ..board import Board
 from ..errors import BadInput
+from ..team.places import REVIEW
 from ..tools.talking import GONE
-from ..types import ENDINGS, OPEN, Need, PastAttempt, Spending, Task
+from ..types import ENDINGS, ERRAND, OPEN, Need, PastAttempt, Spending, Task
 from .planned import WITHIN, Estimate, Plan, PlannedTask, account_of
+from .reviews import finishing, with_reviews
 
 FEWEST = 3  # Attempts from which something is learned.
 _SPREAD = (0.05, 1.5)  # Within these a spread is believed.
@@ -150,8 +152,11 @@ async def experience_of(board: Board) -> Experience:
     return learn(await board.past_attempts())
 
 
-async def plan_of(board: Board, name: str, *, assumed: Assumed, members: Iterable[str] = ()) -> Plan:
-    """The board's open tasks. `members` are teammates the project wants besides those the board knows."""
+async def plan_of(
+    board: Board, name: str, *, assumed: Assumed, members: Iterable[str] = (), reviewer: str | None = None
+) -> Plan:
+    """The board's open tasks. `members` are teammates the project wants besides those the board knows, and `reviewer`
+    is the role that looks at all work, if the project has one."""
     tasks: list[Task] = []
     while page := await board.list_tasks(states=sorted(OPEN), after=tasks[-1].id if tasks else 0, page=1_000):  # type: ignore[arg-type]
         tasks += page
@@ -163,13 +168,20 @@ async def plan_of(board: Board, name: str, *, assumed: Assumed, members: Iterabl
         raise BadInput(f"Nothing is open on {name}; put tasks there with `dugnad add`, or rehearse a plan.toml.")
     experience = await experience_of(board)
     edges: dict[int, list[Need]] = {}
-    there = {task.id for task in tasks}
+    there = {task.id: task for task in tasks}
     for waiting, need in await board.open_needs():
         if need.task in there:  # Else it has ended since we looked.
             edges.setdefault(waiting, []).append(need)
     now = await board.now_ms()
     team = {member.name for member in await board.team() if member.status not in GONE}
-    asked = _asked({task.id: task for task in tasks}, edges)
+    asked = _asked(there, edges)
+    looked_at = {task.id for task in tasks if any(_reviews(there[need.task], task) for need in edges.get(task.id, ()))}
+    reviews = {task.id: role for task in tasks if task.id not in looked_at and (role := _looks(task, reviewer))}
+
+    def expected(task: Task) -> Estimate:
+        whole = experience.estimate(task.role, assumed)
+        return finishing(whole) if task.id in looked_at else whole
+
     planned = tuple(
         PlannedTask(
             id=task.id,
@@ -183,7 +195,7 @@ async def plan_of(board: Board, name: str, *, assumed: Assumed, members: Iterabl
             due_ms=max(0, (task.due_at or 0) - now),
             claims=task.claims,
             tries=task.tries,
-            estimate=experience.estimate(task.role, assumed),
+            estimate=expected(task),
             outcomes=shares(asked.get(task.id, ()), experience.outcomes.get(task.role)),
         )
         for task in tasks
@@ -191,13 +203,24 @@ async def plan_of(board: Board, name: str, *, assumed: Assumed, members: Iterabl
     accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})]
     return Plan(
         name=name,
-        tasks=planned,
+        tasks=with_reviews(planned, reviews, lambda role: experience.estimate(role, assumed)),
         accounts={each.root: account_of(each) for each in accounts},
         names=tuple(sorted({task.assignee for task in tasks if task.assignee} & (team | set(members)))),
         limits=board.limits,
-        basis=tuple(experience.basis((task.role for task in tasks), assumed)),
-        warnings=tuple(_cautions(tasks, accounts)),
+        basis=tuple(experience.basis((*(task.role for task in tasks), *reviews.values()), assumed)),
+        warnings=tuple(_cautions(tasks, accounts, len(reviews))),
     )
+
+
+def _reviews(review: Task, task: Task) -> bool:
+    return review.key.startswith(f"{REVIEW}{task.id}:")
+
+
+def _looks(task: Task, reviewer: str | None) -> str | None:
+    """The role of who will look at it. Nobody looks at a review, or at an answer to a message."""
+    if task.key.startswith(REVIEW):
+        return None
+    return task.review or (None if task.key.startswith(ERRAND) else reviewer)
 
 
 def _asked(tasks: Mapping[int, Task], edges: Mapping[int, Sequence[Need]]) -> dict[int, list[str]]:
@@ -220,7 +243,7 @@ def shares(asked: Iterable[str], seen: Counter[str | None] | None) -> tuple[tupl
     return tuple((word, 1 / len(words)) for word in words)
 
 
-def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending]) -> list[str]:
+def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int) -> list[str]:
     """What on this board the rehearsal takes more lightly than life will."""
     said = []
     if waiting := [task for task in tasks if task.state == "waiting" and task.waiting_for in ("human", "plan")]:
@@ -231,6 +254,11 @@ def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending]) -> list[str]:
         said.append(f"{claimed} of the tasks are under way; they are rehearsed from their beginning.")
     if plans := sum(task.plan for task in tasks):
         said.append(f"{plans} of the tasks need an approved plan; the rehearsal takes it as approved at once.")
+    if reviews:
+        said.append(
+            f"Of the tasks, {reviews} must be looked at by another before they are done; each review is rehearsed as "
+            "a task of its own, and as approving the first time."
+        )
     if held := [each for each in accounts if each.held is not None]:
         said.append(
             f"The budget of #{held[0].root} is used up ({held[0].held}), so its tasks are not begun: "

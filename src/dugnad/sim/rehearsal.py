@@ -333,12 +333,15 @@ class _Run:
             whole, _, _ = self.draws.attempt(number, self.drawn[number])
             turn = max(1, round(whole / max(1.0, self.stage.tasks[number].estimate.turns)))
             worked = self.now - start
-            repeated = worked % turn
-            self.rest[number] = milliseconds - worked + repeated
-            self._pay(number, worked)
-            self.ran.again += self.stage.microdollars[number] * repeated
+            done = worked - worked % turn
+            self.rest[number] = milliseconds - done
+            # Whether the provider billed the call under way nobody knows, so the board counts it as spent.
+            paid = min(milliseconds, done + turn)
+            self._pay(number, paid)
+            self.ran.busy -= paid - worked
+            self.ran.again += self.stage.microdollars[number] * (paid - done)
             if (account := self.accounts.get(self.stage.tasks[number].root)) is not None:
-                unused = milliseconds - worked
+                unused = milliseconds - paid
                 account["milliseconds"] -= unused
                 account["tokens"] -= round(self.stage.tokens[number] * unused)
                 account["microdollars"] -= round(self.stage.microdollars[number] * unused)

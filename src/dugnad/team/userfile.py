@@ -180,7 +180,8 @@ def number(*, zero: bool = False, most: float = _NUMBER_MAX) -> Kind:
     def read(place: Place, value: Any) -> float:
         right = isinstance(value, int | float) and not isinstance(value, bool)
         if not right or not 0 <= value <= most or (value == 0 and not zero):  # Also refuses nan.
-            bounds = f"from 0 to {most:g}" if most < _NUMBER_MAX else "from 0 upwards" if zero else "above 0"
+            least, up_to = ("from 0", "to") if zero else ("above 0", "and up to")
+            bounds = f"{least} {up_to} {most:g}" if most < _NUMBER_MAX else "from 0 upwards" if zero else least
             raise BadInput(f"{place} must be a number {bounds}, not {shown(value)}.")
         return float(value)
 

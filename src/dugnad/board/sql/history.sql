@@ -1,8 +1,12 @@
 -- What was done before, to judge what is to come.
 
 -- name: past_attempts
--- The newest tasks' attempts that ended, with what their turns came to. Errands are no measure of work.
-SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_at, newest.ended_as, newest.role, newest.outcome,
+-- The newest tasks' attempts that ended, with what their turns came to. Errands are no measure of work. A lost attempt
+-- was worked on until its last turn; it was taken back when somebody looked, perhaps the next morning.
+SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.role, newest.outcome,
+  CASE WHEN newest.ended_as = 'lost' THEN coalesce((SELECT max(turns.at) FROM turns
+    WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch), newest.claimed_at)
+    ELSE newest.ended_at END AS ended_at,
   (SELECT count(*) FROM turns WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch
     AND turns.kind = 'reply') AS replies,
   (SELECT sum(turns.tokens) FROM turns
