@@ -67,6 +67,7 @@ async def test_from_three_quarters_of_the_window_the_older_part_becomes_a_summar
     assert await stage.run(body="The goal in full.") == Done("built")
     (summary,) = [request for request in model.asked if request.title == "(summary)"]
     assert "Whose work it is: You are alice, a teammate of the team" in summary.system
+    assert (summary.teammate, summary.task) == ("alice", 1)
     assert "The goal in full." in summary.messages[0].text
     last = model.asked[-1]
     first = last.messages[0].text

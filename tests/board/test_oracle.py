@@ -3,61 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import oracle
 import pytest
 from crew import crew
+from story import Story
 
 from dugnad.board import Board
 from dugnad.types import Amount, Budget, Done, Event, Failed, NewTurn
-
-CAPS = {"tasks_max": 3, "tokens_max": 100, "microdollars_max": None, "milliseconds_max": None}
-
-
-class Story:
-    """A history told event by event. Task 1 is a root; task 2 needs it. Ann and Bob are at two hosts."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._claims = 0
-        self.tell("host_started", None, host="h1", label="one")
-        self.tell("host_started", None, host="h2", label="two")
-        self.put(1)
-        self.put(2, [1, None, "open"])
-
-    def tell(self, kind: str, task: int | None, actor: str = "board", **data: Any) -> None:
-        seq = len(self.events) + 1
-        root = None if task is None else 1
-        self.events.append(Event(seq=seq, at=seq * 10, kind=kind, task=task, root=root, actor=actor, data=data))
-
-    def put(self, task: int, *needs: list[Any], **changes: Any) -> None:
-        caps = CAPS if task == 1 else None
-        data = {"needs": list(needs), "caps": caps, "due_at": None, "parent": 1, "key": f"k{task}"}
-        self.tell("put", task, changes.pop("actor", "human"), **{**data, **changes})
-
-    def claim(self, task: int, epoch: int, actor: str = "ann", **changes: Any) -> None:
-        self._claims += 1
-        data = {"epoch": epoch, "host": "h1", "key": f"c{self._claims}", "number": 1, "continues": None}
-        self.tell("claimed", task, actor, **{**data, **changes})
-
-    def settle(self, task: int, epoch: int, actor: str = "ann", kind: str = "done", **changes: Any) -> None:
-        state = {"done": "done", "failed": "failed", "retrying": "scheduled", "released": "ready"}[kind]
-        data = {"epoch": epoch, "state": state, "tried": 0, "due_at": None, "outcome": None, "tasks": []}
-        self.tell(kind, task, actor, **{**data, **changes})
-
-    def take_back(self, task: int, epoch: int, state: str = "scheduled", due_at: int | None = None) -> None:
-        self.tell("taken_back", task, epoch=epoch, state=state, due_at=due_at, host="h1", teammate="ann")
-
-    def reserve(self, key: str, tokens: int, epoch: int = 1, actor: str = "ann") -> None:
-        amounts = {"tokens": tokens, "microdollars": 0, "milliseconds": 0}
-        self.tell("reserved", 1, actor, key=key, epoch=epoch, **amounts)
-
-    def spend(self, key: str, tokens: int, kind: str = "spent") -> None:
-        self.tell(kind, 1, "ann", key=key, tokens=tokens, microdollars=0, milliseconds=0)
-
-    def turn(self, epoch: int, actor: str = "ann", number: int = 1) -> None:
-        self.tell("turn", 1, actor, epoch=epoch, number=number)
 
 
 def sound(story: Story) -> None:
@@ -235,6 +189,66 @@ def taken_back_from_nobody(story: Story) -> None:
     story.take_back(1, 1)
 
 
+def skipped_without_a_word(story: Story) -> None:
+    story.claim(1, 1)
+    story.settle(1, 1, kind="failed")
+    story.tell("skipped", 2)
+
+
+def behind_a_need_that_was_added(story: Story) -> None:
+    story.put(3)
+    story.tell("need_added", 1, "human", needs=3, state="open")
+    story.claim(1, 1)
+
+
+def late_behind_a_need_that_was_added(story: Story) -> None:
+    story.put(3)
+    story.claim(1, 1)
+    story.take_back(1, 1)
+    story.tell("need_added", 1, "human", needs=3, state="open")
+    story.turn(1)
+
+
+def retried_as_ready(story: Story) -> None:
+    story.tell("cancelled", 2, "human", reason="", epoch=0)
+    story.tell("retried", 2, "human", state="ready", epoch=2)
+
+
+def charged_to_nobody(story: Story) -> None:
+    story.claim(1, 1)
+    story.put(3, followup_of=1, actor="ann")
+    story.events[-1] = replace(story.events[-1], root=3)
+
+
+def decided_on_by_another(story: Story) -> None:
+    story.claim(1, 1)
+    story.reserve("r1", 10)
+    story.take_back(1, 1)
+    story.claim(1, 2, "bob", host="h2")
+    story.reserve("r2", 10, epoch=2, actor="bob")
+    story.spend("r2", 10, kind="forfeited")
+
+
+def revived(story: Story) -> None:
+    story.tell("spawned", None, "human", name="cleo", roles=[], lead=False)
+    story.tell("stopped_teammate", None, "human", name="cleo", reason="enough")
+    story.tell("spawned", None, "board", name="cleo", roles=[], lead=False)
+
+
+def made_room_with_mail(story: Story) -> None:
+    story.tell("spawned", None, "human", name="cleo", roles=[], lead=False)
+    story.tell("told", None, "human", message=1, to="cleo", message_kind="text", text="hello", key="m1")
+    story.tell("stopped_teammate", None, "board", name="cleo", reason="made room for dan")
+
+
+def shut_down_by_an_old_word(story: Story) -> None:
+    story.tell("spawned", None, "human", name="cleo", roles=[], lead=False)
+    story.tell("told", None, "human", message=1, to="cleo", message_kind="shutdown", text="go", key="m1")
+    story.tell("stopped_teammate", None, "human", name="cleo", reason="shut down as asked")
+    story.tell("spawned", None, "human", name="cleo", roles=[], lead=False)
+    story.tell("stopped_teammate", None, "human", name="cleo", reason="shut down as asked")
+
+
 def a_gap_in_the_log(story: Story) -> None:
     sound(story)
     del story.events[6]
@@ -269,6 +283,15 @@ def a_gap_in_the_log(story: Story) -> None:
         (one_key_for_two_tasks, "a second time"),
         (skipped_for_nothing, "may still be met"),
         (taken_back_from_nobody, "does not hold it"),
+        (skipped_without_a_word, "does not say why"),
+        (behind_a_need_that_was_added, "claimed before its need #3"),
+        (late_behind_a_need_that_was_added, "which was over"),
+        (retried_as_ready, "made ready before its need #1"),
+        (charged_to_nobody, "is not charged to #1"),
+        (decided_on_by_another, "decides on what bob has reserved"),
+        (revived, "without anybody's word"),
+        (made_room_with_mail, "with message 1 unread"),
+        (shut_down_by_an_old_word, "nobody asked it since"),
         (a_gap_in_the_log, "a gap"),
     ],
 )
@@ -284,6 +307,16 @@ def test_a_task_that_never_ends_is_caught() -> None:
     sound(story)
     story.put(3)
     assert oracle.faults(story.events) == ["#3 never ended"]
+
+
+def test_a_guard_of_which_no_person_was_told_is_caught() -> None:
+    story = Story()
+    story.claim(1, 1)
+    story.take_back(1, 1, state="failed")
+    story.tell("skipped", 2, reason="needs #1")
+    assert oracle.faults(story.events) == ["a guard ended #1, and no person was told"]
+    story.tell("told", 1, message=1, to="human", message_kind="notice", text="#1 was given up", key="guard-1-1")
+    assert oracle.faults(story.events) == []
 
 
 def test_a_reservation_that_is_never_closed_is_caught() -> None:

@@ -16,7 +16,7 @@ from conftest import Opener
 from dugnad.board import Board
 from dugnad.board.watch import Watch
 from dugnad.settings import Limits, Patience
-from dugnad.types import Budget, Done, NewTask
+from dugnad.types import Budget, Done, NewTask, Waiting
 from raw import run, until
 
 LONG = 60.0  # Seconds; a wait that should end by itself, and fails the test if it does not.
@@ -165,6 +165,29 @@ async def test_a_waiter_is_woken_by_its_own_board_and_by_another(opener: Opener,
             assert not watch.changed, "and begins anew"
         if topic in ("task:1", "team"):
             break  # Happens once.
+
+
+@pytest.mark.parametrize("move", ["release", "retry", "add_need"])
+async def test_who_watches_a_task_is_woken_when_it_is_moved_by_hand(opener: Opener, move: str) -> None:
+    """Also when nobody holds it: a late holder may still be at work, and a need that is added ends that."""
+    board = await opener(patience=NO_SWEEP)
+    team = await crew(board, "ann")
+    task = await board.put("goal")
+    if move == "release":
+        await board.settle(await team.must_claim("ann"), Waiting(on="human", question="May I?"))
+    if move == "retry":
+        await board.cancel(task.id)
+    other = await board.put("other")
+    await quiet(board)
+    with board.watch([f"task:{task.id}"]) as watch:
+        match move:
+            case "release":
+                await board.release(task.id)
+            case "retry":
+                await board.retry(task.id)
+            case "add_need":
+                await board.add_need(task.id, other.id)
+        assert await watch.wait(LONG)
 
 
 @pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic != "log"])

@@ -78,7 +78,9 @@ class Reality:
         self.model, desk = Timed(self.plan, self.draws), Process("person")
         store = open_sqlite(None, limits=self.limits, patience=Patience(), sources=self._sources("db"), threads=False)
         storm = Storm(frozenset(), self._chance)
-        self.wire = Wire(self.loop, store, storm, lambda who: None, lambda who, what: None, lambda process: None)
+        self.wire = Wire(
+            self.loop, store, storm, lambda who, topics: None, lambda who, what: None, lambda process: None
+        )
         try:
             return self.loop.run_until_complete(self.loop.start(desk, self._play(self._board(desk))))
         finally:

@@ -271,6 +271,7 @@ class Agent:
     async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> Answer | None:
         who = identity(self.teammate, claim, self.team)
         request = compaction.summary_request(talk, kept_from, who, self._window, self.limits)
+        request = replace(request, teammate=self.teammate.name, task=claim.task.id)
         try:
             return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
         except ModelMisconfigured:

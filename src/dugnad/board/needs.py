@@ -106,6 +106,7 @@ async def _join(tx: Tx, call: AddNeed, task: Row, needed: Row) -> None:
     if verdict == "met":
         return
     await tx.fetch("block_task", id=call.task)
+    wake(tx, f"task:{call.task}")
     await forfeit(tx, [call.task], "board")  # Of a late holder, who is fenced off by this.
     await lift_chains(tx, {call.need.task: task["chain"] + 1})
     if verdict == "broken":

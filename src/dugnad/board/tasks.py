@@ -303,6 +303,7 @@ async def release(tx: Tx, call: ByHand) -> None:
         )  # fmt: skip
         if row["state"] == "claimed":
             await close_by_hand(tx, [row], "released", call.why)
+        wake(tx, f"task:{call.task}")
         wake_for(tx, row, state)
 
     await once(tx, call.key, "release", give_back)
@@ -373,6 +374,7 @@ async def _reopen(tx: Tx, by: str, row: Row) -> None:
     state = "blocked" if still_open else "ready"
     after = await tx.fetch("reopen_task", id=row["id"], state=state, open_needs=still_open)
     event(tx, "retried", by, task=row["id"], root=row["root_id"], state=state, epoch=after[0]["epoch"])
+    wake(tx, f"task:{row['id']}")
     if state == "ready":
         wake_for(tx, row)
 

@@ -14,7 +14,7 @@ from ..tools import policy
 from ..tools.leading import ask_to_stop
 from ..types import HUMAN, Budget, Need
 from .faults import Storm
-from .oracle import History
+from .history import History
 from .plan import Plan
 
 _MORE = {
@@ -115,3 +115,6 @@ class Person:
             await self.board.broadcast(HUMAN, f"word {self.random.randrange(10**6)} for all")
         elif which == 9:
             await ask_to_stop(self.board, name, why="now", now=True)
+        elif which in (10, 12):
+            other = self.random.choice(sorted(self.history.tasks))
+            await self.board.add_need(task, Need(other, self.random.choice((None, None, "ended", "approved"))))

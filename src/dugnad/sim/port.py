@@ -37,7 +37,7 @@ class Wire:
     loop: VirtualLoop
     store: SqliteStore
     storm: Storm
-    committed: Callable[[str], None]  # Is told after every commit that changed something, by whom.
+    committed: Callable[[str, Topics], None]  # Is told after every commit that changed something: by whom, of what.
     note: Callable[[str, str], None]  # Writes a line of the story: who, what.
     freeze: Callable[[Process], None]  # For several leases.
     ports: list[Port] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Wire:
         await self.store.write(work)
         topics = dict(self._topics)
         if topics:
-            self.committed(port.process.name)
+            self.committed(port.process.name, topics)
             for each in self.ports:
                 if each is port:
                     each.hear(topics)

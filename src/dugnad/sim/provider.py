@@ -59,10 +59,13 @@ class Provider:
         if fault == "context overflow":
             raise ContextOverflow("the prompt is too long")
         low, high = self.seconds
-        await asyncio.sleep(min(request.seconds_max, low + (high - low) * self.random.random() ** 2))
+        seconds = min(request.seconds_max, low + (high - low) * self.random.random() ** 2)
+        await asyncio.sleep(seconds)
+        self.witness.bill(request.task, milliseconds=max(0, int(seconds * 1000) - 1))
         if fault == "provider down":
             raise ModelUnavailable("internal error")
-        self.witness.bill(request, usage.tokens)
+        assert self.facts.price is not None
+        self.witness.bill(request.task, tokens=usage.tokens, microdollars=self.facts.price.microdollars(usage))
         if fault == "time out after billing":
             raise AnswerLost("no answer in time")
         if fault == "refusal":

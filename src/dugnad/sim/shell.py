@@ -106,9 +106,12 @@ def tools() -> tuple[Tool, ...]:
         """
         outside = sandbox().outside
         assert outside is not None
-        outside.witness.press(context.key, context.claim.host, context.teammate.name)
-        outside.note(context.teammate.name, f"presses {button} for #{context.claim.task.id}")
-        await asyncio.sleep(outside.random.random() * 40)
+        task = context.claim.task
+        outside.witness.press(context.key, context.claim, button)
+        outside.note(context.teammate.name, f"presses {button} for #{task.id}")
+        seconds = outside.random.random() * 40
+        await asyncio.sleep(seconds)
+        outside.witness.worked(task.id, seconds)
         return f"{button} is pressed."
 
     return (Tool(press), *command_tools(sandbox(), TREE))

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..models.talk import Request, Said
-from ..types import ERRAND, HUMAN, Event, Task
-from .oracle import History
+from ..models.talk import Request, Said, ToolResult
+from ..types import ERRAND, HUMAN, Claim, Event, NewTask, Released, Task
+from .history import History, TaskHistory
+from .oracle import KINDS
 from .promises import Fault
 
 _INBOX = re.compile(r"<inbox>\n(.*?)\n</inbox>", re.DOTALL)
 _WORD = re.compile(r"^> (word .*)$", re.MULTILINE)
 _SENDER = re.compile(r"^From (the human|\S+)( \(lead\))?( \[shutdown\])?", re.MULTILINE)
+# What can be said of a button that was pressed; the last is what is left of an old result.
+_OF_PRESSING = ("is pressed.", "Interrupted:", "took longer", "shortened")
 TEAM = "sim"
 SECRET = "sk-simulated-secret"
 
@@ -32,16 +35,20 @@ class Witness:
     lease_seconds: float
     members: Mapping[str, tuple[str, ...]]  # Names and roles.
     found: list[Fault] = field(default_factory=list)
-    billed: Counter[int] = field(default_factory=Counter)  # Tokens, by root.
+    billed: dict[int, Counter[str]] = field(default_factory=dict)  # By root, in the kinds of a budget.
     asks: Counter[int] = field(default_factory=Counter)  # Of models, by task;
     reserved: Counter[int] = field(default_factory=Counter)  # and reservations made for them.
+    answered: Counter[int] = field(default_factory=Counter)  # Follow-ups, with how often one was the answer.
     pressed: Counter[str] = field(default_factory=Counter)
+    buttons: set[tuple[int, int, str]] = field(default_factory=set)  # Pressed: task, line of attempts, which.
     beats: dict[str, float] = field(default_factory=dict)  # A host: when its last answered heartbeat was asked for.
-    seen: set[tuple[str, str]] = field(default_factory=set)  # Who was shown which words.
+    told: set[tuple[str, str]] = field(default_factory=set)  # Who was sent which words by a teammate,
+    seen: set[tuple[str, str]] = field(default_factory=set)  # and who was shown which.
     taken: set[int] = field(default_factory=set)  # Messages that were given to be shown with a request.
     read_otherwise: set[int] = field(default_factory=set)  # Messages that were not shown with a request.
     counts: Counter[str] = field(default_factory=Counter)
     clock_jumps: bool = False
+    lease_left: Callable[[str], int] = lambda host: 0  # By the database's clock, in milliseconds.
 
     def fault(self, promise: int, text: str) -> None:
         self.found.append(Fault(promise, f"at {self.now():.0f} s: {text}"))
@@ -69,6 +76,8 @@ class Witness:
             self.seen.update((who, word) for word in _WORD.findall(last.text))
             if "<inbox>" in last.text:
                 self._inbox(request, last.text)
+            if task.live and task.holder == who:
+                self._results(request, task)
 
     def _inbox(self, request: Request, text: str) -> None:
         shown = "\n".join(_INBOX.findall(text))
@@ -86,23 +95,43 @@ class Witness:
         if twice:
             self.fault(7, f"{request.teammate} is shown {twice[0]!r} twice in one conversation")
 
-    def bill(self, request: Request, tokens: int) -> None:
-        """What the provider really charges has to be in the account, as spent or as reserved."""
-        task = self.history.tasks[request.task]
-        self.billed[task.root] += tokens
-        account = self.history.accounts[task.root]
-        if self.billed[task.root] > account.used["tokens"]:
-            self.fault(
-                5, f"{self.billed[task.root]} tokens of #{task.root} were billed, {account.used['tokens']} counted"
-            )
-        cap = account.caps["tokens_max"]
-        if cap is not None and self.billed[task.root] > cap:
-            self.fault(5, f"{self.billed[task.root]} tokens of #{task.root} were billed, and {cap} is the cap")
+    def _results(self, request: Request, task: TaskHistory) -> None:
+        """Of a button that was pressed the model is told so, or that it may have been: never nothing."""
+        told, line = 0, task.lines[task.epoch]
+        for each in reversed(request.messages[:-1]):
+            if not isinstance(each, ToolResult):
+                break
+            told += 1
+            pressed = (request.task, line, f"{request.task}.{request.turn - 1}") in self.buttons
+            if each.name == "press" and pressed and not any(word in each.text for word in _OF_PRESSING):
+                self.fault(8, f"{request.teammate} pressed a button for #{request.task}, and is told {each.text!r}")
+        if told > task.results:
+            self.fault(8, f"{request.teammate} is told {told} results for #{request.task}, {task.results} are recorded")
+
+    def bill(self, task: int, **used: int) -> None:
+        """What was really used of a root's budget has to be in its account, as spent or as reserved."""
+        root = self.history.tasks[task].root
+        self.billed.setdefault(root, Counter()).update(used)
+        self._counted(root)
+
+    def _counted(self, root: int) -> None:
+        account, billed = self.history.accounts[root], self.billed[root]
+        for kind in KINDS if not self.clock_jumps else KINDS[:-1]:  # What cannot be measured is not charged.
+            if billed[kind] > account.used[kind]:
+                self.fault(5, f"{billed[kind]} {kind} of #{root} were used, {account.used[kind]} counted")
+            cap = account.caps[f"{kind}_max"]
+            if cap is not None and billed[kind] > cap:
+                self.fault(5, f"{billed[kind]} {kind} of #{root} were used, and {cap} is the cap")
 
     # What is done outside the board.
 
-    def press(self, key: str, host: str, who: str) -> None:
+    def press(self, key: str, claim: Claim, button: str) -> None:
         """A button was pressed by a tool that must not run twice."""
+        host, who, task = claim.host, claim.teammate, self.history.tasks[claim.task.id]
+        place = (claim.task.id, task.lines[claim.epoch], button)
+        if place in self.buttons:
+            self.fault(8, f"{who} presses {button} again, going on from where it was pressed")
+        self.buttons.add(place)
         self.pressed[key] += 1
         if self.pressed[key] > 1:
             self.fault(8, f"the call {key} of {who} was run {self.pressed[key]} times")
@@ -110,6 +139,11 @@ class Witness:
             self.fault(
                 2, f"{who} acts outside the board, {self.now() - self.beats[host]:.0f} s after its last heartbeat"
             )
+
+    def worked(self, task: int, seconds: float) -> None:
+        """A tool took so long. Where time is capped, that was set aside before; elsewhere a crash may lose it."""
+        if self.history.accounts[self.history.tasks[task].root].caps["milliseconds_max"] is not None:
+            self.bill(task, milliseconds=max(0, int(seconds * 1000) - 1))
 
     def command(self, request: Mapping[str, Any], tree: str, sandboxed: bool) -> None:
         """A command is started: sealed, or not at all."""
@@ -144,11 +178,46 @@ class Witness:
             # A tool's take is shown with the tool's result, whoever reads that.
             into = self.read_otherwise if call.key.count(".") > 2 else self.taken
             into.update(message.id for message in answer)
+        elif verb == "tell" and call.recipient is not None and not answer:
+            self.fault(7, f"a message to {call.recipient} reaches nobody, and is no error")
+        elif verb == "put":
+            self._asked_for(call.tasks, answer)
+            if call.claim is not None:
+                self._asked_again(answer)
+        elif verb == "settle" and isinstance(call.outcome, Released) and call.outcome.resume and answer == "released":
+            if ("goes on", call.task, call.epoch) not in self.history.seen:
+                self.fault(8, f"#{call.task} was put down to be gone on with, and begins anew")
         elif verb == "claim" and answer is None:
             self.counts["claim without work"] += 1
 
+    def _asked_for(self, asked: Sequence[NewTask], put: Sequence[Task]) -> None:
+        for one, other in zip(asked, put, strict=True):
+            words = [(each.title, each.body, each.role, each.review) for each in (one, other)]
+            if str(one.key).startswith("same:") and words[0] != words[1]:
+                self.fault(6, f"{words[0]} was asked for, and {words[1]} was there already: they are not equal")
+
+    def _asked_again(self, put: Sequence[Task]) -> None:
+        self.answered.update(task.id for task in put)
+        limits = self.history.limits
+        for task in put:
+            if limits is not None and self.answered[task.id] > 1 + limits.repeats_max:
+                self.fault(6, f"the follow-up #{task.id} was asked for {self.answered[task.id]} times")
+
     def event(self, event: Event) -> None:
-        """A change was committed."""
+        """A change was committed; the history is as it was before."""
+        if event.kind == "seated" and not self.clock_jumps:
+            name, host = str(event.data["name"]), self.history.seats.get(str(event.data["name"]), "")
+            left = self.beats.get(host, -1e9) + self.lease_seconds - self.now()
+            seated = self.history.teammates.get(name) == "seated" and self.history.hosts.get(host) == "started"
+            if seated and left > 0.1:
+                self.fault(1, f"{name} is taken from {host}, and its lease runs {left:.0f} s more")
+        if event.kind == "claimed" and (left_ms := self.lease_left(str(event.data["host"]))) <= 0:
+            self.fault(1, f"{event.actor} claims #{event.task} at a host whose lease ran out {-left_ms} ms ago")
+        if event.kind == "told" and event.actor != HUMAN and str(event.data["text"]).startswith("word "):
+            words = str(event.data["to"]), str(event.data["text"])
+            if words in self.told:
+                self.fault(7, f"{event.actor} tells {words[0]} {words[1]!r} a second time")
+            self.told.add(words)
         if event.kind == "reserved":
             self.reserved[event.task or 0] += 1
         if event.kind == "host_lost" and not self.clock_jumps:
@@ -159,6 +228,8 @@ class Witness:
 
     def at_rest(self) -> list[Fault]:
         """What can be judged only at the end."""
+        for root in self.billed:  # Nothing is reserved any more, so what was used is in what was spent.
+            self._counted(root)
         # Of what was to be answered in a task that was given up, a person was told.
         errands = [
             task.key for task in self.history.tasks.values() if task.key.startswith(ERRAND) and task.ended != "done"

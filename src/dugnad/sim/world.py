@@ -15,6 +15,7 @@ from typing import Any
 from ..agent import Agent
 from ..board import records
 from ..board.sqlite import open_sqlite, run_now
+from ..board.store import Topics
 from ..clock import Sources
 from ..errors import DugnadError
 from ..settings import AgentLimits, Limits, Patience, TeamLimits
@@ -22,12 +23,14 @@ from ..team import Host
 from ..tools import Policy
 from ..types import Budget, Event, Teammate
 from .faults import Storm
+from .history import History
 from .loop import Process, VirtualLoop
-from .oracle import History
+from .oracle import tell
 from .plan import Plan
 from .port import Port, Wire, WitnessedBoard
 from .provider import Provider
 from .shell import Outside, places_of, sandbox, tools
+from .waking import unpushed
 from .witness import TEAM, Witness
 
 BEGAN_MS = 1_800_000_000_000
@@ -36,7 +39,10 @@ LIMITS = Limits(
     lease_seconds=180.0, lease_seconds_max=400.0, backoff_seconds=5.0,
 )  # fmt: skip
 PATIENCE = Patience(poll_seconds=60.0)
-AGENT_LIMITS = AgentLimits(turns_max=12, output_tokens_max=1_000, model_seconds_max=900.0, give_back_seconds=120.0)
+AGENT_LIMITS = AgentLimits(
+    turns_max=12, output_tokens_max=1_000, model_seconds_max=900.0, give_back_seconds=120.0,
+    keep_share=0.004,  # Talks are short here, and are to be made shorter all the same.
+)  # fmt: skip
 _SKEWS = (0, -90_000, 90_000, 3_600_000)
 
 
@@ -81,6 +87,7 @@ class World:
         sandbox().enter(self.outside)
         true = Sources(now_ms=self._now_ms, new_id=self._ids("database"), chance=self.random.random)
         store = open_sqlite(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
+        self.witness.lease_left = self._lease_left
         self.wire = Wire(self.loop, store, self.storm, self._committed, self.note, self.freeze)
 
     def note(self, who: str, what: str) -> None:
@@ -89,20 +96,25 @@ class World:
     def _now_ms(self) -> int:
         return BEGAN_MS + self.jumped_ms + int(self.loop.time() * 1000)
 
+    def _lease_left(self, host: str) -> int:
+        rows = run_now(self.wire.store.read("read_host", id=host))
+        return int(rows[0]["lease_until"]) - self._now_ms() if rows else 0
+
     def _ids(self, name: str) -> _Ids:
         return _Ids(name.replace(" ", "-"))
 
-    def _committed(self, who: str) -> None:
+    def _committed(self, who: str, topics: Topics) -> None:
         """Look at every change at once: a promise that is broken is seen where it breaks."""
         rows = run_now(self.wire.store.read("read_events", after=self.history.last, task=None, page=1_000))
-        for row in rows:
-            event = records.event(row)
+        events = [records.event(row) for row in rows]
+        for event in events:
             self.events.append(event)
             if event.kind == "spawned":
                 self.members[str(event.data["name"])] = tuple(event.data["roles"])  # type: ignore[arg-type]
             self.witness.event(event)
-            self.history.tell(event)
+            tell(self.history, event)
             self.story.append((round(self.loop.time(), 3), event.actor, f"[{who}] {_words(event)}"))
+        self.history.found += unpushed(self.history, events, topics)
 
     # The parts.
 
