@@ -77,7 +77,7 @@ class AgentLimits:
     notes_max: int = 20  # In the packet.
     teammates_max: int = 20  # To which a lead may grow the team.
     packet_chars_max: int = 60_000
-    recent_messages_max: int = 12  # Of the teammate's talk with others, in the packet.
+    recent_messages_max: int = 12  # Of what the teammate was told, and of what it said, in the packet.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from ..board import Board
@@ -51,7 +53,7 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
     # What is new is shown as a message. What was shown before was shown in another conversation, and must not be lost.
     owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
     if said := [each for each in talk if each not in owed]:
-        parts.append("What was said between you and others lately, to remember:\n" + "\n".join(map(_said, said)))
+        parts.append("What was said between you and others lately, to remember:\n" + "\n".join(_said(said)))
     if owed:
         parts.append(
             "These still wait for your answer:\n" + "\n".join(message_text(each, frozenset()) for each in owed)
@@ -70,8 +72,10 @@ async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None]:
     return [found[each] for each in needed], found.get(task.root)
 
 
-def _said(message: Message) -> str:
-    return f"{message.sender} to {message.recipient}:\n{quote(shorten(message.text, 500))}"
+def _said(talk: Sequence[Message]) -> Iterator[str]:
+    """What was said to several at once is told once."""
+    for (sender, text), same in groupby(talk, key=lambda each: (each.sender, each.text)):
+        yield f"{sender} to {', '.join(each.recipient for each in same)}:\n{quote(shorten(text, 500))}"
 
 
 def _attempt_text(attempt: Attempt) -> str:

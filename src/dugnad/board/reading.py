@@ -177,7 +177,7 @@ class Reading:
         raise UnknownRequest(f"Nobody asked {request!r}; `dugnad inbox` lists what waits for an answer.")
 
     async def recent_talk(self, name: str, *, page: int = 20) -> list[Message]:
-        """What one said and was told last, oldest first. What waits in the inbox is not among it."""
+        """What one said and was told last, a page of either, oldest first. What waits in the inbox is not there."""
         rows = await self._read("recent_talk", name=name, page=self._page(page))
         return [records.message(row) for row in reversed(rows)]
 

@@ -101,7 +101,7 @@ async def inbox(session: Session, rest: str) -> None:
     waiting = await handshakes.waiting_requests(session.board)
     open_ids = {request.id for request in waiting}
     talk = await session.board.recent_talk(HUMAN, page=session.limits.messages_shown)
-    lately = [message for message in talk if message.id not in open_ids]
+    lately = [message for message in talk if message.id not in open_ids][-session.limits.messages_shown :]
     shown = [announcement(message, lead=session.lead, waits=message in waiting) for message in [*lately, *waiting]]
     await session.screen.show(Group(*shown) if shown else said("Nobody has written to you, nor you to them."))
 

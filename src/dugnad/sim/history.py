@@ -31,12 +31,13 @@ class TaskHistory:
     children: int = 0
     goes_on_from: int | None = None  # The epoch that was lost, or put down, and has to be gone on from.
     replies: int = 0  # Of the newest claim.
-    results: int = 0  # Of tools, since the last reply.
     waits: bool = False  # For somebody, or for something.
     role: str = ""
     lane: str = ""  # Who may take it, as pushes name them.
     not_for: str = ""
     lines: dict[int, int] = field(default_factory=dict)  # Of each claim: the first of those it goes on from.
+    said: Counter[int] = field(default_factory=Counter)  # Replies in each such line,
+    results: Counter[tuple[int, int]] = field(default_factory=Counter)  # and of tools, by the line and its reply.
     turned: dict[str, int] | None = None  # What a turn used whose reservation is about to be closed.
     met: set[int] = field(default_factory=set)  # Needs that were met once; a retry of them takes nothing back.
 

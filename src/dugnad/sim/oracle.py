@@ -263,8 +263,12 @@ def _turn(history: History, event: Event, data: Mapping[str, Any]) -> None:
     _by_holder(history, event, data)
     history.happens(event, "turn", event.task, data["epoch"], data["number"])
     task = history.tasks[event.task or 0]
-    task.replies += data.get("turn_kind") == "reply"
-    task.results = 0 if data.get("turn_kind") == "reply" else task.results + (data.get("turn_kind") == "tool")
+    line = task.lines.get(data["epoch"], 0)
+    if data.get("turn_kind") == "reply":
+        task.replies += 1
+        task.said[line] += 1
+    elif data.get("turn_kind") == "tool":
+        task.results[line, task.said[line]] += 1
     if history.limits is not None:
         amounts = {kind: data[kind] for kind in KINDS}
         task.turned = None if data["unreserved"] else amounts

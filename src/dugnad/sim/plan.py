@@ -77,7 +77,7 @@ def make_plan(seed: int) -> Plan:
     tasks: list[PlannedTask] = []
     goals: list[int] = []
     # Many small worlds show more in the same time than few large ones; now and then a large one all the same.
-    for place in range(draw.randrange(2, 5) if draw.random() < 0.95 else draw.randrange(5, 8)):
+    for place in range(draw.randrange(2, 4) if draw.random() < 0.9 else draw.randrange(4, 8)):
         goal = place if not goals or draw.random() < 0.25 else draw.choice(goals)
         if goal == place:
             goals.append(place)

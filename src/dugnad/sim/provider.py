@@ -117,7 +117,7 @@ class Provider:
         if word == "delegate":
             return [("delegate", {"task": rest})]
         if word == "claim":
-            return [("claim_task", {"task": self.random.randrange(1, 12)})]
+            return [("claim_task", {"task": self.random.randrange(1, len(self.witness.history.tasks) + 2)})]
         plain: dict[str, list[tuple[str, Any]]] = {
             "ask": [("ask_human", {"question": f"How shall #{request.task} go on?"})],
             "plan": [("submit_plan", {"plan": f"A plan for #{request.task}."})],

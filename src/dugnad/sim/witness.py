@@ -105,8 +105,10 @@ class Witness:
             pressed = (request.task, line, f"{request.task}.{request.turn - 1}") in self.buttons
             if each.name == "press" and pressed and not any(word in each.text for word in _OF_PRESSING):
                 self.fault(8, f"{request.teammate} pressed a button for #{request.task}, and is told {each.text!r}")
-        if told > task.results:
-            self.fault(8, f"{request.teammate} is told {told} results for #{request.task}, {task.results} are recorded")
+        # Of any line: whoever was frozen and comes back asks with what it knew, and may bear the new holder's name.
+        recorded = max(task.results[each, request.turn - 1] for each in task.lines.values())
+        if told > recorded:
+            self.fault(8, f"{request.teammate} is told {told} results for #{request.task}, {recorded} are recorded")
 
     def bill(self, task: int, **used: int) -> None:
         """What was really used of a root's budget has to be in its account, as spent or as reserved."""

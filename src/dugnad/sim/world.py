@@ -38,7 +38,7 @@ LIMITS = Limits(
     depth_max=4, children_max=4, tasks_per_root_max=25, repeats_max=3, claims_max=15,
     lease_seconds=180.0, lease_seconds_max=400.0, backoff_seconds=5.0,
 )  # fmt: skip
-PATIENCE = Patience(poll_seconds=60.0)
+PATIENCE = Patience(poll_seconds=120.0)
 AGENT_LIMITS = AgentLimits(
     turns_max=12, output_tokens_max=1_000, model_seconds_max=900.0, give_back_seconds=120.0,
     keep_share=0.004,  # Talks are short here, and are to be made shorter all the same.
@@ -145,7 +145,7 @@ class World:
                 requests_per_minute=requests, tokens_per_minute=tokens, sources=board.sources, policy=policy,
             )  # fmt: skip
 
-        limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=60.0)
+        limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=120.0)
         host = Host(
             board=board, mind=mind, limits=limits, places=places_of(board), label=process.name,
             knows_neighbours=False, budget=Budget(tasks=20, tokens=400_000),

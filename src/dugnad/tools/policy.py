@@ -108,9 +108,10 @@ def _most_specific(entries: Mapping[str, Decision], tool: str) -> Decision | Non
     if tool in entries:
         return entries[tool]
     fitting = [key for key in entries if "*" in key and fnmatchcase(tool, key)]
-    length = max((len(key.replace("*", "")) for key in fitting), default=0)
-    found = [entries[key] for key in fitting if len(key.replace("*", "")) == length]
-    return strictest(found) if found else None
+    if not fitting:
+        return None
+    length = max(len(key.replace("*", "")) for key in fitting)
+    return strictest(entries[key] for key in fitting if len(key.replace("*", "")) == length)
 
 
 def _shown(value: object) -> str:

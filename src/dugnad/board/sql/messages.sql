@@ -86,14 +86,15 @@ WITH RECURSIVE found (name) AS (
 SELECT name FROM found WHERE name IS NOT NULL
 
 -- name: recent_talk
--- What one said and was told last, newest first; what was not shown yet is still to come.
+-- What one said and was told last, newest first; what was not shown yet is still to come. A page of either: what was
+-- told may be nowhere else, and must not make room for a word of one's own to everybody.
 SELECT * FROM (
   SELECT * FROM (
     SELECT * FROM messages WHERE recipient = :name AND shown_at IS NOT NULL ORDER BY id DESC LIMIT :page
   ) AS heard
   UNION
   SELECT * FROM (SELECT * FROM messages WHERE sender = :name ORDER BY id DESC LIMIT :page) AS said
-) AS talk ORDER BY id DESC LIMIT :page
+) AS talk ORDER BY id DESC
 
 -- name: approved_plan
 SELECT id FROM messages WHERE task_id = :task AND kind = 'plan_reply' AND accepted = 1 LIMIT 1
