@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import oracle
+import psutil
 from merge_worker import FILES, LIMITS
 from repository import git, new_repository, trees_of
 from stage_trees import has_no_trees
@@ -84,6 +85,20 @@ def commits_that_do_not_hold(root: Path) -> list[str]:
     return bad
 
 
+async def orphans_ended(root: Path) -> None:
+    """The killed leave calls of git behind that still take away, or make, what a sweep would look at."""
+
+    def lives(process: psutil.Process) -> bool:
+        try:
+            return any(str(root) in each for each in (*process.cmdline(), process.cwd()))
+        except psutil.Error:
+            return False
+
+    async with asyncio.timeout(60):
+        while any(map(lives, psutil.process_iter())):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 async def test_nothing_is_lost_or_merged_twice_and_every_commit_holds(opener: Opener, url: str, tmp_path: Path) -> None:
     tasks, kills = (TASKS, KILLS) if url.startswith("sqlite") else (max(8, TASKS // 4), max(2, KILLS // 4))
     board = await opener(limits=LIMITS)
@@ -96,6 +111,7 @@ async def test_nothing_is_lost_or_merged_twice_and_every_commit_holds(opener: Op
     finally:
         for place in range(len(HOSTS)):
             hosts.end(place)
+    await orphans_ended(root)
     log = (tmp_path / "hosts.log").read_text()
     found = {each.title: each for each in await board.list_tasks(page=1_000)}
     assert {each.state for each in found.values()} == {"done"}, log
