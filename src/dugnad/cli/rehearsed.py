@@ -25,7 +25,7 @@ _TITLE_LEAST = 16  # Columns a title needs to be told from others.
 
 _ANY_ROLE = (
     "Each teammate takes work of any role. In a team that grows each has one at a time: with several roles and a full "
-    "team it may take up to a fifth longer."
+    "team it may take up to a quarter longer."
 )
 
 
