@@ -161,6 +161,7 @@ async def watch_over(board: Board, crowd: Crowd, roots: list[int]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.timeout(3_600)  # The long version.
 async def test_workers_killed_at_random_lose_nothing_and_do_nothing_twice(
     url: str, folder: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:

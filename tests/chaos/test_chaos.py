@@ -39,12 +39,14 @@ def storm(database: str, **wanted: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_hosts_killed_frozen_and_out_of_disk_lose_nothing_on_sqlite() -> None:
     found = storm("sqlite", kills=12, freezes=3, fills=2, failed_writes=5)
     assert found["failed_writes"] >= 5
     assert found["takeovers"] > 0
 
 
+@pytest.mark.timeout(900)
 def test_hosts_killed_frozen_and_cut_off_from_a_crashing_server_lose_nothing_on_postgresql() -> None:
     found = storm("postgres", kills=12, freezes=3, crashes=3, partitions=1)
     assert found["takeovers"] > 0

@@ -36,6 +36,7 @@ def test_a_planted_bug_that_no_longer_fits_the_code_is_an_error(tmp_path: Path) 
         plant(gone, PACKAGE, tmp_path)
 
 
+@pytest.mark.timeout(900)
 def test_a_failing_seed_is_told_as_a_small_story(tmp_path: Path) -> None:
     mutant = next(each for each in MUTANTS if each.name == "any end meets a need")
     plant(mutant, PACKAGE, tmp_path)
