@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 from pathlib import Path
@@ -20,6 +21,21 @@ async def test_a_command_answers_with_its_code_and_all_it_said_in_order(sandbox:
     ran = await run(sandbox, "echo one; echo two >&2; echo three; pwd; exit 7", tree)
     assert (ran.code, ran.timed_out, ran.shortened) == (7, False, False)
     assert ran.output.decode() == f"one\ntwo\nthree\n{tree}\n"
+
+
+async def test_a_command_can_be_interrupted_although_its_host_ignores_that(tree: Path) -> None:
+    ignored = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}  # As in a script's background.
+    sandbox = Sandbox(strict_here())
+    try:
+        await sandbox.start()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in ignored:
+        ran = await run(sandbox, f"sh -c 'kill -{number} $$; echo still here'; echo $?", tree)
+        assert ran.output.decode().strip().endswith(str(128 + number)), ran.output
+    await sandbox.close()
 
 
 async def test_long_output_keeps_its_beginning_and_its_end(sandbox: Sandbox, tree: Path) -> None:

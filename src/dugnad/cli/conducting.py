@@ -32,7 +32,6 @@ from .workplaces import Wishes, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a supervisor, a window that was closed.
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
 
 
@@ -130,7 +129,7 @@ async def converse(team: Team, project: Project, wishes: Wishes) -> int:
         await team.start()
         talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
         loop = asyncio.get_running_loop()
-        ends = (signal.SIGTERM, signal.SIGHUP)  # Ctrl-C is the prompt's.
+        ends = [each for each in _ends() if each != signal.SIGINT]  # Ctrl-C is the prompt's.
         for number in ends:
             loop.add_signal_handler(number, talking.cancel)
         await asyncio.wait({talking})
@@ -163,6 +162,13 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
 # Signals.
 
 
+def _ends() -> list[signal.Signals]:
+    """A supervisor, Ctrl-C, a window that was closed. A shell has its background jobs ignore Ctrl-C, and nohup a closed
+    window; what is ignored stays ignored."""
+    others = (signal.SIGINT, signal.SIGHUP)
+    return [signal.SIGTERM, *(each for each in others if signal.getsignal(each) is not signal.SIG_IGN)]
+
+
 @asynccontextmanager
 async def stopping(team: Team) -> AsyncIterator[asyncio.Event]:
     """The first Ctrl-C or SIGTERM asks for an orderly end, the next ends the process at once."""
@@ -178,12 +184,13 @@ async def stopping(team: Team) -> AsyncIterator[asyncio.Event]:
         if not sys.stdout.isatty():
             click.echo("Stopping: turns under way are being recorded. Ctrl-C again ends at once.", err=True)
 
-    for number in _ENDS:
+    ends = _ends()
+    for number in ends:
         loop.add_signal_handler(number, stop)
     try:
         yield stopped
     finally:
-        for number in _ENDS:
+        for number in ends:
             loop.remove_signal_handler(number)
 
 

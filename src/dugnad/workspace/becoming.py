@@ -37,7 +37,8 @@ def become(
             os.setgid(request["user"])
             os.setuid(request["user"])
         set_limits(request["limits"])
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)  # A host in the background of a shell ignores some of them.
         if request["bare"]:
             os.setsid()
             os.chdir(request["tree"])
