@@ -15,6 +15,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Price, Reply, Request, Usage
 from dugnad.settings import AgentLimits
+from dugnad.tools import Ends, tool
 from dugnad.types import Amount, Budget, Done, Released, Waiting
 
 PRICE = Price(input=1.0, output=5.0)
@@ -57,6 +58,22 @@ async def test_the_output_is_fitted_to_the_tokens_that_are_left(board: Board) ->
     assert watcher.reserved[0].tokens == 10_000
     assert 256 < second.output_tokens_max < 10_000 - 2 * 3_000
     assert watcher.reserved[1].tokens == 10_000 - 3_010
+
+
+async def test_what_is_said_for_the_first_time_is_reserved_too(board: Board) -> None:
+    stage = await set_stage(board, [used(3_000, call("list_tasks")), END])
+    watcher = Watcher(stage)
+    claim = await stage.begin(budget=Budget(tokens=1_000_000))
+
+    async def ask(inner: ScriptedModel, request: Request) -> Reply:
+        if request.turn == 1:  # Shown with the second request, and so counted by nobody yet.
+            await board.tell("human", "alice", "word " * 6_000)
+        return await watcher._ask(inner, request)
+
+    stage.agent.model = Wrapped(stage.model, ask)
+    assert await stage.go_on(claim) == Done("built")
+    second = watcher.reserved[1].tokens - stage.model.asked[1].output_tokens_max
+    assert second >= 3_010 + 30_000 // 4  # However many letters make a token.
 
 
 async def test_the_output_is_fitted_to_the_dollars_that_are_left(board: Board) -> None:
@@ -203,6 +220,21 @@ async def test_the_pace_of_a_key_is_kept_across_teammates(opener, monkeypatch: p
     assert len(pauses) == 2
     assert all(0 < pause <= 60 for pause in pauses)
     assert not second.model.asked
+
+
+async def test_a_call_that_ends_in_a_wait_gives_back_what_it_had_reserved(board: Board) -> None:
+    @tool
+    async def order(what: str) -> Ends:
+        """Order something, which a person has to sign."""
+        return Ends(Waiting(on="human", question=f"Sign for {what}?"))
+
+    stage = await set_stage(board, [call("order", what="paint"), END], tools=[order])
+    outcome = await stage.run(budget=Budget(seconds=10_000))
+    assert isinstance(outcome, Waiting)
+    account = await board.budget(1)
+    assert account.reserved == Amount()
+    assert account.spent.milliseconds < stage.agent.limits.tool_seconds_max * 1000
+    assert not [event for event in await board.events() if event.kind == "forfeited"]
 
 
 async def test_all_that_was_asked_is_in_the_account(board: Board) -> None:

@@ -16,6 +16,7 @@ from dugnad.models.scripted import Step
 from dugnad.models.talk import Request
 from dugnad.settings import Limits
 from dugnad.tools import Policy, Tool, tool
+from dugnad.tools.policy import question
 from dugnad.types import Done, Message, Outcome, Waiting
 
 ASK = {"change": "ask"}
@@ -127,6 +128,27 @@ async def test_who_may_run_no_command_cannot_have_one_run_as_a_check(board: Boar
 
 
 # Ask.
+
+
+async def test_nobody_but_the_person_can_allow_a_call(board: Board) -> None:
+    """A teammate shows the lead, as its plan, the very question it would have to put to the person."""
+    world = World()
+    await board.spawn("lead", lead=True)
+    given = {"what": "a", "times": 1}
+    wording = question("alice", (await board.put("Build it")), "change", given, "t1.e1.1.1")
+    stage = await staged(board, world, calls(("submit_plan", {"plan": wording}), ("change", given)), END)
+    outcome = await stage.go_on()
+    assert isinstance(outcome, Waiting)
+    assert (outcome.on, outcome.ask, outcome.question) == ("plan", "lead", wording)
+    (asked_of_lead,) = await board.requests("lead")
+    await board.reply(asked_of_lead.request or "", "lead", "yes", accepted=True)
+    outcome = await stage.go_on()
+    assert isinstance(outcome, Waiting)
+    assert (outcome.on, outcome.ask, outcome.question) == ("human", "human", wording)
+    assert world.done == []
+    await answer(board, "yes")
+    assert await stage.go_on() == Done("built")
+    assert world.done == ["a"]
 
 
 async def test_a_call_waits_for_a_person_and_then_runs_once_as_it_was_asked_about(board: Board) -> None:

@@ -7,7 +7,7 @@ from crew import both, crew, expire, kinds, make_due
 
 from dugnad.board import Board
 from dugnad.errors import BadInput, Cycle, NotReady, StaleClaim, UnknownTask
-from dugnad.types import Claim, Done, Failed, Need, NewTask, Outcome, Released, Task, Waiting
+from dugnad.types import Amount, Budget, Claim, Done, Failed, Need, NewTask, Outcome, Released, Task, Waiting
 
 
 async def states(board: Board, *tasks: Task) -> list[str]:
@@ -229,6 +229,20 @@ async def test_a_late_holder_does_not_undo_a_need_added_after_it_was_lost(
     assert claim.task.id == needed.id, "it started before its need was met"
     await board.settle(claim, Done())
     assert (await board.find(task.id)).open_needs == 0
+
+
+async def test_what_a_late_holder_had_reserved_counts_as_spent_when_a_need_shuts_it_out(board: Board, url: str) -> None:
+    task, needed = await board.put("task", priority=1, budget=Budget(tokens=1_000)), await board.put("needed")
+    team = await crew(board)
+    late = await team.must_claim()
+    await board.reserve(late, Amount(tokens=400))
+    await expire(url, team.host)
+    await board.take_back()
+    await board.add_need(task.id, needed.id)
+    account = await board.budget(task.id)
+    assert (account.reserved, account.spent) == (Amount(), Amount(tokens=400))
+    with pytest.raises(StaleClaim):
+        await board.reserve(late, Amount(tokens=1))
 
 
 # Circles.

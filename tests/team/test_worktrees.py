@@ -48,6 +48,16 @@ async def test_a_task_that_changes_nothing_needs_no_merge_and_no_check_of_the_pr
     assert has_no_trees(root)
 
 
+async def test_the_check_of_a_task_is_run_although_nothing_was_changed(board: Board, tmp_path: Path) -> None:
+    root = new_repository(tmp_path / "p")
+    await board.spawn("alice")
+    model = ScriptedModel({"Write a": [finish("It was there."), write("a.py", "a = 1\n"), finish("Now it is.")]})
+    async with worktrees(board, root) as places, hosting(board, model, places=places):
+        (done,) = await until_ended(board, await board.put("Write a", check="grep -q 'a = 1' a.py"))
+    assert "You said it is done, but its check is red" in all_told(model.asked[1])
+    assert (done.state, at(root, "dugnad/main", "a.py")) == ("done", "a = 1")
+
+
 async def test_the_check_of_the_project_holds_for_every_change_and_leaves_nothing(board: Board, tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")

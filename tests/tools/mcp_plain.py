@@ -18,6 +18,7 @@ ECHO = {
     "description": "Say it again.",
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
 }
+ALOUD = f" {os.environ['TOKEN']}" if "TOKEN" in os.environ else ""  # What a good server would keep to itself.
 calls = 0
 
 
@@ -66,7 +67,7 @@ def called(asked: dict[str, Any]) -> None:
     if KIND == "hang":
         time.sleep(600)
     if KIND == "die":
-        print("out of luck", file=sys.stderr, flush=True)
+        print(f"out of luck{ALOUD}", file=sys.stderr, flush=True)
         os._exit(3)
     if KIND == "flood":
         while True:
@@ -78,9 +79,9 @@ def called(asked: dict[str, Any]) -> None:
         while True:
             print("This is no message.", flush=True)
     if KIND == "error":
-        return answer(asked, text("There is no such page.", isError=True))
+        return answer(asked, text(f"There is no such page.{ALOUD}", isError=True))
     if KIND == "refuses":
-        return send({"id": asked["id"], "error": {"code": -32602, "message": "text is\u202e too\nshort"}})
+        return send({"id": asked["id"], "error": {"code": -32602, "message": f"text is\u202e too\nshort{ALOUD}"}})
     if KIND == "nonsense":
         return send({"id": asked["id"], "result": {"content": "no list"}})
     if KIND == "deaf":
@@ -116,7 +117,7 @@ def called(asked: dict[str, Any]) -> None:
 
 def main() -> None:
     if KIND == "fails":
-        sys.exit("There is no such database.")
+        sys.exit(f"There is no such database.{ALOUD}")
     if KIND == "mute":
         time.sleep(600)
     if KIND == "chatty":

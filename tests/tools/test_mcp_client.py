@@ -61,6 +61,21 @@ async def test_a_server_sees_nothing_but_what_it_was_given(sandbox: Sandbox, mon
     assert found["token"] == "[MINE]"  # It had it, and what it says of it aloud goes no further.
 
 
+@pytest.mark.parametrize("kind", ["error", "refuses", "die", "fails"])
+async def test_what_goes_wrong_is_told_without_the_secrets(sandbox: Sandbox, kind: str) -> None:
+    server = plain(kind, environment={"TOKEN": "env:MINE"}, secrets={"MINE": "tok-en-of-mine"})
+    with pytest.raises(ToolError, match=r"\[MINE\]") as told:
+        await said(sandbox, server)
+    assert "tok-en-of-mine" not in str(told.value)
+
+
+async def test_what_a_web_server_says_in_refusing_is_told_without_the_secrets() -> None:
+    async with answering(Asked("401 No tok-en-of-mine here")) as url:
+        server = Server(name="tried", url=url, headers={"X-Key": "env:MINE"}, secrets={"MINE": "tok-en-of-mine"})
+        with pytest.raises(ToolError, match=r"401 No \[MINE\] here"):
+            await Line(server, approved=None, limits=PATIENT).call("echo", {"text": "hi"})
+
+
 async def test_what_is_not_text_is_named(sandbox: Sandbox) -> None:
     assert (await said(sandbox, plain("parts"))).splitlines() == [
         "Look:",

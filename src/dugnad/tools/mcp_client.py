@@ -247,7 +247,7 @@ class Line:
         return self.server.without_secrets(text)
 
     def _answered(self, status: int, phrase: str) -> None:
-        self._status = f"it answered {status} {one_line(phrase, 60)}"
+        self._status = f"it answered {status} {one_line(self._safe(phrase), 60)}"
         if status == 404 and self._session is not None:
             self._ends("it forgot the session")  # By a restart, say; the next call begins a new one.
 
