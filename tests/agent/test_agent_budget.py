@@ -15,7 +15,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Price, Reply, Request, Usage
 from dugnad.settings import AgentLimits
-from dugnad.tools import Ends, tool
+from dugnad.tools import Context, Ends, Tool, tool
 from dugnad.types import Amount, Budget, Done, Released, Waiting
 
 PRICE = Price(input=1.0, output=5.0)
@@ -235,6 +235,38 @@ async def test_a_call_that_ends_in_a_wait_gives_back_what_it_had_reserved(board:
     assert account.reserved == Amount()
     assert account.spent.milliseconds < stage.agent.limits.tool_seconds_max * 1000
     assert not [event for event in await board.events() if event.kind == "forfeited"]
+
+
+def looking(asks: float) -> tuple[Tool, list[float]]:
+    """A tool that asks for so many seconds, and those that its calls were given."""
+    given: list[float] = []
+
+    @tool(seconds=asks)
+    async def look(context: Context) -> str:
+        """Look at something for a while."""
+        given.append(round(context.seconds or 0))
+        return "seen"
+
+    return look, given
+
+
+@pytest.mark.parametrize(("asks", "left"), [(200, 150), (100, 100)])
+async def test_a_tool_is_given_no_seconds_that_another_has_reserved(board: Board, asks: float, left: float) -> None:
+    look, given = looking(asks)
+    stage = await set_stage(board, [call("look"), END], tools=[look], limits=replace(FAST, tool_seconds_max=1_000))
+    claim = await stage.begin(budget=Budget(seconds=1_000))
+    await board.follow_up(claim, "Child", assignee="bob")
+    bob = await set_stage(board, name="bob")
+    await board.reserve(await bob.claim(), Amount(milliseconds=850_000))
+    assert await stage.go_on(claim) == Done("built")
+    assert given == [left]
+
+
+async def test_a_tool_that_asks_for_more_than_others_leaves_half_of_what_is_left(board: Board) -> None:
+    look, given = looking(800)
+    stage = await set_stage(board, [call("look"), END], tools=[look], limits=replace(FAST, tool_seconds_max=120))
+    assert await stage.run(budget=Budget(seconds=1_000)) == Done("built")
+    assert 490 <= given[0] <= 500
 
 
 async def test_all_that_was_asked_is_in_the_account(board: Board) -> None:
