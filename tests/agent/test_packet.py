@@ -9,7 +9,7 @@ from stage_agent import END, TITLE, all_told, call, calls, set_stage, told
 
 from dugnad.board import Board
 from dugnad.settings import AgentLimits
-from dugnad.tools.quote import clean, one_line, quote, shorten
+from dugnad.text import clean, one_line, quote, shorten
 from dugnad.types import Need, Waiting
 
 BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]

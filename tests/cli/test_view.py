@@ -12,11 +12,11 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from dugnad.board.replay import EVENT_KINDS
+from dugnad.text import one_line, plain
 from dugnad.types import Amount, Event, Message, Note, Spending, Task, Teammate
 from dugnad.view.events import _SENTENCES, QUIET, event_line
 from dugnad.view.figures import money, span
 from dugnad.view.live import Doing, Snapshot, note_doing, picture
-from dugnad.view.plain import line, plain
 from dugnad.view.tables import budget_text, messages_table, notes_table, tasks_table, team_table
 
 LONG = "a very long title that goes on and on " * 5
@@ -46,7 +46,7 @@ def test_nothing_a_terminal_obeys_is_left_in_plain_text(text: str) -> None:
 
 @given(some.text(), some.integers(min_value=1, max_value=100))
 def test_a_line_is_one_line_and_no_longer_than_asked(text: str, most: int) -> None:
-    short = line(text, most)
+    short = one_line(text, most)
     assert len(short) <= most
     assert "\n" not in short
 

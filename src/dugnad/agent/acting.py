@@ -25,10 +25,10 @@ from ..errors import (
 )
 from ..models.talk import ToolCall
 from ..settings import AgentLimits
+from ..text import clean, quote, shorten
 from ..tools import BadCall, Context, Ends, Tool
 from ..tools.context import Keeper, Piece
 from ..tools.policy import Decision, Verdict, can_be_asked, question, reaches, strictest, verdict
-from ..tools.quote import clean, quote, shorten
 from ..tools.remembering import piece_of
 from ..tools.talking import answer_to
 from ..types import HUMAN, Amount, Claim, Done, Outcome, Waiting

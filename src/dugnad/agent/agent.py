@@ -16,9 +16,9 @@ from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.talk import Model, Reply, Request, Said
 from ..settings import AgentLimits
+from ..text import clean, shorten
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
 from ..tools.policy import Decision
-from ..tools.quote import clean, shorten
 from ..tools.talking import answer_since, message_text
 from ..types import ERRAND, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..models.talk import ToolCall
+from ..text import clean
 from ..tools import BUILT_IN, BadCall
-from ..tools.quote import clean
 
 FILE = ".dugnad-answer.json"
 _FENCE = "```dugnad"

@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..models.talk import Model, Reply, Request, Usage
 from ..settings import AgentLimits
-from ..tools.quote import clean, one_line
+from ..text import clean, one_line
 from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
 from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..models.talk import Message, Reply, Request, Said, ToolResult
 from ..settings import AgentLimits
-from ..tools.quote import one_line, quote, shorten, within_bytes
+from ..text import one_line, quote, shorten, within_bytes
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 
 RECENT_REPLIES = 4  # Their results stay as they are in the first step.

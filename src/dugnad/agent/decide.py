@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..models.talk import Reply
 from ..settings import AgentLimits
-from ..tools.quote import clean, shorten
+from ..text import clean, shorten
 from ..types import Done, Failed, Outcome, Waiting
 from .conversation import Conversation
 

@@ -6,8 +6,8 @@ comes last in each request, and stays there.
 
 from __future__ import annotations
 
+from ..text import one_line
 from ..tools.planning import budget_line
-from ..tools.quote import one_line
 from ..tools.skills import Skill, skills_text
 from ..types import Claim, Spending, Teammate
 

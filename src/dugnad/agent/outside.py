@@ -18,8 +18,8 @@ from ..clock import Sources
 from ..errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
 from ..models.talk import Reply, Said, Usage
 from ..settings import AgentLimits
+from ..text import clean, quote, shorten
 from ..tools import Context, Tool
-from ..tools.quote import clean, quote, shorten
 from ..tools.talking import answer_since, message_text
 from ..types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ..workspace.sandbox import Sandbox

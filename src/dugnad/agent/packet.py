@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..board import Board
 from ..settings import AgentLimits
-from ..tools.quote import one_line, quote, shorten
+from ..text import one_line, quote, shorten
 from ..tools.remembering import note_text
 from ..tools.talking import message_text
 from ..tools.thinking import result_text

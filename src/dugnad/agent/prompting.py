@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..models.talk import Message, Reply, Said
 from ..settings import Limits
-from ..tools.quote import quote, shorten
+from ..text import quote, shorten
 from ..types import Claim, Teammate
 from .answer import PROTOCOL
 from .conversation import Conversation

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..models.talk import Usage
-from ..tools.quote import clean, one_line
+from ..text import clean, one_line
 from ..workspace.sandbox import Ran
 from .command import Reads
 

@@ -9,7 +9,7 @@ from ..board.settle import check_outcome
 from ..errors import DugnadError
 from ..models.talk import Reply, ToolResult
 from ..settings import AgentLimits, Limits
-from ..tools.quote import shorten
+from ..text import shorten
 from ..types import Done, Failed, Outcome, Released, Waiting
 from .answer import Answer, read_answer
 from .command import PREFIX, Command

@@ -243,7 +243,7 @@ class Commands(click.Group):
 
 def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
     """Say what went wrong, once for people and with `--json` once for programs."""
-    from ..view.plain import plain
+    from ..text import plain
 
     click.echo(f"dugnad: {plain(message)}", err=True)
     if "--json" in args:

@@ -20,12 +20,12 @@ from ..team.growth import one_chain
 from ..team.handshakes import waiting_requests
 from ..team.project import Project
 from ..team.report import ACCOUNT
+from ..text import plain
 from ..tools.talking import GONE
 from ..types import HUMAN, Budget, Event, Task
 from ..view.ending import report_page, report_shape
 from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
-from ..view.plain import plain
 from .base import console, forget_stdout, show, show_json, shown_url
 from .servers import servers_in
 from .workplaces import Wishes, with_deliveries, workplaces

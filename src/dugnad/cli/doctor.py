@@ -100,10 +100,10 @@ def _picture(findings: Sequence[Finding]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ..view.plain import line
+    from ..text import one_line
 
     table = Table.grid(padding=(0, 2))
     for each in findings:
-        said = line(each.says, 1_000) + (f" Mend it: {line(each.mend, 300)}" if each.mend else "")
+        said = one_line(each.says, 1_000) + (f" Mend it: {one_line(each.mend, 300)}" if each.mend else "")
         table.add_row(Text(each.level, _STYLES[each.level]), Text(each.name), Text(said))
     return table

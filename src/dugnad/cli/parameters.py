@@ -138,14 +138,14 @@ def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]
     """What the board knows that begins so. A board that cannot be asked offers nothing: completion never fails."""
     import asyncio
 
-    from ..view.plain import line
+    from ..text import one_line
     from .base import opened
 
     async def look() -> list[CompletionItem]:
         given = context.params.get("board") or context.find_root().params.get("board")
         async with opened(given) as board:
             return [
-                CompletionItem(value, help=line(what, 60))
+                CompletionItem(value, help=one_line(what, 60))
                 for value, what in await ask(board)
                 if value.startswith(incomplete.removeprefix("#"))
             ]

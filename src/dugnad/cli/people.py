@@ -91,7 +91,7 @@ def _split(given: Iterable[str]) -> list[str]:
 async def stop(call: Call, *, name: str, why: str, now: bool) -> None:
     """Ask a teammate to shut down. What it holds is finished or given back."""
     from ..team import handshakes
-    from ..view.plain import plain
+    from ..text import plain
     from ..view.shapes import teammate_shape
 
     said = await handshakes.stop(call.board, name, why=why, now=now)

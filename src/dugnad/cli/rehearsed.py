@@ -14,8 +14,8 @@ from ..errors import BadInput
 from ..sim.findings import WORTH, Findings, Range, Size, Step
 from ..sim.gantt import Drawn, gantt
 from ..sim.planned import Plan
+from ..text import one_line
 from ..view.figures import counted
-from ..view.plain import line
 from ..view.shapes import Shape
 from ..view.tables import Indented
 
@@ -32,11 +32,11 @@ _ANY_ROLE = (
 def picture(plan: Plan, findings: Findings, svg: Path | None) -> RenderableType:
     """All of it, for a person."""
     shown = findings.shown
-    head = Text(f"A rehearsal of {counted(len(plan.tasks), 'task')}: {line(plan.name, 200)}", style="bold")
+    head = Text(f"A rehearsal of {counted(len(plan.tasks), 'task')}: {one_line(plan.name, 200)}", style="bold")
     head.append(f"\nEach team {counted(findings.seeds, 'time')}. Nothing was asked, written or paid.", "not bold dim")
     parts: list[RenderableType] = [head, Text(), _Figures(findings.sizes), Text(), Text(_enough(findings))]
     for warning in findings.warnings:
-        parts.append(Text(line(warning, 400), style="yellow"))
+        parts.append(Text(one_line(warning, 400), style="yellow"))
     if shown.path:
         parts.append(Text(f"\nThe critical path of {counted(shown.agents, 'teammate')} (the median run)", style="dim"))
         parts.append(_Path(shown.path))
@@ -44,7 +44,7 @@ def picture(plan: Plan, findings: Findings, svg: Path | None) -> RenderableType:
         parts.append(Text(f"\nWhere {counted(shown.agents, 'teammate')} would idle, in all", style="dim"))
         parts.append(_idle(shown))
     parts.append(Text("\nWhat this rests on", style="dim"))
-    parts += [Indented(line(each, 400)) for each in plan.basis]
+    parts += [Indented(one_line(each, 400)) for each in plan.basis]
     if plan.agents is None:
         parts.append(Indented(_ANY_ROLE))
     parts.append(
@@ -132,8 +132,8 @@ class _Path:
         self._left_out = max(0, len(steps) - _STEPS_SHOWN)
         kept = [*steps[:half], *steps[len(steps) - half :]] if self._left_out else steps
         self._rows = [
-            [f"  at {length(each.start)}", length(each.end - each.start), line(each.task, 60), line(each.mate, 20),
-             f"waited for {each.why}" if each.why else ""]
+            [f"  at {length(each.start)}", length(each.end - each.start), one_line(each.task, 60),
+             one_line(each.mate, 20), f"waited for {each.why}" if each.why else ""]
             for each in kept
         ]  # fmt: skip
         if self._left_out:
@@ -161,7 +161,9 @@ def _idle(size: Size) -> Table:
     table.add_column(justify="right", no_wrap=True, min_width=10)
     table.add_column()
     for idle in size.idle:
-        table.add_row(length(idle.milliseconds), Text(f"{line(idle.who, 40)} waits for {line(idle.waits_for, 80)}"))
+        table.add_row(
+            length(idle.milliseconds), Text(f"{one_line(idle.who, 40)} waits for {one_line(idle.waits_for, 80)}")
+        )
     return table
 
 
@@ -184,14 +186,14 @@ def draw(path: Path, plan: Plan, findings: Findings) -> None:
     critical = {(step.task, step.start) for step in shown.path}
     bars = [
         Drawn(
-            row=bar.mate, start=bar.start, end=bar.end, label=line(plan.tasks[bar.task].name, 120),
+            row=bar.mate, start=bar.start, end=bar.end, label=one_line(plan.tasks[bar.task].name, 120),
             colour=plan.tasks[bar.task].role or "", critical=(plan.tasks[bar.task].name, bar.start) in critical,
             again=bar.ended_as != "done",
         )
         for bar in shown.bars
     ]  # fmt: skip
     rows = [mate.name if mate.label == "anyone" else f"{mate.name} ({mate.label})" for mate in shown.mates]
-    title = f"{counted(len(plan.tasks), 'task')} of {line(plan.name, 80)}, {counted(shown.agents, 'teammate')}"
+    title = f"{counted(len(plan.tasks), 'task')} of {one_line(plan.name, 80)}, {counted(shown.agents, 'teammate')}"
     subtitle = (
         f"The median of {counted(findings.seeds, 'rehearsal')}: {length(shown.makespan.middle)}. "
         "The critical path is outlined in red; a pale bar was tried again. Colours are roles."

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..team.userfile import read_user
+from ..text import plain
 from ..types import HUMAN
-from ..view.plain import plain
 from ..workspace.sandbox import Sandbox, probe
 
 if TYPE_CHECKING:

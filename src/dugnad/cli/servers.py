@@ -142,18 +142,18 @@ def _table(found: Sequence[Standing]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ..view.plain import line
+    from ..text import one_line
 
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for each in found:
         where = each.server.url or " ".join(each.server.command)
         tools = f"{len(each.tools)} tool{'' if len(each.tools) == 1 else 's'}" if each.text else ""
-        table.add_row(each.server.name, Text(each.state, style=_STYLES[each.state]), tools, line(where, 60))
+        table.add_row(each.server.name, Text(each.state, style=_STYLES[each.state]), tools, one_line(where, 60))
     return table
 
 
 def _explain(each: Standing) -> None:
-    from ..view.plain import plain
+    from ..text import plain
 
     for sentence in each.left_out:
         click.echo(plain(sentence))
@@ -166,7 +166,7 @@ def _explain(each: Standing) -> None:
 
 
 def _show_whole(standing: Standing) -> None:
-    from ..view.plain import plain
+    from ..text import plain
 
     click.echo(plain(standing.text))
     for sentence in standing.left_out:

@@ -332,9 +332,9 @@ def _shape(task: Task) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    from ..view.plain import line
+    from ..text import one_line
 
-    return line(text)
+    return one_line(text, 80)
 
 
 def _ids(ids: Sequence[int]) -> str:

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from ..errors import BadInput, StoppedTeammate, UnknownTeammate
 from ..team import handshakes
+from ..text import one_line
 from ..tools.policy import is_question
 from ..types import ENDED, HUMAN, OPEN, Message, Task, TaskState
 from ..view import tables
 from ..view.figures import counted
-from ..view.plain import line
 from . import parsing
 from .incoming import announcement
 from .screen import said, sentence
@@ -51,7 +51,7 @@ def _find(name: str) -> Command:
             return command
     meant = parsing.nearest(name, (command.name for command in COMMANDS))
     hint = f"did you mean /{meant}?" if meant else "/help lists the commands, and a space before the slash sends it."
-    raise BadInput(f"There is no /{line(name, 40)}; {hint}")
+    raise BadInput(f"There is no /{one_line(name, 40)}; {hint}")
 
 
 async def _say(session: Session, to: str, text: str) -> None:
@@ -64,7 +64,7 @@ async def _say(session: Session, to: str, text: str) -> None:
 async def tasks(session: Session, rest: str) -> None:
     word = rest.casefold() or "all"
     if word not in STATES:
-        raise BadInput(f"{line(rest, 40)!r} is no state; {', '.join(STATES)} are.")
+        raise BadInput(f"{one_line(rest, 40)!r} is no state; {', '.join(STATES)} are.")
     counts = await session.board.count_tasks()
     wanted, most = STATES[word], session.limits.tasks_shown
     if not rest and sum(counts.values()) > most:  # What is still to do comes first on a long board.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from ..text import one_line
 from ..types import Task
-from ..view.plain import line
 from .session import Command, Takes
 from .status import Standing
 
@@ -32,7 +32,7 @@ class ChatCompleter(Completer):
         typed = text.rsplit(" ", 1)[-1]
         for filled, meta in self._choices(text):
             if filled.removeprefix("#").startswith(typed.removeprefix("#")):
-                yield Completion(filled, start_position=-len(typed), display_meta=line(meta, _META_CHARS))
+                yield Completion(filled, start_position=-len(typed), display_meta=one_line(meta, _META_CHARS))
 
     def _choices(self, text: str) -> Iterable[Choice]:
         first, *words = text.split(" ")

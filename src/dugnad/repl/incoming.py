@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ..board import Board
 from ..team import handshakes
+from ..text import one_line, plain
 from ..types import HUMAN, Message
-from ..view.plain import line, plain
 from .following import follow
 from .screen import sentence
 from .session import Session
@@ -34,9 +34,9 @@ _WAIT_SECONDS = 60.0  # For a push; the board's own sweep is sooner behind a los
 def announcement(message: Message, *, lead: str, waits: bool = True) -> RenderableType:
     """A message as the person reads it. Under a request that waits stands how to answer it."""
     head = Text()
-    head.append(line(message.sender, 40), style="bold cyan" if message.sender != HUMAN else "bold")
+    head.append(one_line(message.sender, 40), style="bold cyan" if message.sender != HUMAN else "bold")
     if message.recipient != HUMAN:
-        head.append(f" to {line(message.recipient, 40)}")
+        head.append(f" to {one_line(message.recipient, 40)}")
     if verb := _verb(message):
         head.append(f" {verb}")
     if message.task is not None and (verb or message.sender != lead):  # The lead's answers are about what was asked.

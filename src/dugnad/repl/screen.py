@@ -17,7 +17,7 @@ from prompt_toolkit.styles import default_ui_style
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from ..view.plain import plain
+from ..text import plain
 
 _UNWRAPPED_COLUMNS = 2_000  # In a pipe a line stays a line; whoever reads it cuts it as they like.
 

@@ -9,9 +9,9 @@ from typing import get_args
 from ..board import Board
 from ..errors import UnknownTask
 from ..team import handshakes
+from ..text import one_line
 from ..types import ERRAND, Message, Spending, Task, TaskState, Teammate
 from ..view.figures import counted, money
-from ..view.plain import line
 
 _SEPARATOR = " | "
 _PAGE = 100  # Tasks of each kind that are looked at; more do not fit a line or a menu.
@@ -61,7 +61,7 @@ async def _spending(board: Board, tasks: Sequence[Task]) -> Spending | None:
 def bar(standing: Standing, columns: int) -> str:
     """What a person has to act on first, then what goes on, as far as it fits."""
     if standing.trouble:
-        return line(f"The board is in trouble: {standing.trouble}", columns)
+        return one_line(f"The board is in trouble: {standing.trouble}", columns)
     for title_chars in (24, 0):  # Titles are the first to go.
         parts = (
             _requests(standing.requests),
@@ -72,7 +72,7 @@ def bar(standing: Standing, columns: int) -> str:
         said = _SEPARATOR.join(part for part in parts if part)
         if len(said) <= columns:
             break
-    return line(said, columns)
+    return one_line(said, columns)
 
 
 def _requests(requests: Sequence[Message]) -> str:
@@ -90,11 +90,12 @@ def _counts(counts: Mapping[str, int]) -> str:
 def _who(standing: Standing, title_chars: int) -> str:
     """Who works on what; then those who cannot work, since nobody else would say so."""
     said = [
-        f"{line(task.teammate or '', 20)} on #{task.id} {line(task.title, title_chars) if title_chars else ''}".rstrip()
+        f"{one_line(task.teammate or '', 20)} on #{task.id}"
+        + (f" {one_line(task.title, title_chars)}" if title_chars else "")
         for task in standing.held
         if task.state == "claimed"
     ]
-    said += [f"{line(member.name, 20)} {member.status}" for member in standing.team if _in_trouble(member)]
+    said += [f"{one_line(member.name, 20)} {member.status}" for member in standing.team if _in_trouble(member)]
     return ", ".join(said) or "nobody works"
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ..board import Board
 from ..errors import BoardTrouble, LimitReached, ToolError
 from ..settings import TeamLimits
-from ..tools.quote import one_line, quote, shorten
+from ..text import one_line, quote, shorten
 from ..types import ERRAND, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from .places import REVIEW, Place, line_of
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
-from ..tools.quote import clean, one_line
+from ..text import clean, one_line
 from ..types import Claim, Done, Failed, Outcome, Released, Task, Waiting
 from .places import REVIEW, Kit, Place, Places, Red, Workshop, mark_of
 

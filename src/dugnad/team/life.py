@@ -28,7 +28,7 @@ from ..errors import (
     UnknownTask,
 )
 from ..settings import TeamLimits
-from ..tools.quote import shorten
+from ..text import shorten
 from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
 from .finishing import Finishing
 from .places import Place, Places, nowhere

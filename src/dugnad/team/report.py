@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..board import Board
+from ..text import one_line
 from ..tools.planning import budget_line
-from ..tools.quote import one_line
 from ..types import OPEN, Amount, Message, Spending, Task
 from .handshakes import waiting_requests
 

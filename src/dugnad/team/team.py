@@ -20,8 +20,8 @@ from ..errors import BadInput, BoardClosed, BoardTrouble, ModelMisconfigured
 from ..models import open_model
 from ..models.talk import Model
 from ..settings import AgentLimits, Limits, TeamLimits
+from ..text import one_line
 from ..tools import Policy, Tool
-from ..tools.quote import one_line
 from ..tools.talking import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from ..workspace.sandbox import Sandbox

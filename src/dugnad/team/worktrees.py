@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..board import Board
 from ..errors import StaleClaim, ToolError
-from ..tools.quote import clean, one_line, shorten
+from ..text import clean, one_line, shorten
 from ..types import ENDED, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ..workspace import merging
 from ..workspace.merging import Conflict, Merged, Work

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..errors import ToolError
+from ..text import one_line
 from ..types import Done, Failed, Released
 from .context import Context, Ends
-from .quote import one_line
 from .tool import own_tool
 
 

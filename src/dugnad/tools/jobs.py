@@ -13,11 +13,11 @@ from ..board import Board
 from ..board.watch import Watch
 from ..errors import BoardTrouble, DugnadError, ToolError
 from ..settings import ShellLimits
+from ..text import clean, one_line
 from ..types import Claim
 from ..workspace.sandbox import Ran
 from .context import Context
 from .outputs import TAIL_BYTES, Echo, Log, Outputs, last_line, not_kept, room_for
-from .quote import clean, one_line
 from .shell import Shell, echo_of, how_ended, now, time_of, within
 
 _NOTICE_CHARS = 2_000

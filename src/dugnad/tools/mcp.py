@@ -18,8 +18,8 @@ from typing import Any
 
 from ..errors import ToolError
 from ..models.talk import ToolSpec
+from ..text import clean, one_line
 from .context import Context, Ends
-from .quote import clean, one_line
 from .tool import BadCall, Tool
 
 TOOLS_MAX = 200  # Of one server.

@@ -15,9 +15,9 @@ from importlib.metadata import version
 from typing import Any
 
 from ..errors import ToolError
+from ..text import one_line
 from .mcp import TOOLS_MAX, Offer, Server, hash_of, result_text, text_of
 from .mcp_wire import OpenPiped, over_http, over_pipes
-from .quote import one_line
 
 _PAGES_MAX = 20  # Of one list of tools.
 

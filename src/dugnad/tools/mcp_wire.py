@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from ..errors import ToolError
+from ..text import one_line
 from .mcp import Server
-from .quote import one_line
 
 if TYPE_CHECKING:
     import httpx2

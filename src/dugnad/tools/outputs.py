@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..settings import ShellLimits
+from ..text import clean, one_line
 from ..workspace.sandbox import Ran
 from .context import Piece
-from .quote import clean, one_line
 from .remembering import no_such_start
 
 TAIL_BYTES = 64 * 1024

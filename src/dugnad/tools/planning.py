@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ..errors import ToolError
+from ..text import one_line, quote
 from ..types import Need, NewTask, Spending, Task, TaskState
 from .context import Context
-from .quote import one_line, quote
 from .tool import own_tool
 
 _NEED = re.compile(r"^#?(\d+)(?::([\w-]+))?$")

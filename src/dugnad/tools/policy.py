@@ -15,8 +15,8 @@ from typing import Any, Literal
 from ..board import rules
 from ..errors import BadInput, BadText, ToolError
 from ..settings import Limits
+from ..text import one_line, quote
 from ..types import Task
-from .quote import one_line, quote
 
 Decision = Literal["allow", "ask", "deny"]
 DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")  # From the mildest to the strictest.

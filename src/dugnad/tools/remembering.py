@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..errors import ToolError
+from ..text import cut_from, one_line, quote
 from ..types import Note
 from .context import Context, Piece
-from .quote import cut_from, one_line, quote
 from .tool import own_tool
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..text import one_line
 from ..workspace.sandbox import Ran, Sandbox
 from .context import Context
 from .outputs import KEPT_BYTES, Echo
-from .quote import one_line
 
 MARGIN_SECONDS = 10.0  # What a call may take beyond its command, so that the sandbox is the one to end it.
 _COMMAND_CHARS = 40

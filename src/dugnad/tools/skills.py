@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
+from ..text import one_line, shorten
 from .context import Context
-from .quote import one_line, shorten
 from .tool import own_tool
 
 FOLDERS = (".agents/skills", ".claude/skills")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..board import Board
 from ..errors import ToolError, UnknownRequest
+from ..text import one_line, quote
 from ..types import HUMAN, Message, Released, Waiting
 from .context import Context, Ends
-from .quote import one_line, quote
 from .tool import own_tool
 
 GONE = ("stopped", "failed")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..errors import ToolError
+from ..text import one_line, quote
 from ..types import Task, Waiting
 from .context import Context, Ends
-from .quote import one_line, quote
 from .talking import GONE
 from .tool import own_tool
 

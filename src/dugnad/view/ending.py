@@ -7,9 +7,9 @@ from rich.text import Text
 
 from ..team.growth import one_chain
 from ..team.report import Report
+from ..text import one_line
 from ..tools.planning import budget_line
 from .figures import money
-from .plain import line
 from .shapes import Shape, amount_shape, message_shape, spending_shape, task_shape
 from .tables import STATE_STYLES
 
@@ -41,20 +41,20 @@ def report_page(end: Report) -> RenderableType:
     ]
     for task in end.tasks:
         said = Text(f"{task.state:>9}  ", style=STATE_STYLES.get(task.state, ""))
-        said.append(f"#{task.id} {line(task.title, 70)}", style="default")
+        said.append(f"#{task.id} {one_line(task.title, 70)}", style="default")
         if task.teammate and task.state in ("done", "failed", "claimed", "waiting"):
-            said.append(f"  {line(task.teammate, 20)}", style="dim")
+            said.append(f"  {one_line(task.teammate, 20)}", style="dim")
         parts.append(said)
         if text := task.result if task.state == "done" else task.reason:
-            parts.append(Text(f"{'':>11}{line(text, 100)}", style="dim"))
-        parts += [Text(f"{'':>11}kept on branch {line(branch, 100)}", style="dim") for branch in end.kept(task)]
+            parts.append(Text(f"{'':>11}{one_line(text, 100)}", style="dim"))
+        parts += [Text(f"{'':>11}kept on branch {one_line(branch, 100)}", style="dim") for branch in end.kept(task)]
     for root, account in end.capped.items():
         parts.append(Text(f"{'budget':>9}  #{root}: {budget_line(account)}"))
     for name, used in end.cost.items():
         price = f", {money(used.microdollars)}" if used.microdollars else ""
-        parts.append(Text(f"{line(name, 20):>9}  {used.tokens:,} tokens{price}", style="dim"))
+        parts.append(Text(f"{one_line(name, 20):>9}  {used.tokens:,} tokens{price}", style="dim"))
     for name, why in end.trouble.items():
-        parts.append(Text(f"{'failed':>9}  {line(name, 20)}: {line(why, 160)}", style="red"))
+        parts.append(Text(f"{'failed':>9}  {one_line(name, 20)}: {one_line(why, 160)}", style="red"))
     if chain := one_chain(end.tasks):
         parts.append(Text(f"{'note':>9}  The {chain} tasks left are one chain: one teammate is as fast (--agents 1)."))
     parts += [Text(f"{'next':>9}  {_step(step)}", style="green") for step in end.next_steps()]
@@ -64,4 +64,4 @@ def report_page(end: Report) -> RenderableType:
 def _step(step: str) -> str:
     """The command, and behind a gap what it is for."""
     command, _, why = step.partition("    ")
-    return f"{line(command, 80)}    {line(why, 100)}".rstrip()
+    return f"{one_line(command, 80)}    {one_line(why, 100)}".rstrip()

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from ..text import one_line
 from ..types import Event
 from .figures import clock, counted, money, span
-from .plain import line
 
 _TEXT_MOST = 120
 _STYLES = {
@@ -37,9 +37,9 @@ def event_line(event: Event, *, dated: bool = False) -> Text:
 def sentence(event: Event) -> str:
     """What happened, in words."""
     say = _SENTENCES.get(event.kind)
-    actor = line(event.actor, 40)
+    actor = one_line(event.actor, 40)
     if say is None:  # A kind that a newer dugnad wrote.
-        return f"{actor}: {line(event.kind.replace('_', ' '), 40)}"
+        return f"{actor}: {one_line(event.kind.replace('_', ' '), 40)}"
     if event.kind.startswith("host_"):
         return say(event.data)
     if event.kind.endswith("_teammate") and event.data.get("name") == event.actor:
@@ -48,11 +48,11 @@ def sentence(event: Event) -> str:
 
 
 def _quoted(data: Data, name: str = "text") -> str:
-    return f'"{line(data.get(name) or "", _TEXT_MOST)}"'
+    return f'"{one_line(data.get(name) or "", _TEXT_MOST)}"'
 
 
 def _why(data: Data) -> str:
-    return f": {line(data['reason'], _TEXT_MOST)}" if data.get("reason") else ""
+    return f": {one_line(data['reason'], _TEXT_MOST)}" if data.get("reason") else ""
 
 
 def _amount(data: Data) -> str:
@@ -68,17 +68,17 @@ def _host(data: Data) -> str:
     """A host's label as people read it: which machine, which process."""
     machine, _, rest = str(data.get("label") or "?").partition(":")
     pid = rest.partition(":")[0]
-    return line(f"{machine}, process {pid}" if pid.isdigit() else machine, 60)
+    return one_line(f"{machine}, process {pid}" if pid.isdigit() else machine, 60)
 
 
 def _put(data: Data) -> str:
-    whom = f" for {line(data['assignee'], 40)}" if data.get("assignee") else ""
-    role = f" for a {line(data['role'], 40)}" if data.get("role") and not whom else ""
+    whom = f" for {one_line(data['assignee'], 40)}" if data.get("assignee") else ""
+    role = f" for a {one_line(data['role'], 40)}" if data.get("role") and not whom else ""
     return f"put {_quoted(data, 'title')}{whom or role}"
 
 
 def _need_added(data: Data) -> str:
-    outcome = f" to end {line(data['outcome'], 40)}" if data.get("outcome") else ""
+    outcome = f" to end {one_line(data['outcome'], 40)}" if data.get("outcome") else ""
     return f"made it need #{data.get('needs')}{outcome}"
 
 
@@ -89,8 +89,8 @@ def _claimed(data: Data) -> str:
 
 
 def _done(data: Data) -> str:
-    outcome = f" as {line(data['outcome'], 40)}" if data.get("outcome") else ""
-    result = f": {line(data['result'], _TEXT_MOST)}" if data.get("result") else ""
+    outcome = f" as {one_line(data['outcome'], 40)}" if data.get("outcome") else ""
+    result = f": {one_line(data['result'], _TEXT_MOST)}" if data.get("result") else ""
     return f"is done{outcome}{result}"
 
 
@@ -103,11 +103,11 @@ def _waiting(data: Data) -> str:
 
 def _taken_back(data: Data) -> str:
     back = "failed it" if data.get("state") == "failed" else "took it back"
-    return f"{back} from {line(data.get('teammate') or 'a host', 40)}{_why(data)}"
+    return f"{back} from {one_line(data.get('teammate') or 'a host', 40)}{_why(data)}"
 
 
 def _told(data: Data) -> str:
-    to, kind = line(data.get("to") or "", 40), str(data.get("message_kind", "text"))
+    to, kind = one_line(data.get("to") or "", 40), str(data.get("message_kind", "text"))
     if data.get("accepted") is not None:
         verdict = "agrees" if data["accepted"] else "refuses"
         said = f" {_quoted(data)}" if data.get("text") else ""
@@ -121,8 +121,8 @@ def _noted(data: Data) -> str:
 
 
 def _spawned(data: Data) -> str:
-    roles = ", ".join(line(role, 40) for role in data.get("roles", ())) or "any role"
-    return f"spawned {line(data.get('name') or '', 40)} ({roles}{', lead' if data.get('lead') else ''})"
+    roles = ", ".join(one_line(role, 40) for role in data.get("roles", ())) or "any role"
+    return f"spawned {one_line(data.get('name') or '', 40)} ({roles}{', lead' if data.get('lead') else ''})"
 
 
 def _caps(data: Data) -> str:
@@ -139,7 +139,7 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "repeated": lambda data: f"asked for it again ({data.get('repeats')} times now)",
     "need_added": _need_added,
     "ready": lambda data: "lets it go on" if data.get("state") == "ready" else "schedules it: its needs are met",
-    "assigned": lambda data: f"gave it to {line(data.get('assignee') or 'anyone', 40)}",
+    "assigned": lambda data: f"gave it to {one_line(data.get('assignee') or 'anyone', 40)}",
     "claimed": _claimed,
     "done": _done,
     "failed": lambda data: f"failed{_why(data)}",
@@ -155,9 +155,9 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "reserved": lambda data: f"reserved {_amount(data)}",
     "spent": lambda data: f"spent {_amount(data)}",
     "forfeited": lambda data: f"counts {_amount(data)} as spent: what became of it is not known",
-    "budget_reached": lambda data: f"holds the work: the budget of {line(data.get('held') or '', 40)} is used up",
+    "budget_reached": lambda data: f"holds the work: the budget of {one_line(data.get('held') or '', 40)} is used up",
     "budget_set": _caps,
-    "cooled": lambda data: f"pauses {line(data.get('pace') or '', 60)}{_why(data)}",
+    "cooled": lambda data: f"pauses {one_line(data.get('pace') or '', 60)}{_why(data)}",
     "host_started": lambda data: f"a host started ({_host(data)})",
     "host_back": lambda data: "a host is back",
     "host_stopped": lambda data: f"a host stopped{f' ({_host(data)})' if data.get('label') else ''}",
@@ -165,12 +165,12 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "hosts_forgotten": lambda data: f"forgot {counted(len(data.get('hosts', ())), 'host')} long gone",
     "spawned": _spawned,
     "seated": lambda data: "found a host",
-    "stopped_teammate": lambda data: f"stopped {line(data.get('name') or '', 40)}{_why(data)}",
-    "failed_teammate": lambda data: f"shows {line(data.get('name') or '', 40)} as failed{_why(data)}",
+    "stopped_teammate": lambda data: f"stopped {one_line(data.get('name') or '', 40)}{_why(data)}",
+    "failed_teammate": lambda data: f"shows {one_line(data.get('name') or '', 40)} as failed{_why(data)}",
     "told": _told,
     "shown": lambda data: f"read {counted(len(data.get('messages', ())), 'message')}",
     "noted": _noted,
     "unsandboxed": lambda data: (
-        f"lets commands run without a sandbox on {line(data.get('machine') or 'a machine', 60)}"
+        f"lets commands run without a sandbox on {one_line(data.get('machine') or 'a machine', 60)}"
     ),
 }

@@ -14,10 +14,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ..text import one_line
 from ..types import OPEN, Event, Message, Spending, Task, Teammate
 from .events import event_line
 from .figures import counted, span
-from .plain import line
 from .tables import STATE_STYLES, STATUS_STYLES, used
 
 _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")
@@ -95,7 +95,7 @@ def counts_text(tasks: Sequence[Task]) -> Text:
 
 
 def _headline(seen: Snapshot, width: int) -> Text:
-    said = Text(line(seen.title, 60), style="bold")
+    said = Text(one_line(seen.title, 60), style="bold")
     said.append("   ")
     return _cut(said.append_text(counts_text(seen.tasks)), width)
 
@@ -108,7 +108,7 @@ def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableTyp
     room = max(10, width - 34)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=room)
     for member in team:
-        name = line(member.name, 14) + (" (lead)" if member.lead else "")
+        name = one_line(member.name, 14) + (" (lead)" if member.lead else "")
         table.add_row(
             Text(name, style="bold"),
             Text(", ".join(member.roles)[:12], style="dim"),
@@ -120,7 +120,7 @@ def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableTyp
 
 def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: int, room: int) -> Text:
     if member.status == "failed":
-        return Text(line(member.reason or "", 100), style="red")
+        return Text(one_line(member.reason or "", 100), style="red")
     if task is None:
         return Text("")
     said = Text(f"#{task.id}")
@@ -128,10 +128,10 @@ def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: i
         what, _, says = doing.what.partition("\n")
         # A command's last line is worth more than the title, which stands among the tasks; and its end more than that.
         most = max(12, room // 3) if says else 40
-        said.append(f" turn {doing.turn}, {line(what, most)} {span(now_ms - doing.since)}", style="cyan")
+        said.append(f" turn {doing.turn}, {one_line(what, most)} {span(now_ms - doing.since)}", style="cyan")
         if says and (left := room - said.cell_len - 2) > 5:
-            return said.append(f"  {_last_cells(line(says, 500), left)}")
-    return said.append(f"  {line(task.title, 60)}", style="dim")
+            return said.append(f"  {_last_cells(one_line(says, 500), left)}")
+    return said.append(f"  {one_line(task.title, 60)}", style="dim")
 
 
 def _last_cells(text: str, most: int) -> str:
@@ -161,13 +161,13 @@ def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 30))
     for task in shown[:most]:
         who = task.teammate or "" if task.state not in ("ready", "blocked", "scheduled") else (task.role or "")
-        title = Text(line(task.title, 100))
+        title = Text(one_line(task.title, 100))
         if task.state == "scheduled" and task.due_at is not None:
             title.append(f"  in {span(task.due_at - seen.now_ms)}", style="blue")
         if task.state in ("failed", "skipped", "waiting", "scheduled") and task.reason:
-            title.append(f"  {line(task.reason, 80)}", style="yellow")
+            title.append(f"  {one_line(task.reason, 80)}", style="yellow")
         state = Text(task.state, style=STATE_STYLES.get(task.state, ""))
-        table.add_row(f"#{task.id}", state, Text(line(who, 14), style="dim"), title)
+        table.add_row(f"#{task.id}", state, Text(one_line(who, 14), style="dim"), title)
     if len(seen.tasks) > most:
         table.add_row("", "", "", Text(f"and {counted(len(seen.tasks) - most, 'task')} more", style="dim"))
     return table
@@ -200,5 +200,5 @@ def share_used(account: Spending) -> float:
 
 def _request(asked: Message, width: int) -> RenderableType:
     verb = f'dugnad answer m{asked.id} "..."' if asked.kind == "question" else f"dugnad approve m{asked.id}"
-    said = Text(f"{line(asked.sender, 20)} waits for you: {line(asked.text, 200)}", style="bold yellow")
+    said = Text(f"{one_line(asked.sender, 20)} waits for you: {one_line(asked.text, 200)}", style="bold yellow")
     return Group(_cut(said, width), _cut(Text(f"    {verb}   (in another terminal)", style="green"), width))

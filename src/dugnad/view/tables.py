@@ -11,10 +11,10 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from ..text import one_line, plain
 from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
 from .events import event_line
 from .figures import clock, counted, money, span
-from .plain import line, plain
 
 __all__ = [
     "STATE_STYLES",
@@ -82,7 +82,7 @@ def task_page(
     if children:
         parts.append(_head("follow-ups"))
         parts += [
-            Text(f"  #{child.id} {child.state}: {line(child.title)}", no_wrap=True, overflow="ellipsis")
+            Text(f"  #{child.id} {child.state}: {one_line(child.title, 80)}", no_wrap=True, overflow="ellipsis")
             for child in children
         ]
     parts += _section("reason", task.reason) if task.reason else []
@@ -104,8 +104,8 @@ def team_table(team: Iterable[Teammate], tasks: Iterable[Task]) -> RenderableTyp
     for member in team:
         roles = ", ".join(member.roles) or "any"
         table.add_row(
-            Text(line(member.name, 40) + (" (lead)" if member.lead else ""), style="bold"),
-            Text(line(roles + (", plans first" if member.plan else ""), 30)),
+            Text(one_line(member.name, 40) + (" (lead)" if member.lead else ""), style="bold"),
+            Text(one_line(roles + (", plans first" if member.plan else ""), 30)),
             Text(member.status, style=STATUS_STYLES.get(member.status, "")),
             _doing(member, held.get(member.name, [])),
         )
@@ -122,7 +122,7 @@ def messages_table(messages: Iterable[Message], *, waiting: Collection[int] | No
         kind = "" if message.kind == "text" else f"  {message.kind.replace('_', ' ')}"
         about = f"  about #{message.task}" if message.task is not None else ""
         head = Text(f"m{message.id}", style="bold")
-        head.append(f"  {line(message.sender, 40)} to {line(message.recipient, 40)}{kind}{about}")
+        head.append(f"  {one_line(message.sender, 40)} to {one_line(message.recipient, 40)}{kind}{about}")
         head.append(f"  {clock(message.sent_at, dated=True)}", style="dim")
         parts.append(head)
         if message.accepted is not None:
@@ -139,9 +139,9 @@ def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
     """Each note with its text, which is shortened to so many characters."""
     parts: list[RenderableType] = []
     for note in notes:
-        head = Text(line(note.title, 200), style="bold")
+        head = Text(one_line(note.title, 200), style="bold")
         about = f", #{note.task}" if note.task is not None else ""
-        head.append(f"  {line(note.author, 40)}{about}, {clock(note.at, dated=True)}", style="not bold dim")
+        head.append(f"  {one_line(note.author, 40)}{about}, {clock(note.at, dated=True)}", style="not bold dim")
         parts.append(head)
         text = plain(note.text)
         if len(text) > most:
@@ -153,7 +153,7 @@ def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
 
 def budget_text(spending: Spending, task: Task) -> Text:
     """What a root has used of what it may, and how to go on when it is held."""
-    said = Text(f"#{task.id} {line(task.title)}", style="bold")
+    said = Text(f"#{task.id} {one_line(task.title, 80)}", style="bold")
     said.append(f"\n  {used(spending)}", style="not bold")
     kept = spending.reserved
     if kept.tokens or kept.microdollars or kept.milliseconds:
@@ -200,10 +200,10 @@ def _table(*columns: str) -> Table:
 
 def _who(task: Task) -> Text:
     if task.teammate is not None and task.state not in ("ready", "blocked", "scheduled"):
-        return Text(line(task.teammate, 20))
+        return Text(one_line(task.teammate, 20))
     if task.assignee is not None:
-        return Text(f"for {line(task.assignee, 20)}", style="dim")
-    return Text(f"any {line(task.role, 20)}" if task.role is not None else "", style="dim")
+        return Text(f"for {one_line(task.assignee, 20)}", style="dim")
+    return Text(f"any {one_line(task.role, 20)}" if task.role is not None else "", style="dim")
 
 
 def _when(task: Task, now_ms: int) -> Text:
@@ -215,27 +215,27 @@ def _when(task: Task, now_ms: int) -> Text:
 
 
 def _title(task: Task) -> Text:
-    title = Text(line(task.title, 200), no_wrap=True, overflow="ellipsis")
+    title = Text(one_line(task.title, 200), no_wrap=True, overflow="ellipsis")
     if task.state == "blocked":
         title.append(f"  (needs {counted(task.open_needs, 'more task')})", style="dim")
     elif task.state == "waiting":
-        why = f": {line(task.reason, 80)}" if task.reason else ""
+        why = f": {one_line(task.reason, 80)}" if task.reason else ""
         title.append(f"  (waits {_WAITS_FOR.get(task.waiting_for or '', '')}{why})", style="yellow")
     elif task.state in ("failed", "skipped") and task.reason:
-        title.append(f"  ({line(task.reason, 120)})", style="dim")
+        title.append(f"  ({one_line(task.reason, 120)})", style="dim")
     elif task.outcome:
-        title.append(f"  ({line(task.outcome, 40)})", style="dim")
+        title.append(f"  ({one_line(task.outcome, 40)})", style="dim")
     return title
 
 
 def _heading(task: Task) -> Text:
     head = Text(f"#{task.id} ", style="bold")
-    head.append(line(task.title, 200))
+    head.append(one_line(task.title, 200))
     head.append(f"  {task.state}", style=STATE_STYLES.get(task.state, ""))
     if task.waiting_for:
         head.append(f" {_WAITS_FOR[task.waiting_for]}", style=STATE_STYLES["waiting"])
     if task.outcome:
-        head.append(f" as {line(task.outcome, 40)}", style="not bold")
+        head.append(f" as {one_line(task.outcome, 40)}", style="not bold")
     return head
 
 
@@ -266,29 +266,29 @@ def _facts(task: Task) -> RenderableType:
 
 
 def _need(need: Need, state: str, title: str) -> Text:
-    wanted = line(need.outcome or "done", 40)
-    return Text(f"  #{need.task} {wanted} ({state}) {line(title)}".rstrip(), no_wrap=True, overflow="ellipsis")
+    wanted = one_line(need.outcome or "done", 40)
+    return Text(f"  #{need.task} {wanted} ({state}) {one_line(title, 80)}".rstrip(), no_wrap=True, overflow="ellipsis")
 
 
 def _attempt(attempt: Attempt) -> Text:
     ended = f"{attempt.ended_as}" if attempt.ended_as else "under way"
     took = f" after {span(attempt.ended_at - attempt.claimed_at)}" if attempt.ended_at is not None else ""
     goes_on = " (went on)" if attempt.continues is not None else ""
-    why = f": {line(attempt.reason, 200)}" if attempt.reason else ""
+    why = f": {one_line(attempt.reason, 200)}" if attempt.reason else ""
     return Text(
-        f"  {attempt.number}. {line(attempt.teammate, 40)}{goes_on}, {clock(attempt.claimed_at, dated=True)}, "
+        f"  {attempt.number}. {one_line(attempt.teammate, 40)}{goes_on}, {clock(attempt.claimed_at, dated=True)}, "
         f"{ended}{took}{why}"
     )
 
 
 def _doing(member: Teammate, tasks: Sequence[Task]) -> Text:
     said = "; ".join(
-        f"#{task.id} {line(task.title, 60)}"
+        f"#{task.id} {one_line(task.title, 60)}"
         + (f" (waits {_WAITS_FOR.get(task.waiting_for or '', '')})" if task.state == "waiting" else "")
         for task in tasks
     )
     if not said and member.reason and member.status in ("stopped", "failed", "lost"):
-        said = line(member.reason, 120)
+        said = one_line(member.reason, 120)
     return Text(said, no_wrap=True, overflow="ellipsis")
 
 

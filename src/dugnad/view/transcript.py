@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..text import one_line
 from ..types import Attempt, Turn
 from .figures import clock, counted
-from .plain import line
 from .tables import Indented
 
 _TEXT_MOST = 2_000  # Of one piece; `--json` has the whole.
@@ -22,7 +22,7 @@ def transcript_page(attempts: Sequence[Attempt], turns: Sequence[Turn]) -> Rende
     parts: list[RenderableType] = []
     for attempt in attempts:
         went_on = f", goes on from epoch {attempt.continues}" if attempt.continues is not None else ""
-        parts.append(Text(f"\nattempt {attempt.number}, {line(attempt.teammate, 40)}{went_on}", style="bold"))
+        parts.append(Text(f"\nattempt {attempt.number}, {one_line(attempt.teammate, 40)}{went_on}", style="bold"))
         calls: list[str] = []
         own = [turn for turn in turns if turn.epoch == attempt.epoch]
         for turn in own:
@@ -38,7 +38,7 @@ def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
     try:
         body: Any = json.loads(turn.body)
         if turn.kind == "request":
-            return [Text(f"  {at}  {line(body['command'], 60)} is started", style="dim")]
+            return [Text(f"  {at}  {one_line(body['command'], 60)} is started", style="dim")]
         if turn.kind == "reply":
             return _reply(body, at, teammate, calls, turn.used.tokens)
         if turn.kind == "tool":
@@ -55,7 +55,7 @@ def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
 def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> list[RenderableType]:
     parts = _piece(f"{at}  told", body["said"]) if body["said"] else []
     reply = body["reply"]
-    who = line(teammate, 40)
+    who = one_line(teammate, 40)
     cost = f" ({counted(tokens, 'token')})"
     if reply["text"]:
         parts += _piece(f"{at}  {who}{cost} says", reply["text"])
@@ -64,7 +64,7 @@ def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> 
         parts += _piece(f"{at}  its run ended", reply["run"])
     calls[:] = [str(name) for _, name, _ in reply["calls"]]
     for _, name, arguments in reply["calls"]:
-        parts.append(Text(f"  {at}  {who}{cost} calls {line(name, 60)} {line(arguments, 200)}", style="cyan"))
+        parts.append(Text(f"  {at}  {who}{cost} calls {one_line(name, 60)} {one_line(arguments, 200)}", style="cyan"))
         cost = ""
     return parts
 
@@ -72,4 +72,4 @@ def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> 
 def _piece(head: str, text: str) -> list[RenderableType]:
     if len(text) > _TEXT_MOST:
         text = f"{text[:_TEXT_MOST].rstrip()} … ({len(text):,} characters in all)"
-    return [Text(f"  {line(head, 200)}:", style="cyan"), Indented(text, columns=4)]
+    return [Text(f"  {one_line(head, 200)}:", style="cyan"), Indented(text, columns=4)]
