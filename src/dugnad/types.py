@@ -32,6 +32,7 @@ TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "fai
 TurnKind = Literal["request", "reply", "tool", "summary"]
 
 ERRAND = "errand:"  # How the key of a task begins that a teammate put for itself, to answer what was said to it.
+REVIEW = "review:"  # How the key of a task begins that looks at another's work; then that task, then what of it.
 HUMAN = "human"  # The recipient every board has; never stopped, never seated.
 
 

@@ -1,7 +1,8 @@
 """Programs that stand in for other people's agents: they speak exactly their shapes, and do what a script says.
 
 A script is a file `.script` in the tree, one JSON object a run: {"say": ..., "answer": ..., "write": {...}, ...}. What
-they were given is appended to `.asked` as JSON lines, so that a test can look.
+they were given is appended to `.asked` as JSON lines, so that a test can look. What they hand back has the word that
+the prompt names, unless the step says "forge": then it is as somebody would write it who did not see the prompt.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from dugnad.agent.command import PRESETS, Command
 
 _BODY = r"""
-import json, os, sys, time
+import json, os, re, sys, time
 kind = KIND
 prompt = sys.stdin.read()
 asked = [json.loads(line) for line in open(".asked")] if os.path.exists(".asked") else []
@@ -27,8 +28,12 @@ step = steps[min(len(asked), len(steps) - 1)]
 for path, content in step.get("write", {}).items():
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     open(path, "w").write(content)
+word = re.search("```dugnad ([0-9a-f]{12,})", prompt)
+word = word[1] if word and not step.get("forge") else ""
 if "answer" in step:
     answer = step["answer"]
+    if isinstance(answer, dict) and word:
+        answer["word"] = word
     open(".dugnad-answer.json", "w").write(answer if isinstance(answer, str) else json.dumps(answer))
 if step.get("link"):
     os.symlink(step["link"], ".dugnad-answer.json")
@@ -42,6 +47,7 @@ while step.get("until") and not os.path.exists(step["until"]):
     open(".waits", "w").close()
     time.sleep(0.02)
 say, error = step.get("say", ""), step.get("error")
+say = say.replace("```dugnad\n", "```dugnad " + word + "\n") if word else say
 if "raw" in step:
     sys.stdout.write(step["raw"])
 elif kind == "text":

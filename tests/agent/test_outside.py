@@ -104,18 +104,6 @@ async def test_an_answer_in_a_file_is_taken_and_the_file_removed(
     assert not (tree / ".dugnad-answer.json").exists()
 
 
-async def test_a_link_in_place_of_the_file_is_not_followed(
-    board: Board, sandbox: Sandbox, tree: Path, folder: Path
-) -> None:
-    secret = folder / "secret.json"
-    secret.write_text('{"result": "the secret"}')
-    script(tree, {"say": "See the file.", "link": str(secret)}, {"say": "No file."})
-    stage = await stage_of(board, sandbox, tree, stand_in(folder))
-    assert await stage.run() == Done("No file.")
-    assert "cannot be read" in prompts(tree)[1]
-    assert secret.exists()
-
-
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -130,14 +118,14 @@ async def test_a_link_in_place_of_the_file_is_not_followed(
         ('{"result": "x", "follow_ups": [{"body": "no title"}]}', "title"),
         ('{"result": "x", "follow_ups": [{"title": "t", "priority": NaN}]}', "NaN"),
         ('{"result": "x", "follow_ups": {"title": "t"}}', "a list of objects"),
-        ('{"result": "' + "x" * 300_000 + '"}', "not JSON"),
+        ('{"result": "' + "x" * 300_000 + '"}', "KiB"),
         ('{"follow_ups": []}', "neither"),
     ],
 )
 async def test_an_answer_that_is_not_understood_goes_back_and_nothing_of_it_is_done(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path, answer: str, says: str
 ) -> None:
-    script(tree, {"answer": answer}, {"say": "Now in words."})
+    script(tree, {"say": f"```dugnad\n{answer}\n```"}, {"say": "Now in words."})
     stage = await stage_of(board, sandbox, tree, stand_in(folder, "plain"))
     assert await stage.run() == Done("Now in words.")
     said = prompts(tree)[1]

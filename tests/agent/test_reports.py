@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dugnad.agent.answer import PROTOCOL, read_answer
+from dugnad.agent.answer import own_words, protocol, read_answer
 from dugnad.agent.command import READS, Command
 from dugnad.agent.reports import read_report
 from dugnad.models.talk import Usage
@@ -96,9 +96,9 @@ def test_no_text_whatever_breaks_the_answer(text: str) -> None:
 
 
 def test_the_example_that_agents_are_shown_is_understood() -> None:
-    example = PROTOCOL.partition("```dugnad")[2].partition("```")[0]
-    answer = read_answer(f"Text.\n```dugnad{example}```\n")
-    assert (answer.wrong, len(answer.calls)) == ("", 1)
+    example = protocol("abc", file=True).partition("```dugnad")[2].partition("```")[0]
+    answer = read_answer(own_words(f"Text.\n```dugnad{example}```\n", "abc"))
+    assert (answer.wrong, answer.outcome) == ("", "approved")
 
 
 def test_a_block_that_is_not_the_last_word_is_not_guessed_at() -> None:

@@ -54,3 +54,22 @@ def test_the_doctor_says_whether_it_is_there(shell: Shell, folder: Path, monkeyp
     assert "it reports dollars and tokens" in shell("doctor").output
     (folder / "programs" / "claude").unlink()
     assert "There is no program" in shell("doctor").output
+
+
+def test_the_policy_of_the_user_holds_for_what_it_asks_for(shell: Shell, folder: Path, tree: Path) -> None:
+    (folder / "dugnad" / "config.toml").write_text('[commands.claude]\n[policies]\nadd_task = "deny"\n')
+    script(tree, {"say": block(result="built", follow_ups=[{"title": "More"}])}, {"say": "Without it."})
+    ran = shell("run", "Build it", "--in-place", "--model", "command:claude", "--agents", "1", "--json")
+    assert ran.exit_code == 0, ran.output
+    assert "add_task is denied by the policy" in asked(tree)[1]["prompt"]
+    assert "More" not in shell.says("tasks")
+
+
+@pytest.mark.parametrize("tool", ["bash", "write_file", "read_file"])
+def test_a_policy_that_cannot_be_held_for_it_is_refused(shell: Shell, folder: Path, tree: Path, tool: str) -> None:
+    (folder / "dugnad" / "config.toml").write_text(f'[commands.claude]\n[policies]\n{tool} = "deny"\n')
+    script(tree, {"say": "built"})
+    ran = shell("run", "Build it", "--in-place", "--model", "command:claude", "--agents", "1")
+    assert f"{tool} = 'deny'" in " ".join(ran.output.split())
+    assert ran.exit_code != 0
+    assert not asked(tree)

@@ -39,6 +39,7 @@ INTERRUPTED = (
     "Interrupted: the runtime stopped while this call was running. It may have happened, in part or in whole. "
     "Look before you call it again."
 )
+REFUSED = "A person refused:"
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 # These concern the attempt, not the call: they go up.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
@@ -299,8 +300,8 @@ class Actor:
 
 def _refusal(said: Verdict) -> str:
     if not said.words:
-        return "A person refused: no reason was given."
-    return f"A person refused: {said.words}" if "\n" not in said.words else f"A person refused:\n{quote(said.words)}"
+        return f"{REFUSED} no reason was given."
+    return f"{REFUSED} {said.words}" if "\n" not in said.words else f"{REFUSED}\n{quote(said.words)}"
 
 
 def _with_word(result: Result, said: Verdict | None) -> Result:

@@ -19,12 +19,13 @@ from ..errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured,
 from ..models.talk import Reply, Said, Usage
 from ..settings import AgentLimits
 from ..text import clean, quote, shorten
-from ..tools import Context, Tool
+from ..tools import Context, Policy, Tool
+from ..tools.policy import Decision
 from ..tools.talking import answer_since, message_text
-from ..types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
+from ..types import HUMAN, REVIEW, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ..workspace.sandbox import Sandbox
 from .acting import Actor, Result
-from .answer import TOOLS, remove_file, with_file
+from .answer import TOOLS, own_words, protocol, remove_file, with_file
 from .asking import PutDown
 from .command import Command
 from .conversation import Conversation
@@ -54,6 +55,7 @@ class Outside:
     tree: Path | None = None  # Where it works; each attempt is given its own.
     team: str = "dugnad"
     project: Path | None = None
+    policy: Policy = field(default_factory=Policy)  # What of its wishes a person is asked about, and what is denied.
     limits: AgentLimits = field(default_factory=AgentLimits)
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)
@@ -177,6 +179,9 @@ class Outside:
 
     # What it asked for.
 
+    def _decide(self, tool: str) -> Decision:
+        return self.policy.decide(tool, self.teammate.roles)
+
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if not talk.open_calls:
             return
@@ -189,7 +194,7 @@ class Outside:
 
         actor = Actor(
             board=self.board, claim=claim, tools=TOOLS, limits=self.limits, context=context,
-            now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act,
+            now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
         )  # fmt: skip
         if not (resumed and talk.since is not None and await self._is_stopped(actor, talk)):
             await actor.act(talk, resumed=resumed)
@@ -224,9 +229,12 @@ class Outside:
             raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
         self.turn = talk.turns + 1
         self._note(f"runs {self.command.name}")
-        prompt = clean(prompt_text(self.teammate, claim, self.team, talk, said)).encode()
+        # A word that nobody but this run knows. What it runs can write files for it; in a review that must not count.
+        word, by_file = self.sources.new_id()[-14:], not claim.task.key.startswith(REVIEW)
+        how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
+        prompt = clean(prompt_text(self.teammate, claim, self.team, talk, said, how)).encode()
         report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)
-        reply = self._reply(report, tree)
+        reply = self._reply(report, word, tree if by_file else None)
         used = Amount(
             tokens=amount.tokens if report.usage is None else report.usage.tokens,
             microdollars=amount.microdollars if report.microdollars is None else report.microdollars,
@@ -254,10 +262,11 @@ class Outside:
             return Report(ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()), 0.0
         return read_report(self.command.reads, ran), ran.seconds
 
-    def _reply(self, report: Report, tree: Path) -> Reply:
+    def _reply(self, report: Report, word: str, tree: Path | None) -> Reply:
         """What it said as a reply, its wishes as calls; with how the run ended beside it."""
         text = shorten(report.text, _TEXT_CHARS_MAX)
-        text = with_file(text, tree) if report.ended == "well" else text
+        text = with_file(text, tree, word) if tree is not None and report.ended == "well" else text
+        text = own_words(text, word)
         calls = understood(text, self.board.limits).calls if report.ended == "well" else ()
         return Reply(
             text=text, calls=calls, stop="tools" if calls else "end", model=self.command.name,

@@ -6,7 +6,6 @@ from ..models.talk import Message, Reply, Said
 from ..settings import Limits
 from ..text import quote, shorten
 from ..types import Claim, Teammate
-from .answer import PROTOCOL
 from .conversation import Conversation
 from .identity import identity
 from .verdict import last_reply, refusals, run_of, understood
@@ -24,11 +23,11 @@ _INTERRUPTED = (
 )
 
 
-def prompt_text(teammate: Teammate, claim: Claim, team: str, talk: Conversation, said: Said) -> str:
+def prompt_text(teammate: Teammate, claim: Claim, team: str, talk: Conversation, said: Said, how: str) -> str:
     """Everything, in one text: each run begins without memory."""
     who = "\n\n".join(part for part in (identity(teammate, claim, team), teammate.prompt.strip(), _HOW) if part)
     before = shorten("\n\n".join(map(_entry, talk.entries)), _HISTORY_CHARS_MAX)
-    return "\n\n".join(part for part in (who, before, said.text, PROTOCOL) if part) + "\n"
+    return "\n\n".join(part for part in (who, before, said.text, how) if part) + "\n"
 
 
 def _entry(entry: Message) -> str:

@@ -11,12 +11,14 @@ from ..models.talk import Reply, ToolResult
 from ..settings import AgentLimits, Limits
 from ..text import shorten
 from ..types import Done, Failed, Outcome, Released, Waiting
+from .acting import REFUSED
 from .answer import Answer, read_answer
 from .command import PREFIX, Command
 from .conversation import Conversation
 from .reports import Ending
 
 GUARD = "A guard stopped this:"  # So begins what a person answered for one.
+_NOT_GRANTED = ("Error:", GUARD, REFUSED)  # How the results of our own tools begin then.
 _RESULT_CHARS_MAX = 50_000
 _WRONG_MAX = 2  # Answers in a row that were not understood.
 
@@ -39,7 +41,7 @@ def refusals(talk: Conversation) -> list[str]:
     for entry in reversed(talk.entries):
         if not isinstance(entry, ToolResult):
             break
-        if entry.text.startswith(("Error:", GUARD)):
+        if entry.text.startswith(_NOT_GRANTED):
             found.insert(0, f"{entry.name}: {entry.text}")
     return found
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from ..board import Board
 from ..errors import BadInput
-from ..team.places import REVIEW
 from ..tools.talking import GONE
-from ..types import ENDINGS, ERRAND, OPEN, Need, PastAttempt, Spending, Task
+from ..types import ENDINGS, ERRAND, OPEN, REVIEW, Need, PastAttempt, Spending, Task
 from .planned import WITHIN, Estimate, Plan, PlannedTask, account_of
 from .reviews import finishing, with_reviews
 

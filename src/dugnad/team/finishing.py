@@ -15,8 +15,8 @@ from ..board import Board
 from ..errors import BoardTrouble, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import one_line, quote, shorten
-from ..types import ERRAND, Claim, Done, Failed, Outcome, Released, Task, Waiting
-from .places import REVIEW, Place, line_of
+from ..types import ERRAND, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from .places import Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
 T = TypeVar("T")

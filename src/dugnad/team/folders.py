@@ -18,8 +18,8 @@ from pathlib import Path
 
 from ..errors import ToolError
 from ..text import clean, one_line
-from ..types import Claim, Done, Failed, Outcome, Released, Task, Waiting
-from .places import REVIEW, Kit, Place, Places, Red, Workshop, mark_of
+from ..types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from .places import Kit, Place, Places, Red, Workshop, mark_of
 
 _ENTRIES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024

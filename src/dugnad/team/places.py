@@ -21,7 +21,6 @@ from ..types import Attempt, Claim, Done, Failed, Outcome, Released, Task
 from ..workspace.files import Files
 from ..workspace.sandbox import Sandbox
 
-REVIEW = "review:"  # How the key of a task begins that looks at another's work; then that task, then what of it.
 Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
 _CHECK_SECONDS_MAX = 1_800.0
 

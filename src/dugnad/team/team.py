@@ -21,7 +21,7 @@ from ..models import open_model
 from ..models.talk import Model
 from ..settings import AgentLimits, Limits, TeamLimits
 from ..text import one_line
-from ..tools import Policy, Tool
+from ..tools import OF_A_TREE, Policy, Tool
 from ..tools.talking import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from ..workspace.sandbox import Sandbox
@@ -303,15 +303,19 @@ class Team:
         model = self._model(teammate.model or (role.model if role else None))
         member = replace(teammate, prompt=prompt, plan=plan)
         if isinstance(model, Command):
-            said = Policy.of(self.policies).decide("bash", teammate.roles)
-            if said != "allow":  # It runs what it likes, so what is said of commands cannot be kept one by one.
-                raise ModelMisconfigured(
-                    f"{model.name} runs commands of its own, and the policy for {teammate.name} says bash = {said!r}: "
-                    "allow it for a role that this command has, or choose another model."
-                )
+            policy = Policy.of(self.policies)
+            said = {each: policy.decide(each, teammate.roles) for each in OF_A_TREE}
+            for tool, decision in said.items():  # It has tools of its own, so what is said of these cannot be kept.
+                if decision != "allow":
+                    raise ModelMisconfigured(
+                        f"{model.name} has tools of its own, so it cannot be held to what the policy for "
+                        f"{teammate.name} says: {tool} = {decision!r}. Allow it for a role that this command has, or "
+                        "choose another model."
+                    )
             return Outside(
                 board=self.board, teammate=member, command=model, sandbox=self.sandbox, team=self.name,
-                project=self.project, limits=self.agent_limits, sources=self.board.sources,
+                project=self.project, policy=policy, limits=self.agent_limits,
+                sources=self.board.sources,
             )  # fmt: skip
         requests, tokens = self.rates(model.name)
         return Agent(

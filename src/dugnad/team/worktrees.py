@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from ..board import Board
 from ..errors import StaleClaim, ToolError
 from ..text import clean, one_line, shorten
-from ..types import ENDED, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ..types import ENDED, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ..workspace import merging
 from ..workspace.merging import Conflict, Merged, Work
 from ..workspace.tree import Place as TreePlace
 from ..workspace.tree import Tree
 from ..workspace.trees import Trees
-from .places import REVIEW, Kit, Place, Red, Workshop, line_of, mark_of
+from .places import Kit, Place, Red, Workshop, line_of, mark_of
 from .report import Deliveries
 
 _HERE = (
