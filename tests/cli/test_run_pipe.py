@@ -51,6 +51,7 @@ KEYS = [
     "failed_teammates",
     "interrupted",
     "deliveries",
+    "others_waiting",
     "says",
     "next",
 ]
@@ -217,3 +218,17 @@ def test_nothing_to_do_is_said(project: Path) -> None:
     said = json.loads(run("run", *MODEL, "--json", folder=project).stdout)
     assert list(said) == KEYS
     assert (said["exit"], said["tasks"], said["says"]) == (0, [], ran.stdout.strip())
+
+
+def test_a_run_with_a_goal_says_what_else_waits_and_leaves_it_unless_told_otherwise(project: Path) -> None:
+    run("add", "Left over", folder=project)
+    run("add", "Give up", folder=project)
+    ran = run("run", "Good", "--tokens", "300000", *MODEL, folder=project)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    said = "2 other tasks wait on this board; --all works them too, and so does `dugnad work`."
+    assert ran.stdout.count(said) == 2  # When it begins, and in the report.
+    assert states(project) == {"Left over": "ready", "Give up": "ready", "Good": "done"}
+    everything = json.loads(run("run", "Good again", "--all", *MODEL, "--json", folder=project).stdout)
+    assert (everything["exit"], everything["others_waiting"]) == (1, 0)
+    assert {task["title"] for task in everything["tasks"]} == {"Left over", "Give up", "Good again"}
+    assert states(project)["Left over"] == "done"

@@ -296,10 +296,11 @@ class Board(Reading):
 
     # Teammates and hosts.
 
-    async def start_host(self, label: str, *, host: str | None = None) -> str:
-        """Register a process that runs teammates. Its id is new with every start, so it inherits nothing."""
-        own = host or self.sources.new_id()
-        await self._do(_START_HOST, members.StartHost(id=own, label=self._text("label", label)))
+    async def start_host(self, label: str, *, host: str | None = None, scope: Iterable[int] | None = None) -> str:
+        """Register a process that runs teammates. Its id is new with every start, so it inherits nothing. With a
+        `scope`, its teammates claim under these roots only, by whatever way they ask."""
+        own, roots = host or self.sources.new_id(), None if scope is None else tuple(sorted(set(scope)))
+        await self._do(_START_HOST, members.StartHost(id=own, label=self._text("label", label), scope=roots))
         return own
 
     async def heartbeat(self, host: str) -> list[tuple[int, int]]:

@@ -40,17 +40,19 @@ Answer = Claim | LookAgain | DugnadError | None
 async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
     answers: dict[int, Answer] = dict(await _claimed_before(tx, asks))
     first = {ask.key: place for place, ask in reversed(list(enumerate(asks)))}
-    lanes = await _lanes(tx, asks, answers)
+    scopes: dict[int, str | None] = {}
+    lanes = await _lanes(tx, asks, scopes, answers)
     lanes = {place: own for place, own in lanes.items() if first[asks[place].key] == place}
     for row in await tx.fetch("promote_due"):
         made_ready(tx, {**row, "state": "ready"})
     grants: dict[int, Candidate] = {}
     budgets: dict[int, dict[str, Any]] = {}
     if named := [place for place in lanes if asks[place].task is not None]:
-        await _named(tx, asks, named, lanes, grants, budgets, answers)
-    unnamed = {place: own for place, own in lanes.items() if asks[place].task is None}
-    while unnamed:
-        unnamed = await _next(tx, asks, unnamed, grants, budgets, answers)
+        await _named(tx, asks, named, lanes, scopes, grants, budgets, answers)
+    for scope in dict.fromkeys(scopes[place] for place in lanes):
+        unnamed = {place: own for place, own in lanes.items() if asks[place].task is None and scopes[place] == scope}
+        while unnamed:
+            unnamed = await _next(tx, asks, unnamed, scope, grants, budgets, answers)
     answers.update(await _take(tx, asks, grants, budgets))
     return [answers.get(place, answers.get(first[ask.key])) for place, ask in enumerate(asks)]
 
@@ -78,8 +80,10 @@ def _claim(task: Row, attempt: Mapping[str, Any]) -> Claim:
     )
 
 
-async def _lanes(tx: Tx, asks: Sequence[Ask], answers: dict[int, Answer]) -> dict[int, tuple[str, ...]]:
-    """The lanes each asker may take from; a refusal for those who may take nothing."""
+async def _lanes(
+    tx: Tx, asks: Sequence[Ask], scopes: dict[int, str | None], answers: dict[int, Answer]
+) -> dict[int, tuple[str, ...]]:
+    """The lanes each asker may take from, and the scope of its host; a refusal for those who may take nothing."""
     asked = [{"teammate": ask.teammate, "host": ask.host} for ask in asks]
     rows = await tx.fetch("claimants", claimants=as_json(asked), lease_max=int(tx.limits.lease_seconds_max * 1000))
     seats = {(row["name"], row["known_host"]): row for row in rows}
@@ -98,6 +102,7 @@ async def _lanes(tx: Tx, asks: Sequence[Ask], answers: dict[int, Answer]) -> dic
         elif row["state"] != "seated" or row["host_id"] != ask.host:
             answers[place] = HostLost(f"{ask.teammate} is not seated at host {ask.host}; seat it there first.")
         else:
+            scopes[place] = row["scope"]
             lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]), bool(row["lead"]))
     return lanes
 
@@ -107,6 +112,7 @@ async def _named(
     asks: Sequence[Ask],
     places: Sequence[int],
     lanes: Mapping[int, tuple[str, ...]],
+    scopes: Mapping[int, str | None],
     grants: dict[int, Candidate],
     budgets: dict[int, dict[str, Any]],
     answers: dict[int, Answer],
@@ -123,6 +129,8 @@ async def _named(
         elif row["state"] != "ready" or any(grant.id == task for grant in grants.values()):
             holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
             answers[place] = NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")
+        elif (scope := scopes[place]) is not None and {"id": row["root_id"]} not in json.loads(scope):
+            answers[place] = NotReady(f"#{task} is not under the goal of this run; `dugnad work` takes it, or --all.")
         elif row["lane"] not in lanes[place]:
             whose = row["lane"] or "anybody but a lead"
             answers[place] = NotReady(f"#{task} is for {whose}, which {asks[place].teammate} is not.")
@@ -148,6 +156,7 @@ async def _next(
     tx: Tx,
     asks: Sequence[Ask],
     lanes: Mapping[int, tuple[str, ...]],
+    scope: str | None,
     grants: dict[int, Candidate],
     budgets: dict[int, dict[str, Any]],
     answers: dict[int, Answer],
@@ -163,7 +172,11 @@ async def _next(
     every_lane = as_json([{"lane": lane} for lane in sorted({lane for own in left.values() for lane in own})])
     for _ in range(_ROUNDS_MAX):
         ahead = max(Counter(grant.lane for grant in grants.values()).values(), default=0)
-        rows = await tx.fetch("claim_candidates", lanes=every_lane, count=len(lanes) + ahead, asker=alone)
+        wanted = {"lanes": every_lane, "count": len(lanes) + ahead, "asker": alone}
+        if scope is None:
+            rows = await tx.fetch("claim_candidates", **wanted)
+        else:
+            rows = await tx.fetch("claim_candidates_under", **wanted, roots=scope)
         taken = {grant.id for grant in grants.values()}
         rows = [row for row in rows if row["id"] not in taken]
         if not rows:
@@ -173,7 +186,7 @@ async def _next(
             turn = max(1, places.index(shut_out))
             later = {**{place: left.pop(place) for place in places[turn:]}, **later}
             if shut_out in left:
-                await _next(tx, asks, left, grants, budgets, answers)
+                await _next(tx, asks, left, scope, grants, budgets, answers)
                 return later
         candidates = [Candidate(row["id"], row["lane"], row["priority"], row["chain"], row["root_id"]) for row in rows]
         if unknown := {candidate.root for candidate in candidates} - budgets.keys():

@@ -136,7 +136,8 @@ async def _observe_members(fetch: Fetch, state: replay.State) -> None:
         }  # fmt: skip
     for row in await fetch("dump_hosts"):
         up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"
-        state["host"][row["id"]] = {"state": up}
+        scope = json.loads(row["scope"]) if row["scope"] else []
+        state["host"][row["id"]] = {"state": up, **({"scope": [each["id"] for each in scope]} if scope else {})}
 
 
 _TASK = (

@@ -9,19 +9,21 @@ from ..types import HUMAN, Teammate
 from . import records
 from .messages import Show, show
 from .once import once
-from .store import Row, TryAgain, Tx, as_json, event, wake
+from .store import Row, TryAgain, Tx, as_json, event, ids_json, wake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHost:
     id: str
     label: str
+    scope: tuple[int, ...] | None  # The roots its teammates may claim under; None: all.
 
 
 async def start_host(tx: Tx, call: StartHost) -> None:
     lease = int(tx.limits.lease_seconds * 1000)
-    if await tx.fetch("insert_host", id=call.id, label=call.label, lease=lease):
-        event(tx, "host_started", call.label, host=call.id, label=call.label)
+    scope = None if call.scope is None else ids_json(call.scope)
+    if await tx.fetch("insert_host", id=call.id, label=call.label, scope=scope, lease=lease):
+        event(tx, "host_started", call.label, host=call.id, label=call.label, scope=call.scope)
         wake(tx, "team")
 
 

@@ -222,14 +222,15 @@ class Reading:
         milliseconds = (await self._read("next_lapse", lease_max=self._lease_max()))[0]["milliseconds"]
         return None if milliseconds is None else milliseconds / 1000
 
-    async def ready_work(self, *, most: int = 100) -> dict[str, int]:
+    async def ready_work(self, *, most: int = 100, roots: Iterable[int] | None = None) -> dict[str, int]:
         """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. What is not for one of them
-        counts apart, as "role!name" or "!name". Up to `most` each.
+        counts apart, as "role!name" or "!name". Up to `most` each; with `roots`, only what is under these.
 
         Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
         """
         found: dict[str, int] = {}
-        for row in await self._read("ready_counts", most=most):
+        under = {} if roots is None else {"roots": ids_json(roots)}
+        for row in await self._read("ready_counts_under" if under else "ready_counts", most=most, **under):
             if row["n"]:
                 found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
         return found

@@ -283,7 +283,8 @@ def _ended_teammate(state: State, event: Event, data: Data) -> None:
 
 def _host(status: str) -> Callable[[State, Event, Data], None]:
     def change(state: State, event: Event, data: Data) -> None:
-        state["host"][data["host"]] = {"state": status}
+        scope = data.get("scope") or state["host"].get(data["host"], {}).get("scope")
+        state["host"][data["host"]] = {"state": status, **({"scope": scope} if scope else {})}
 
     return change
 

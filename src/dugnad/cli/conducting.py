@@ -23,7 +23,7 @@ from ..team.report import ACCOUNT
 from ..text import plain
 from ..tools.talking import GONE
 from ..types import HUMAN, Budget, Event, Task
-from ..view.ending import report_page, report_shape
+from ..view.ending import others_line, report_page, report_shape
 from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from .base import console, forget_stdout, show, show_json, shown_url
@@ -36,7 +36,8 @@ _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not an
 
 
 async def conduct(
-    team: Team, project: Project, wishes: Wishes, *, goal: str | None, budget: Budget, forever: bool, as_json: bool
+    team: Team, project: Project, wishes: Wishes, *, goal: str | None, budget: Budget, forever: bool, others: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """`dugnad run`."""
     say = _silent if as_json else _say
@@ -46,7 +47,7 @@ async def conduct(
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
         began = await team.board.last_event()
-        roots = await team.roots(goal, budget)
+        roots = await team.roots(goal, budget, others=others)
         if not roots and not forever:
             _end(
                 Report(says='There is nothing to do. Give the team a goal: dugnad run "GOAL", or dugnad add.'), as_json
@@ -56,6 +57,8 @@ async def conduct(
         if not as_json:
             _say_all(told)
             _say(f"Team {plain(team.name)}, model {plain(team.model_name)}, board {plain(shown_url(team.url))}")
+            if waiting := await team.waiting_elsewhere():
+                _say(others_line(waiting))
         async with stopping(team) as stopped, showing(team, roots, after=began, quiet=as_json):
             working = asyncio.create_task(team.run_roots(roots, forever=forever))
             asked = asyncio.create_task(stopped.wait())

@@ -68,11 +68,13 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("run", epilog=examples('dugnad run "Write a slugify() with tests" --tasks 20 --dollars 2\ndugnad run'))
 @click.argument("goal", required=False)
+@click.option("--all", "others", is_flag=True, help="With a goal: work what else is on the board too.")
 @budget_options
 @team_options
 @forever_option
 def run(
     goal: str | None,
+    others: bool,
     agents: int | None,
     model: str | None,
     forever: bool,
@@ -82,8 +84,9 @@ def run(
 ) -> int:
     """Give the team a goal and watch it work; or, without one, go on with what is on the board.
 
-    It ends when all is done, when the budget is spent, or when only you can help. Ctrl-C stops in order: turns under
-    way are recorded, tasks given back, and the next `dugnad run` goes on. A second Ctrl-C ends at once.
+    With a goal, only what is under it is worked, and the caps are for all of that. It ends when all is done, when the
+    budget is spent, or when only you can help. Ctrl-C stops in order: turns under way are recorded, tasks given back,
+    and the next `dugnad run` goes on. A second Ctrl-C ends at once.
     """
     if goal is not None and not goal.strip():
         raise BadInput("The goal is empty; say what is to be done.")
@@ -98,8 +101,7 @@ def run(
     budget = typed_budget(typed)
     return asyncio.run(
         conduct(
-            team, project, wishes, goal=goal, budget=budget, forever=forever,
-            as_json=as_json,
+            team, project, wishes, goal=goal, budget=budget, forever=forever, others=others, as_json=as_json,
         )
     )  # fmt: skip
 

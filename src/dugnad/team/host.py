@@ -44,6 +44,8 @@ class Host:
     roles: tuple[str, ...] | None = None  # Only those with these roles join here; None: whoever is needed.
     newcomer: Newcomer = lambda joins: {}
     knows_neighbours: bool = True  # False: only the lease says that a host is dead.
+    scope: tuple[int, ...] | None = None  # Only work under these roots is taken; None: all there is.
+    payer: int | None = None  # The root that pays for answering messages about no task of its own; None: each its own.
     label: str = ""
     id: str = ""
     lives: dict[str, Life] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Host:
 
     async def _register(self) -> None:
         began = self._now()
-        self.id = await self.board.start_host(self.label)
+        self.id = await self.board.start_host(self.label, scope=self.scope)
         self._lease_until = began + self.board.limits.lease_seconds
 
     def _now(self) -> float:
@@ -212,6 +214,8 @@ class Host:
             places=self.places or nowhere(self.check),
             reviewer=self.reviewer,
             budget=self.budget,
+            scope=self.scope,
+            payer=self.payer,
             on_move=self._on_move,
         )
         self.lives[member.name] = life
@@ -286,10 +290,11 @@ class Host:
 
     async def _grow(self) -> None:
         """Who rested comes back, and others join, while ready work waits that those who are there will not take."""
-        if not await self.board.ready_work():
+        if not await self.board.ready_work(roots=self.scope):
             return
         team = {member.name: member for member in await self.board.team()}
-        ready = await self.board.ready_work()  # After the team: what one of them took meanwhile calls for nobody.
+        # After the team: what one of them took meanwhile calls for nobody.
+        ready = await self.board.ready_work(roots=self.scope)
         for joins in self.joining(ready, list(team.values())):
             old = team.get(joins.name)
             settings = as_before(old) if old else self.newcomer(joins)

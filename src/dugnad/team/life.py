@@ -64,6 +64,8 @@ class Life:
     places: Places = field(default_factory=lambda: nowhere(None))  # Where it works.
     reviewer: str | None = None
     budget: Budget = field(default_factory=Budget)  # For what a person asks for in passing.
+    scope: tuple[int, ...] | None = None  # The roots of the host's work; None: all.
+    payer: int | None = None  # The root that pays for errands about no task; None: each is a root of its own.
     on_move: Callable[[], None] = lambda: None  # Is told whenever a task went from or to this teammate.
     claim: Claim | None = None  # What it works on now.
     settling: bool = False  # The claim is being given up at this moment; not having it is no loss.
@@ -203,6 +205,8 @@ class Life:
             parent = None  # What a person says is not a goal's to pay for.
         errand: Task | None = None
         try:
+            if parent is None or not await self._is_in_scope(parent):
+                parent = self.payer
             errand = await self.board.put(
                 f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
                 body=f"{_ERRAND}{', which is sent to the human' if from_human else ''}.",
@@ -225,6 +229,9 @@ class Life:
             pass
         await self.board.show(self.name, [message.id for message in unread])
         return None
+
+    async def _is_in_scope(self, task: int) -> bool:
+        return self.scope is None or (await self.board.find(task)).root in self.scope
 
     def _errand_budget(self) -> Budget:
         """What a person asks for in passing may become a goal like any other; so it has a cap like any other."""

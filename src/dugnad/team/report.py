@@ -52,6 +52,7 @@ class Report:
     interrupted: bool = False
     trouble: Mapping[str, str] = field(default_factory=dict)  # Teammates that failed, and why.
     deliveries: Deliveries | None = None
+    others: int = 0  # Open tasks on the board that the run left alone.
     says: str = ""  # What else there is to say of it.
 
     def in_state(self, *states: str) -> list[Task]:

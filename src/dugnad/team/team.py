@@ -67,6 +67,7 @@ class Team:
     _board: Board | None = None
     _host: Host | None = None
     _failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
+    _scope: tuple[int, ...] | None = None  # The roots of this run; None: all that is on the board.
     _account: Task | None = None
     _account_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _tools: dict[str, tuple[Tool, ...]] = field(default_factory=dict)
@@ -165,6 +166,8 @@ class Team:
 
     async def start(self) -> Host:
         """Run teammates here from now on, beside whatever else the program does."""
+        if self._host is not None and self._host.scope != self._scope:
+            await self.leave("the next run is about other work")
         if self._host is None:
             limits = replace(self.limits, agents_max=self.agents)
             self._host = Host(
@@ -172,6 +175,7 @@ class Team:
                 reviewer=self.reviewer, budget=self.budget,
                 grows=self.agents > 0, newcomer=self._newcomer, seats_max=self.seats_max, failed=self._failed,
                 roles=self.only_roles, knows_neighbours=self.knows_neighbours,
+                scope=self._scope, payer=self._payer,
             )  # fmt: skip
             try:
                 await self._host.start()
@@ -179,6 +183,11 @@ class Team:
                 self._host = None  # It never began; whoever asks again gets one that does.
                 raise
         return self._host
+
+    @property
+    def _payer(self) -> int | None:
+        """The goal of the run pays for what is answered meanwhile: its cap is for all that the run spends."""
+        return self._scope[0] if self._scope else None
 
     async def assemble(self, count: int, *, roles: tuple[str, ...] | None = None, here: bool = False) -> list[str]:
         """See to it that there are so many teammates: those who rested come back before strangers join.
@@ -205,16 +214,26 @@ class Team:
         return joined
 
     async def run(
-        self, goal: str | None = None, *, budget: Budget | None = None, forever: bool = False
+        self, goal: str | None = None, *, budget: Budget | None = None, forever: bool = False, others: bool = False
     ) -> Report:  # fmt: skip
-        """Until the goal, or all that was put, has ended; or nothing can go on without a person; or for ever."""
-        roots = await self.roots(goal, budget)
+        """Until the goal, or all that was put, has ended; or nothing can go on without a person; or for ever.
+
+        With a goal, only what is under it is worked; with `others`, what else is open on the board too.
+        """
+        roots = await self.roots(goal, budget, others=others)
         await self.run_roots(roots, forever=forever)
         return await self.report(roots)
 
     async def report(self, roots: Sequence[int], *, interrupted: bool = False) -> Report:
         """What came of these roots, and who failed here on the way."""
-        return await report(self.board, roots, interrupted=interrupted, trouble=self._failed)
+        end = await report(self.board, roots, interrupted=interrupted, trouble=self._failed)
+        return replace(end, others=await self.waiting_elsewhere())
+
+    async def waiting_elsewhere(self) -> int:
+        """How many open tasks on the board this run leaves alone, because they are under another root."""
+        every = await self.board.count_tasks() if self._scope is not None else {}
+        ours = [await self.board.count_tasks(root=root) for root in self._scope or ()]
+        return sum(every.get(state, 0) - sum(each.get(state, 0) for each in ours) for state in OPEN - {"claimed"})
 
     async def run_roots(self, roots: Sequence[int], *, forever: bool = False) -> None:
         host = await self.start()
@@ -246,14 +265,19 @@ class Team:
         # One who is wanted, or has a seat here, is about to live here.
         if any(each.status == "wanted" or (each.host == host.id and each.status not in GONE) for each in team):
             return False
-        return bool(host.broken_models) or not host.joining(await self.board.ready_work(), team)
+        return bool(host.broken_models) or not host.joining(await self.board.ready_work(roots=host.scope), team)
 
-    async def roots(self, goal: str | None, budget: Budget | None) -> list[int]:
+    async def roots(self, goal: str | None, budget: Budget | None, *, others: bool = False) -> list[int]:
         """What a run is about: the goal, all that was put here, or all that is open on the board."""
+        self._scope = None
         if budget is not None and budget.dollars is not None and not _has_price(model := self._model(None)):
             raise BadInput(f"A cap in dollars cannot be kept: the price of {model.name} is not known. Cap its tokens.")
         if goal is not None:
-            return [(await self.goal(goal, budget=budget)).id]
+            own = (await self.goal(goal, budget=budget)).id
+            if others:
+                return [own, *(task.id for task in await self._open_roots() if task.id != own)]
+            self._scope = (own,)
+            return [own]
         roots = [self._account.id] if self._account is not None else [task.id for task in await self._open_roots()]
         if budget is not None and budget != Budget() and len(roots) != 1:
             raise BadInput(
@@ -284,7 +308,8 @@ class Team:
             return False
         if self._host is None or self._host.broken_models:
             return True
-        return not self._host.joining(await self.board.ready_work(), await self.board.team())
+        ready = await self.board.ready_work(roots=self._host.scope)
+        return not self._host.joining(ready, await self.board.team())
 
     # Minds.
 

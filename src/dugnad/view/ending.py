@@ -29,9 +29,16 @@ def report_shape(end: Report) -> Shape:
         "interrupted": end.interrupted,
         "deliveries": deliveries
         and {"target": deliveries.target, "commits": deliveries.commits, "kept": deliveries.kept},
+        "others_waiting": end.others,
         "says": end.says or _HEADS[end.exit_code],
         "next": end.next_steps(),
     }
+
+
+def others_line(count: int) -> str:
+    """What a run with a goal leaves alone, and how it would be worked."""
+    tasks = "1 other task waits" if count == 1 else f"{count} other tasks wait"
+    return f"{tasks} on this board; --all works them too, and so does `dugnad work`."
 
 
 def report_page(end: Report) -> RenderableType:
@@ -57,6 +64,8 @@ def report_page(end: Report) -> RenderableType:
         parts.append(Text(f"{'failed':>9}  {one_line(name, 20)}: {one_line(why, 160)}", style="red"))
     if chain := one_chain(end.tasks):
         parts.append(Text(f"{'note':>9}  The {chain} tasks left are one chain: one teammate is as fast (--agents 1)."))
+    if end.others:
+        parts.append(Text(f"{'note':>9}  {others_line(end.others)}"))
     parts += [Text(f"{'next':>9}  {_step(step)}", style="green") for step in end.next_steps()]
     return Group(*parts)
 

@@ -14,6 +14,7 @@ UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
 -- name: claimants
 -- Who asks: known, seated at this host, the host alive by the database's clock.
 SELECT teammates.name, teammates.roles, teammates.lead, teammates.state, teammates.host_id, hosts.id AS known_host,
+  hosts.scope,
   CASE WHEN hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
 FROM json_each(CAST(:claimants AS text)) AS asked
@@ -36,6 +37,27 @@ FROM json_each(CAST(:lanes AS text)) AS asked
 CROSS JOIN LATERAL (
   SELECT id, lane, priority, chain, root_id, not_for FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+    AND not_for IS DISTINCT FROM CAST(:asker AS text)
+  ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
+) AS best
+
+-- name: claim_candidates_under (sqlite)
+-- The same under some roots only. A root has few tasks, so they are looked at one by one, however many others wait.
+SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for
+FROM json_each(:lanes) AS asked
+JOIN tasks ON tasks.id IN (
+  SELECT id FROM tasks WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(:roots))
+    AND +lane = asked.value ->> 'lane' AND state = 'ready' AND shelved = 0 AND not_for IS DISTINCT FROM :asker
+  ORDER BY priority DESC, chain DESC, id LIMIT :count
+)
+
+-- name: claim_candidates_under (postgres)
+SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for
+FROM json_each(CAST(:lanes AS text)) AS asked
+CROSS JOIN LATERAL (
+  SELECT id, lane, priority, chain, root_id, not_for FROM tasks
+  WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+    AND state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
     AND not_for IS DISTINCT FROM CAST(:asker AS text)
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
 ) AS best
@@ -190,6 +212,14 @@ SELECT CASE WHEN lane LIKE '@%' THEN lane ELSE lane || '!' || not_for END, count
 FROM tasks WHERE state = 'ready' AND shelved = 0 AND not_for IS NOT NULL GROUP BY 1
 UNION ALL
 SELECT DISTINCT lane, 1 FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()
+
+-- name: ready_counts_under
+-- The same under some roots only.
+SELECT lane, count(*) AS n FROM (
+  SELECT CASE WHEN lane LIKE '@%' OR not_for IS NULL THEN lane ELSE lane || '!' || not_for END AS lane FROM tasks
+  WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+    AND ((state = 'ready' AND shelved = 0) OR (state = 'scheduled' AND due_at <= now_ms()))
+) AS found GROUP BY lane LIMIT :most
 
 -- name: next_due
 SELECT min(due_at) - now_ms() AS milliseconds FROM tasks WHERE state = 'scheduled' AND due_at > now_ms()

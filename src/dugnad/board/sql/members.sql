@@ -1,7 +1,8 @@
 -- Teammates and the hosts that run them.
 
 -- name: insert_host
-INSERT INTO hosts (id, label, lease_until, started_at) VALUES (:id, :label, now_ms() + :lease, now_ms())
+INSERT INTO hosts (id, label, scope, lease_until, started_at)
+VALUES (:id, :label, :scope, now_ms() + :lease, now_ms())
 ON CONFLICT (id) DO NOTHING RETURNING id
 
 -- name: renew_host
