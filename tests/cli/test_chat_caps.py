@@ -1,46 +1,88 @@
-"""What is typed after `dugnad chat` is a cap for what the chat sets going."""
+"""Caps typed after `dugnad chat` are for the whole chat, and reach the board."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from shell import run
-from terminal import BRIEF, MODEL, make_project
+from terminal import MODEL, make_project, states, told
 
-from dugnad.board import open_board
-from dugnad.types import Budget, Spending
+from dugnad.board import Board
+from dugnad.repl.status import bar, look
+from dugnad.types import Budget
 
 SCRIPT = """
 "*":
-  - say: Gladly.
+  - say: Hello.
 """
 
 
-async def accounts(folder: Path) -> list[Spending]:
-    """Of every goal on the board, those that are no work of their own among them."""
-    async with await open_board(f"sqlite:///{folder}/.dugnad/board.db") as board:
-        roots = sorted({task.root for task in await board.list_tasks(page=1_000)})
-        return [await board.budget(root) for root in roots]
+@pytest.fixture
+def project(folder: Path) -> Path:
+    make_project(folder, SCRIPT)
+    return folder
+
+
+def accounts(folder: Path) -> list[dict[str, object]]:
+    return [task for task in told(folder, "tasks", "--all")["tasks"] if task["title"].startswith("The budget of ")]
 
 
 @pytest.mark.parametrize(
-    ("typed", "cap"),
+    ("option", "amount", "key", "cap"),
     [
-        (("--tasks", "7"), Budget(tasks=7)),
-        (("--tokens", "123456"), Budget(tokens=123_456)),
-        (("--minutes", "2.5"), Budget(seconds=150)),
-        (("--tokens", "123456", "--tasks", "7"), Budget(tokens=123_456, tasks=7)),
+        ("--tasks", "7", "tasks_max", 7), ("--tokens", "90000", "tokens_max", 90_000),
+        ("--minutes", "3", "seconds_max", 180.0),
     ],
-    ids=["tasks", "tokens", "minutes", "both"],
-)
-def test_what_is_said_in_a_chat_is_charged_to_an_account_with_the_caps_that_were_typed(
-    folder: Path, typed: tuple[str, ...], cap: Budget
+)  # fmt: skip
+def test_each_cap_typed_after_chat_is_that_of_its_one_account(
+    project: Path, option: str, amount: str, key: str, cap: float
 ) -> None:
-    make_project(folder, SCRIPT, f"{BRIEF}[budget]\ntasks = 99\n")
-    ran = run("chat", "--agents", "1", *typed, *MODEL, folder=folder, given="Hello\n")
+    ran = run("chat", option, amount, *MODEL, folder=project, given="Hi\nAnd you?\n")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "Gladly." in ran.stdout
-    used = [account for account in asyncio.run(accounts(folder)) if account.spent.tokens]
-    assert [account.caps for account in used] == [Budget(tasks=cap.tasks or 99, tokens=cap.tokens, seconds=cap.seconds)]
+    assert "lead: Hello." in ran.stdout
+    (account,) = accounts(project)
+    budget = told(project, "budget", str(account["id"]))["budget"]
+    assert budget[key] == cap
+    assert budget["runs"] >= 1
+    answers = [task for task in told(project, "tasks", "--all")["tasks"] if task["title"] == "Answer human"]
+    assert {task["root"] for task in answers} == {account["id"]}
+
+
+def test_a_chat_at_its_cap_says_so_and_how_to_raise_it_and_then_goes_on(project: Path) -> None:
+    ran = run("chat", "--tasks", "1", *MODEL, folder=project, given="Hi\n/add More\n")
+    assert "The cap of this chat is reached: no tasks are left." in ran.stdout
+    assert "/budget tasks=+10" in ran.stdout
+    (account,) = accounts(project)
+    assert told(project, "budget", str(account["id"]))["budget"]["runs"] == 1
+    assert states(project)["More"] == "ready" or states(project)["Answer human"] == "ready"
+
+
+def test_a_capped_chat_leaves_what_else_is_on_the_board_alone_unless_told_otherwise(project: Path) -> None:
+    run("add", "Left over", folder=project)
+    ran = run("chat", "--tokens", "90000", *MODEL, folder=project, given="Hi\n")
+    assert "1 other task waits on this board" in ran.stdout
+    assert states(project)["Left over"] == "ready"
+
+
+def test_a_cap_in_dollars_that_cannot_be_kept_is_refused_before_anything_begins(project: Path) -> None:
+    ran = run("chat", "--dollars", "2", *MODEL, folder=project, given="Hi\n")
+    assert ran.returncode == 2
+    assert "A cap in dollars cannot be kept" in ran.stderr
+    assert states(project) == {}
+
+
+def test_without_a_cap_each_message_has_its_own_small_one(project: Path) -> None:
+    run("chat", *MODEL, folder=project, given="Hi\n")
+    (answer,) = [task for task in told(project, "tasks", "--all")["tasks"] if task["title"] == "Answer human"]
+    assert answer["root"] == answer["id"]
+    assert told(project, "budget", str(answer["id"]))["budget"]["tokens_max"] == 2_000_000
+
+
+async def test_the_bar_shows_the_account_of_the_chat(board: Board) -> None:
+    account = await board.put("The budget of garden", assignee="human", budget=Budget(tasks=3, dollars=2.0))
+    await board.cancel(account.id)
+    await board.put("Part", parent=account.id)
+    await board.put("Another goal")
+    said = bar(await look(board, account.id), 200)
+    assert said == "2 ready | nobody works | chat: 0 of 3 tasks, $0.00 of $2.00"

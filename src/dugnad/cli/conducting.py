@@ -118,8 +118,10 @@ async def _is_over(team: Team) -> bool:
         return False  # Those who work wait for it too; the view says so.
 
 
-async def converse(team: Team, project: Project, wishes: Wishes) -> int:
-    """`dugnad chat`."""
+async def converse(
+    team: Team, project: Project, wishes: Wishes, *, account: Budget | None = None, others: bool = False
+) -> int:
+    """`dugnad chat`. `account`: the caps of all that is put in it."""
     from ..repl.chat import chat
 
     async with (
@@ -128,9 +130,12 @@ async def converse(team: Team, project: Project, wishes: Wishes) -> int:
         servers_in(team, project, in_place=wishes.in_place, say=_say),
     ):
         _say_all(told)
+        root = None if account is None else await team.cap_all(account, others=others)
+        if waiting := await team.waiting_elsewhere():
+            _say(others_line(waiting))
         lead = await gather_team(team, project, with_lead=True)
         await team.start()
-        talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name))
+        talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name, account=root))
         loop = asyncio.get_running_loop()
         ends = [each for each in _ends() if each != signal.SIGINT]  # Ctrl-C is the prompt's.
         for number in ends:

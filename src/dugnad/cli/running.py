@@ -129,25 +129,31 @@ def work(
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
+@click.option("--all", "others", is_flag=True, help="With a cap: work what else is on the board too.")
 @budget_options
 @team_options
 def chat(
-    agents: int | None, model: str | None, board: str | None, as_json: bool, **typed: Any
+    others: bool, agents: int | None, model: str | None, board: str | None, as_json: bool, **typed: Any
 ) -> int:  # fmt: skip
-    """Talk to the lead while the team works. /help lists what else can be said."""
+    """Talk to the lead while the team works. /help lists what else can be said.
+
+    Caps are for the whole chat: all that is said and put in it is paid from one account.
+    """
     if as_json:
         raise BadInput("A conversation has no JSON; `dugnad log --follow --json` has all that happens.")
     import asyncio
 
     from ..team.team import overlaid
+    from ..types import Budget
     from .conducting import converse
     from .workplaces import Wishes
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True)
     wishes = Wishes.typed(typed)
-    team.budget = overlaid(project.budget, typed_budget(typed))
-    return asyncio.run(converse(team, project, wishes))
+    caps = typed_budget(typed)
+    account = None if caps == Budget() else overlaid(project.budget, caps)
+    return asyncio.run(converse(team, project, wishes, account=account, others=others))
 
 
 @click.command("demo", epilog=examples("dugnad demo"))

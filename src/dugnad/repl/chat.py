@@ -35,7 +35,7 @@ _WAIT_SECONDS = 15.0  # For a push; then what only time changes is looked at, a 
 
 async def chat(
     board: Board, *, lead: str, team_name: str, input: Input | None = None, output: Output | None = None,
-    limits: ChatLimits | None = None,
+    limits: ChatLimits | None = None, account: int | None = None,
 ) -> None:  # fmt: skip
     """Until the person leaves. With a terminal a prompt is drawn; else lines are read and plain lines printed."""
     settings = limits or ChatLimits()
@@ -43,7 +43,7 @@ async def chat(
         f"Team {team_name}. What you type goes to {lead}; /help lists the commands, /quit or Ctrl-D leaves."
     )
     if input is None and not _at_a_terminal():
-        session = Session(board=board, lead=lead, screen=LineScreen(sys.stdout), limits=settings)
+        session = Session(board=board, lead=lead, screen=LineScreen(sys.stdout), limits=settings, account=account)
         if sys.stdin.isatty():
             await session.screen.show(greeting)
         incoming = Incoming(session)
@@ -52,7 +52,7 @@ async def chat(
         return
     # Whatever else prints in this process is drawn above the prompt as well.
     with create_app_session(input=input, output=output), patch_stdout():
-        session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings)
+        session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account)
         history = open_history(history_file(os.environ.get("XDG_STATE_HOME"), Path.home()), settings.history_bytes_max)
         prompt = make_prompt(session, history)
         await session.screen.show(greeting)
@@ -103,7 +103,7 @@ async def _keep_standing(session: Session, prompt: PromptSession[str]) -> None:
 
     async def look_again() -> float:
         try:
-            session.standing = await look(session.board)
+            session.standing = await look(session.board, session.account)
         except Exception as trouble:  # Shown in the bar, and looked at again.
             session.standing = replace(session.standing, trouble=str(trouble))
         prompt.app.invalidate()

@@ -150,7 +150,7 @@ async def _children(session: Session, task: Task) -> list[Task]:
 
 async def add(session: Session, rest: str) -> None:
     title, body = parsing.title_and_body(rest)
-    task = await session.board.put(title, body=body)
+    task = await session.board.put(title, body=body, parent=session.account)
     await session.screen.show(said(f"#{task.id} is on the board, {task.state}."))
 
 
@@ -181,7 +181,7 @@ async def budget(session: Session, rest: str) -> None:
     change, board = parsing.caps_words(rest), session.board
     root = change.root
     if root is None:
-        standing = await look(board)
+        standing = await look(board, session.account)
         if standing.spending is None:
             raise BadInput("No goal has work left; name one: /budget ID.")
         root = standing.spending.root

@@ -13,7 +13,7 @@ from ..team import handshakes
 from ..text import one_line, plain
 from ..types import HUMAN, Message
 from .following import follow
-from .screen import sentence
+from .screen import said, sentence
 from .session import Session
 
 _OPENS = {
@@ -28,6 +28,7 @@ _HOW = {
     "plan": "decide with: /approve m{id}   or   /reject m{id} WHY",
     "shutdown": "decide with: /approve m{id}   or   /reject m{id} WHY",
 }
+_MORE = {"tasks": 10, "tokens": 100_000, "dollars": 1, "seconds": 600}  # What one might add to a cap.
 _WAIT_SECONDS = 60.0  # For a push; the board's own sweep is sooner behind a lost one.
 
 
@@ -71,6 +72,7 @@ class Incoming:
         self._session = session
         self._announced: set[int] = set()  # What was printed here; a request stays open until it is answered.
         self._one_at_a_time = asyncio.Lock()
+        self._held: str | None = None  # What the chat's account has none left of, as it was told last.
         self._told = ""  # The trouble that was told last, while it lasts.
 
     async def arrive(self) -> None:
@@ -80,6 +82,7 @@ class Incoming:
 
     async def _arrive(self, board: Board) -> None:
         waiting = {request.id: request for request in await handshakes.waiting_requests(board)}
+        await self._tell_of_cap(board)
         while page := await board.inbox(HUMAN):
             for message in page:
                 if message.id in waiting or message.kind not in _HOW:  # What was answered elsewhere is no news.
@@ -89,13 +92,24 @@ class Incoming:
             if request.id not in self._announced:
                 await self._announce(request, waits=True)
 
+    async def _tell_of_cap(self, board: Board) -> None:
+        """What is said from now on waits, so a person has to know, once."""
+        account = self._session.account
+        held = None if account is None else (await board.budget(account)).held
+        if held is not None and held != self._held:
+            text = f"The cap of this chat is reached: no {held} are left. What you say waits until you raise it:"
+            await self._session.screen.show(said(f"{text} /budget {held}=+{_MORE[held]}"))
+        self._held = held
+
     async def _announce(self, message: Message, *, waits: bool) -> None:
         self._announced.add(message.id)
         await self._session.screen.show(announcement(message, lead=self._session.lead, waits=waits))
 
     async def listen(self) -> None:
         """Print what arrives, until the person has left."""
-        await follow(self._session, (f"inbox:{HUMAN}", "team"), self.look, seconds=_WAIT_SECONDS)
+        account = self._session.account
+        topics = (f"inbox:{HUMAN}", "team", *([] if account is None else [f"budget:{account}"]))
+        await follow(self._session, topics, self.look, seconds=_WAIT_SECONDS)
 
     async def look(self) -> float:
         """Print what there is. Returns the seconds to rest: a board in trouble, told of once, is asked again later."""

@@ -37,6 +37,7 @@ class Session:
     board: Board
     lead: str
     screen: Screen
+    account: int | None = None  # The root that pays for all that is put in this chat; None: each its own.
     limits: ChatLimits = field(default_factory=ChatLimits)
     standing: Standing = field(default_factory=Standing)
     spoken_to: dict[str, int] = field(default_factory=dict)  # Whose answers a pipe waits for: name, last message.

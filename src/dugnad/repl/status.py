@@ -27,22 +27,30 @@ class Standing:
     open: tuple[Task, ...] = ()  # Not begun.
     ended: tuple[Task, ...] = ()  # Failed or cancelled: what may be retried.
     requests: tuple[Message, ...] = ()  # What waits for the human.
-    spending: Spending | None = None  # Of the newest root with work left.
+    spending: Spending | None = None  # Of the whole chat, or of the newest root with work left.
+    of_chat: bool = False
     trouble: str = ""
 
 
-async def look(board: Board) -> Standing:
+async def look(board: Board, account: int | None = None) -> Standing:
     """Ask the board how things stand: a few short reads, however large it is."""
     held = await board.list_tasks(states=("claimed", "waiting"), page=_PAGE)
     not_begun = await board.list_tasks(states=("ready", "scheduled", "blocked"), page=_PAGE)
+    counts = await board.count_tasks()
+    if account is not None:  # It holds a budget and is no work.
+        counts["cancelled"] = counts.get("cancelled", 0) - 1
+        spending: Spending | None = await board.budget(account)
+    else:
+        spending = await _spending(board, _of_goals(held) or _of_goals(not_begun))
     return Standing(
-        counts=await board.count_tasks(),
+        counts=counts,
         team=tuple(await board.team()),
         held=tuple(held),
         open=tuple(not_begun),
         ended=tuple(await board.list_tasks(states=("failed", "cancelled"), page=_PAGE)),
         requests=tuple(await handshakes.waiting_requests(board)),
-        spending=await _spending(board, _of_goals(held) or _of_goals(not_begun)),
+        spending=spending,
+        of_chat=account is not None,
     )
 
 
@@ -67,7 +75,7 @@ def bar(standing: Standing, columns: int) -> str:
             _requests(standing.requests),
             _counts(standing.counts),
             _who(standing, title_chars),
-            _budget(standing.spending),
+            _budget(standing.spending, "chat" if standing.of_chat else ""),
         )
         said = _SEPARATOR.join(part for part in parts if part)
         if len(said) <= columns:
@@ -103,7 +111,7 @@ def _in_trouble(member: Teammate) -> bool:
     return member.status in ("failed", "lost")
 
 
-def _budget(spending: Spending | None) -> str:
+def _budget(spending: Spending | None, name: str = "") -> str:
     if spending is None:
         return ""
     caps = []
@@ -118,4 +126,4 @@ def _budget(spending: Spending | None) -> str:
     if not caps:
         caps = [counted(spending.runs, "task run"), money(spending.spent.microdollars)]
     held = f" (held: no {spending.held} left)" if spending.held else ""
-    return f"#{spending.root}: {', '.join(caps)}{held}"
+    return f"{name or f'#{spending.root}'}: {', '.join(caps)}{held}"

@@ -68,6 +68,7 @@ class Team:
     _host: Host | None = None
     _failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
     _scope: tuple[int, ...] | None = None  # The roots of this run; None: all that is on the board.
+    _payer: int | None = None  # The root that pays for what is answered meanwhile; None: each answer its own.
     _account: Task | None = None
     _account_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _tools: dict[str, tuple[Tool, ...]] = field(default_factory=dict)
@@ -134,6 +135,14 @@ class Team:
                 self._account = account
             return self._account
 
+    async def cap_all(self, budget: Budget, *, others: bool = False) -> int:
+        """One account for all that is said and put here from now on; with `others`, what else waits is worked too."""
+        self._must_be_priced(budget)
+        self._payer = account = (await self._shared_account()).id
+        self._scope = None if others else (account,)
+        await self._cap(account, budget)
+        return account
+
     async def goal(self, title: str, *, body: str = "", budget: Budget | None = None) -> Task:
         """Put a goal; or go on with the open one of the same title. A long one is told in full in its body."""
         whole, title = title, one_line(title, self.board.limits.title_chars_max)
@@ -183,11 +192,6 @@ class Team:
                 self._host = None  # It never began; whoever asks again gets one that does.
                 raise
         return self._host
-
-    @property
-    def _payer(self) -> int | None:
-        """The goal of the run pays for what is answered meanwhile: its cap is for all that the run spends."""
-        return self._scope[0] if self._scope else None
 
     async def assemble(self, count: int, *, roles: tuple[str, ...] | None = None, here: bool = False) -> list[str]:
         """See to it that there are so many teammates: those who rested come back before strangers join.
@@ -269,14 +273,13 @@ class Team:
 
     async def roots(self, goal: str | None, budget: Budget | None, *, others: bool = False) -> list[int]:
         """What a run is about: the goal, all that was put here, or all that is open on the board."""
-        self._scope = None
-        if budget is not None and budget.dollars is not None and not _has_price(model := self._model(None)):
-            raise BadInput(f"A cap in dollars cannot be kept: the price of {model.name} is not known. Cap its tokens.")
+        self._scope = self._payer = None
+        self._must_be_priced(budget)
         if goal is not None:
             own = (await self.goal(goal, budget=budget)).id
             if others:
                 return [own, *(task.id for task in await self._open_roots() if task.id != own)]
-            self._scope = (own,)
+            self._scope, self._payer = (own,), own  # Its cap is for all that the run spends, answers included.
             return [own]
         roots = [self._account.id] if self._account is not None else [task.id for task in await self._open_roots()]
         if budget is not None and budget != Budget() and len(roots) != 1:
@@ -286,6 +289,10 @@ class Team:
         for root in roots:
             await self._cap(root, budget)
         return roots
+
+    def _must_be_priced(self, budget: Budget | None) -> None:
+        if budget is not None and budget.dollars is not None and not _has_price(model := self._model(None)):
+            raise BadInput(f"A cap in dollars cannot be kept: the price of {model.name} is not known. Cap its tokens.")
 
     async def standing(self, roots: Sequence[int]) -> Standing:
         """Of all these roots together: working while one of them is."""
