@@ -217,7 +217,14 @@ async def test_each_call_of_a_reply_is_asked_in_its_turn_and_none_runs_twice(boa
     *waits, done = await goes_on(stage, ["yes", "no", "yes"])
     assert [type(each) for each in waits] == [Waiting, Waiting]
     assert done == Done("built")
-    assert world.done == ["look 1", "a", "look 2", "look 3", "c", "look 4"]
+    assert [*world.done[:2], *sorted(world.done[2:4]), *world.done[4:]] == [
+        "look 1",
+        "a",
+        "look 2",
+        "look 3",
+        "c",
+        "look 4",
+    ]
     assert last_results(stage.model)[4] == "A person refused: no reason was given."
     assert len(of_task(stage.model)) == 2
 
