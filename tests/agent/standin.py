@@ -60,6 +60,8 @@ elif kind == "claude-json":
             "input_tokens": 10, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 300, "output_tokens": 40,
             "server_tool_use": {"web_search_requests": 0}, "service_tier": "standard"},
         "modelUsage": {}, "permission_denials": [], "uuid": "7b8b9d6e-5a7e-4d55-8a57-1d1f4f6b2c10"}
+    if step.get("status"):
+        result["api_error_status"] = step["status"]
     if error:
         del result["result"]
         result["errors"] = step.get("errors", [])

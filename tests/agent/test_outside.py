@@ -203,7 +203,7 @@ async def test_a_run_that_fails_is_a_failed_try_that_says_why(
 async def test_a_busy_provider_gives_the_task_back_for_later(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:
-    script(tree, {"say": "API Error: 529 Overloaded", "refused": True})
+    script(tree, {"say": "API Error: 529 Overloaded", "refused": True, "status": 529})
     stage = await stage_of(board, sandbox, tree, stand_in(folder))
     outcome = await stage.run()
     assert isinstance(outcome, Released)
@@ -214,7 +214,7 @@ async def test_a_busy_provider_gives_the_task_back_for_later(
 async def test_a_provider_that_does_not_know_us_is_for_a_person_and_the_next_try_runs_again(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:
-    script(tree, {"say": "Invalid API key · Please run /login", "refused": True}, {"say": "Done."})
+    script(tree, {"say": "Invalid API key · Please run /login", "refused": True, "status": 401}, {"say": "Done."})
     stage = await stage_of(board, sandbox, tree, stand_in(folder))
     claim = await stage.begin()
     with pytest.raises(ModelMisconfigured, match="Invalid API key"):

@@ -57,20 +57,33 @@ def test_a_reconnect_of_codex_is_not_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "ended"),
-    [
-        ("unexpected status 401 Unauthorized", "refused"),
-        ("Credit balance is too low", "refused"),
-        ("You've hit your usage limit.", "busy"),
-        ("exceeded retry limit, last status: 429 Too Many Requests", "busy"),
-        ("something else", "failed"),
-    ],
-)
-def test_troubles_are_told_apart(trouble: str, ended: str) -> None:
-    event = {"type": "turn.failed", "error": {"message": trouble}}
-    found = read_report("codex-jsonl", ran(json.dumps(event), 1))
-    assert found.ended == ended
-    assert trouble in found.trouble
+    ("status", "ended"),
+    [(401, "refused"), (403, "refused"), (429, "busy"), (529, "busy"), (400, "failed"), (500, "failed"),
+     (None, "failed"), ("401", "failed"), (True, "failed"), ([401], "failed")],
+)  # fmt: skip
+def test_troubles_are_told_apart_by_the_status_that_is_reported(status: Any, ended: str) -> None:
+    result = claude(is_error=True, api_error_status=status, result="API Error")
+    assert read_report("claude-json", ran(result, 1)).ended == ended
+    event = {"type": "turn.failed", "error": {"message": "stream error", "httpStatusCode": status}}
+    assert read_report("codex-jsonl", ran(json.dumps(event), 1)).ended == ended
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["I fixed the authentication, but a test is red", "401 Unauthorized", "invalid api key; please run /login",
+     "credit balance", "insufficient_quota", "rate limit", "529 Overloaded", "usage limit reached"],
+)  # fmt: skip
+def test_what_a_failed_agent_says_decides_nothing(said: str) -> None:
+    error = {"type": "turn.failed", "error": {"message": said}}
+    for found in (
+        read_report("text", ran(said, 1)),
+        read_report("codex-jsonl", ran(json.dumps(error), 1)),
+        read_report("claude-json", ran(said, 1)),
+        read_report("claude-json", ran(claude(is_error=True, result=said), 1)),
+        read_report("claude-json", ran(claude(subtype="error_during_execution", is_error=True, errors=[said]), 1)),
+    ):
+        assert found.ended == "failed"
+        assert said in found.trouble
 
 
 def test_words_of_a_result_that_went_well_are_no_trouble() -> None:

@@ -206,3 +206,16 @@ async def test_a_command_that_is_not_there_is_the_teammates_trouble_and_not_the_
         await until(board, has_failed)
         assert "no-such-agent" in host.failed["alice"]
         await until_state(board, task, "ready")
+
+
+async def test_a_failed_agent_that_speaks_of_authentication_stops_nobody(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    await board.spawn("alice")
+    script(tree, {"say": "The authentication is red: 401 Unauthorized, invalid api key", "refused": True},
+           {"say": "Now it is green."})  # fmt: skip
+    async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder))) as host:
+        (done,) = await until_ended(board, await board.put("Mend the authentication"))
+        assert not host.failed
+    assert (done.state, done.result) == ("done", "Now it is green.")
+    assert [attempt.ended_as for attempt in await board.attempts(done.id)] == ["retry", "done"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,12 +24,9 @@ Ending = Literal[
     "refused",  # Its provider does not know us: a person has to act.
     "failed",
 ]
-_REFUSED = re.compile(
-    r"invalid api key|please run /login|not logged in|authentication|unauthorized|\b401\b|credit balance|"
-    r"insufficient_quota|oauth token",
-    re.IGNORECASE,
-)
-_BUSY = re.compile(r"rate.?limit|usage limit|overloaded|\b(429|503|529)\b", re.IGNORECASE)
+# By the status its provider answered with, where it reports one. What an agent says decides nothing: it may say
+# "authentication" because it worked on one.
+_BY_STATUS: dict[Any, Ending] = {401: "refused", 402: "refused", 403: "refused", 429: "busy", 503: "busy", 529: "busy"}
 _NUMBER_MAX = 2**53
 
 
@@ -52,19 +48,15 @@ def read_report(reads: Reads, ran: Ran) -> Report:
         return _with(found, "late", f"it was ended after {ran.seconds:.0f} seconds, which is its limit")
     if found.ended == "well" and ran.code != 0:
         return _with(found, "failed", f"it ended with exit code {ran.code}: {_tail(output)}")
-    if found.ended == "failed" and ran.code != 0:
-        return _with(found, _kind(found.trouble), f"{found.trouble} (exit code {ran.code})")
-    return _with(found, _kind(found.trouble), found.trouble) if found.ended == "failed" else found
+    if found.ended != "well" and ran.code != 0:
+        return _with(found, found.ended, f"{found.trouble} (exit code {ran.code})")
+    return found
 
 
 def _with(found: Report, ended: Ending, trouble: str) -> Report:
     return Report(
         ended=ended, text=found.text, trouble=trouble, microdollars=found.microdollars, usage=found.usage
     )  # fmt: skip
-
-
-def _kind(trouble: str) -> Ending:
-    return "refused" if _REFUSED.search(trouble) else "busy" if _BUSY.search(trouble) else "failed"
 
 
 def _tail(output: str) -> str:
@@ -93,7 +85,12 @@ def _claude(output: str) -> Report:
         return Report(ended="cut", trouble=f"it reached its limit of {what}", **fields)
     errors = found.get("errors")
     told = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
-    return Report(ended="failed", trouble=one_line(told or text or str(subtype), 500), **fields)
+    ended = _by_status(found.get("api_error_status"))
+    return Report(ended=ended, trouble=one_line(told or text or str(subtype), 500), **fields)
+
+
+def _by_status(status: Any) -> Ending:
+    return _BY_STATUS.get(status, "failed") if isinstance(status, int) else "failed"
 
 
 def _claude_usage(used: Any) -> Usage:
@@ -121,9 +118,10 @@ def _codex(output: str) -> Report:
             usage = _codex_usage(used) if _says(used) else usage
         elif kind in ("turn.failed", "error"):  # The latter also tells of what was tried again, so it may end well.
             told = event.get("error") if kind == "turn.failed" else event
-            trouble = one_line(str(told.get("message") if isinstance(told, dict) else told), 500)
-            ended = "failed"
-    if ended == "failed" and not trouble:
+            fields = told if isinstance(told, dict) else {"message": told}
+            trouble = one_line(fields.get("message"), 500)
+            ended = _by_status(fields.get("httpStatusCode"))
+    if ended != "well" and not trouble:
         trouble = f"it ended before its turn did: {_tail(output)}"
     return Report(ended=ended, text=text, trouble=trouble, usage=usage)
 

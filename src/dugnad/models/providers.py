@@ -237,7 +237,8 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
         return ModelMisconfigured(f"{said} The account has no credit left; add some, then start again.")
     if isinstance(error, trouble.ModelRateLimitError | trouble.ModelOverloadedError) or status in (429, 529):
         return RateLimited(said, seconds=error.retry_after)
-    if isinstance(error, trouble.ModelContextWindowExceededError) or status == 413 or _TOO_LONG in str(error.body):
+    too_long = status == 413 or _told(error).get("type") == _TOO_LONG
+    if isinstance(error, trouble.ModelContextWindowExceededError) or too_long:
         return ContextOverflow(said)
     if isinstance(error, trouble.ModelAuthenticationError):
         return ModelMisconfigured(f"{said} The provider does not accept the key; set the right one.")
@@ -252,12 +253,15 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
     return ModelUnavailable(said) if unreached else AnswerLost(said)
 
 
-def _said(error: trouble.ModelAPIError) -> str:
-    """The provider's own words, as one sentence."""
+def _told(error: trouble.ModelAPIError) -> dict[str, Any]:
     body: Any = error.body
     inner = body.get("error", body) if isinstance(body, dict) else {"text": body}
-    told = inner if isinstance(inner, dict) else {"message": inner}
-    status = getattr(error, "status_code", None)
+    return inner if isinstance(inner, dict) else {"message": inner}
+
+
+def _said(error: trouble.ModelAPIError) -> str:
+    """The provider's own words, as one sentence."""
+    told, status = _told(error), getattr(error, "status_code", None)
     text = str(told.get("message") or (f"it answered {status}: {told.get('text') or ''}" if status else error.message))
     flat = " ".join(text.split())[:500].rstrip(": ")
     return flat if flat.endswith((".", "!", "?")) else f"{flat}."
