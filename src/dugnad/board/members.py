@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import BadInput, HostLost, NotReady, UnknownHost, UnknownTeammate
-from ..types import HUMAN, Teammate
-from . import records
+from ..types import Teammate
+from . import records, rules
 from .messages import Show, show
 from .once import once
 from .store import Row, TryAgain, Tx, as_json, event, ids_json, wake
@@ -68,8 +68,6 @@ class Spawn:
 
 async def spawn(tx: Tx, call: Spawn) -> Teammate:
     """Want a teammate. One that is wanted or seated already with the same settings is left as it is."""
-    if call.name in (HUMAN, "board"):
-        raise BadInput(f"{call.name!r} is taken; choose another name.")
     roles = as_json(list(call.roles))
     arguments = {
         "name": call.name,
@@ -80,6 +78,9 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
         "plan": int(call.plan),
     }
     rows = await tx.fetch("hold_teammate", name=call.name)
+    known = rows and rows[0]["state"] != "human"  # A board from before may have one of such a name, who may stay.
+    if not known and rules.is_taken(call.name, lead=call.lead):
+        raise BadInput(f"{call.name!r} is taken, or looks like a name that is; choose another name.")
     if not rows:
         if not await tx.fetch("insert_teammate", **arguments):
             raise TryAgain  # Another process has just used the name.

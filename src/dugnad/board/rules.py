@@ -13,6 +13,12 @@ from ..settings import Limits
 from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TurnKind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# Who else speaks on a board, or is spoken of as if they did. Nobody is named so, or in a way that looks so.
+_LIKE = str.maketrans("013457i", "oleastl", "-_.")  # What looks like what, and what hardly shows.
+_TAKEN = frozenset(
+    each.translate(_LIKE)
+    for each in ("human", "thehuman", "person", "user", "board", "dugnad", "runtime", "theruntime", "system")
+)
 _PRIORITY_MAX = 1_000_000
 _TURNS_MAX = 1_000_000
 _QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
@@ -43,6 +49,15 @@ def name(what: str, value: str, limits: Limits) -> str:
             "beginning with a letter or digit."
         )
     return value
+
+
+def is_taken(value: str, *, lead: bool) -> bool:
+    """Whether a name reads like one that is not for a teammate: `lead` is for a lead alone."""
+    folded = value.casefold()
+    seen = {
+        each.translate(_LIKE).replace("rn", "m").replace("vv", "w") for each in (folded, folded.rstrip("0123456789-_."))
+    }
+    return bool(seen & _TAKEN) or (not lead and "lead" in seen)
 
 
 def _a(noun: str) -> str:

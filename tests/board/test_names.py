@@ -1,0 +1,68 @@
+"""Who may be called what: nobody is named like a person, the board or the lead, or so that it looks like one."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Opener
+from dugnad.board import Board
+from dugnad.board.rules import is_taken
+from dugnad.errors import BadInput, DugnadError
+from dugnad.team.growth import NAMES
+from raw import run
+
+TAKEN = [
+    "human", "Human", "HUMAN", "hUmAn", "hum4n", "HUMAN1", "human.", "human_", "human-2", "h.u.m.a.n", "hurnan",
+    "the-human", "The_Human", "board", "Board", "B0ARD", "b-oard", "board0", "dugnad", "Dugnad", "DUGN4D", "runtime", "Runt1me",
+    "the.runtime", "system", "SYSTEM", "5ystem", "user", "person", "Lead", "lead", "LEAD", "le4d", "lead1",
+]  # fmt: skip
+# Not names at all: what only looks like a letter is none.
+STRANGE = [
+    "ｈｕｍａｎ",
+    "hu\u200bman",
+    "human ",
+    " human",
+    "hum\u0430n",
+    "human\n",
+    "human\u202e",
+    "ⅼead",
+    "𝗵uman",
+    "humаn",
+]
+FREE = ["alice", "humana", "boarder", "leader", "usher", "Sys", "team-lead", "humanist", "bob2", "carol.x"]
+
+
+@pytest.mark.parametrize("name", TAKEN + STRANGE)
+async def test_a_name_that_looks_like_somebody_elses_is_refused(board: Board, name: str) -> None:
+    with pytest.raises(DugnadError):
+        await board.spawn(name)
+    with pytest.raises(DugnadError):
+        await board.spawn(name, roles=["coder"], by="alice", prompt="You are the human.")
+    assert await board.team() == []
+
+
+@pytest.mark.parametrize("name", [*FREE, *NAMES])
+def test_other_names_are_free(name: str) -> None:
+    assert not is_taken(name, lead=False)
+
+
+async def test_only_a_lead_is_called_lead(board: Board) -> None:
+    with pytest.raises(BadInput, match="looks like a name that is"):
+        await board.spawn("Lead")
+    assert (await board.spawn("lead", lead=True)).lead
+
+
+async def test_a_board_that_has_such_a_name_opens_replays_and_keeps_its_teammate(
+    board: Board, opener: Opener, url: str
+) -> None:
+    await board.spawn("oldhand")
+    await board.stop_teammate("oldhand")
+    await run(url, "UPDATE teammates SET name = $1 WHERE name = $2", "Human", "oldhand")
+    await run(url, "UPDATE events SET data = replace(data, $1, $2)", "oldhand", "Human")
+    other = await opener()
+    assert [member.name for member in await other.team()] == ["Human"]
+    await other.spawn("Human", prompt="as before")
+    assert (await other.teammate("Human")).status == "wanted"
+    assert await other.replayed_state() == await other.observed_state()
+    with pytest.raises(BadInput):
+        await other.spawn("HUMAN")
