@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from stage_agent import END, FAST, TITLE, Listening, Stage, Wrapped, call, set_stage, used
 
+from conftest import Opener
 from dugnad.board import Board
 from dugnad.clock import Sources
 from dugnad.errors import ModelMisconfigured
@@ -200,7 +201,10 @@ async def test_a_provider_that_counts_nothing_is_charged_by_our_own_count(board:
     assert spending.spent.microdollars > 5 * 1_000
 
 
-async def test_the_pace_of_a_key_is_kept_across_teammates(opener, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pace", [{"requests_per_minute": 1}, {"tokens_per_minute": 1}], ids=["requests", "tokens"])
+async def test_the_pace_of_a_key_is_kept_across_teammates(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch, pace: dict[str, int]
+) -> None:
     board, elsewhere = await opener(sources=CALM), await opener(sources=CALM)
     pauses: list[float] = []
     real = asyncio.sleep
@@ -210,8 +214,8 @@ async def test_the_pace_of_a_key_is_kept_across_teammates(opener, monkeypatch: p
         await real(0)
 
     limits = AgentLimits(patience_max=2)
-    first = await set_stage(board, [END], requests_per_minute=1)
-    second = await set_stage(elsewhere, [END], name="bob", requests_per_minute=1, limits=limits)
+    first = await set_stage(board, [END], **pace)
+    second = await set_stage(elsewhere, [END], name="bob", limits=limits, **pace)
     assert await first.run() == Done("built")
     claim = await second.begin()
     with monkeypatch.context() as patch:
@@ -235,6 +239,18 @@ async def test_a_call_that_ends_in_a_wait_gives_back_what_it_had_reserved(board:
     assert account.reserved == Amount()
     assert account.spent.milliseconds < stage.agent.limits.tool_seconds_max * 1000
     assert not [event for event in await board.events() if event.kind == "forfeited"]
+
+
+async def test_a_call_that_the_board_refuses_gives_back_what_it_had_reserved(board: Board) -> None:
+    @tool
+    async def look(context: Context, task: int) -> str:
+        """Look at a task."""
+        return (await context.board.find(task)).title
+
+    stage = await set_stage(board, [call("look", task=99), END], tools=[look])
+    assert await stage.run(budget=Budget(seconds=10_000)) == Done("built")
+    assert not [event for event in await board.events() if event.kind == "forfeited"]
+    assert (await board.budget(1)).spent.milliseconds < stage.agent.limits.tool_seconds_max * 1000
 
 
 def looking(asks: float) -> tuple[Tool, list[float]]:

@@ -67,6 +67,14 @@ async def test_a_rate_limit_cools_the_key_down_for_all_and_does_not_fail_the_tas
     assert (await board.find(claim.task.id)).tries == 0
 
 
+@pytest.mark.parametrize("seconds", [0.123, 0.321])
+async def test_a_key_cools_down_for_as_long_as_its_provider_says(board: Board, seconds: float) -> None:
+    model = ScriptedModel({TITLE: [faulty("rate_limited")]}, retry_after=seconds)
+    assert await (await set_stage(board, model=model)).run() == Done("built")
+    (event,) = [event for event in await board.events() if event.kind == "cooled"]
+    assert event.data["milliseconds"] == round(seconds * 1000)
+
+
 async def test_a_provider_in_trouble_is_asked_again_with_growing_pauses(board: Board) -> None:
     pauses: list[float] = []
     real = asyncio.sleep
@@ -151,6 +159,18 @@ async def test_an_overflow_that_cannot_be_helped_fails_the_task(board: Board, tu
     assert not outcome.retry
     assert "the context is full and cannot be made smaller" in outcome.reason
     assert (await board.budget(1)).reserved.tokens == 0
+
+
+async def test_room_is_made_twice_for_one_request_and_no_third_time(board: Board) -> None:
+    limits = AgentLimits(window_tokens_default=108_192, keep_share=0.16)
+    steps = [*[call("note", title="t", text="word " * 150)] * 30, faulty(*["overflow"] * 99)]
+    stage = await set_stage(board, steps, others={"(summary)": [Step(say="In short.")] * 9}, limits=limits)
+    outcome = await stage.run()
+    assert isinstance(outcome, Failed)
+    assert "the context is full and cannot be made smaller" in outcome.reason
+    refused = [request for request in stage.model.asked if request.title == TITLE and request.turn == 31]
+    assert len(refused) == 3
+    assert len({len(request.messages) for request in refused}) == 3  # There was room to be made each time.
 
 
 async def test_a_rejected_request_fails_the_attempt_and_another_is_made(board: Board) -> None:

@@ -75,6 +75,16 @@ async def test_what_it_does_not_report_counts_as_spent_in_full(
     assert (await board.budget(1)).spent.tokens == 20_000
 
 
+@pytest.mark.parametrize("cost", [None, "nothing", -1, True])
+async def test_dollars_it_does_not_report_count_as_spent_in_full(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path, cost: object
+) -> None:
+    script(tree, {"say": "Done.", "cost": cost})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder, dollars_per_run=0.5))
+    await stage.run(budget=Budget(dollars=2.0))
+    assert (await board.budget(1)).spent.microdollars == 500_000
+
+
 async def test_follow_ups_notes_and_messages_go_on_the_board_as_if_a_teammate_had_put_them(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:

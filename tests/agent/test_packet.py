@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stage_agent import END, TITLE, all_told, call, calls, set_stage, told
@@ -66,6 +67,24 @@ async def test_the_packet_of_a_followup_holds_the_goal_and_the_notes(board: Boar
     assert "Your task is #2: Next" in packet
     assert "The goal it is part of, #1: Build it\n> The\n> goal." in packet
     assert "The team's notes on this goal:\nNote 1 by alice, about #1: trap\n> mind\n> it" in packet
+
+
+async def test_what_was_noted_on_another_goal_is_not_in_the_packet(board: Board) -> None:
+    stage = await set_stage(board, [call("note", title="elsewhere", text="not yours"), END])
+    await stage.run()
+    assert "not yours" not in await packet_of(board, title="Another goal")
+
+
+@pytest.mark.parametrize(("kind", "owed"), [("question", True), ("plan", True), ("shutdown", False)])
+async def test_the_packet_names_what_was_asked_and_not_answered_but_for_shutdowns(
+    board: Board, kind: Any, owed: bool
+) -> None:
+    """Whether one leaves is seen to by the runtime, between tasks."""
+    stage = await set_stage(board, [END])
+    asked = await board.tell("human", "alice", "Well?", kind=kind)
+    await board.show("alice", [asked.id])
+    await stage.run()
+    assert ("These still wait for your answer" in told(stage.model.asked[0])) == owed
 
 
 async def test_the_packet_holds_only_the_newest_notes_in_their_order(board: Board) -> None:
