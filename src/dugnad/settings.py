@@ -108,6 +108,7 @@ class TeamLimits:
     shutdown_seconds: float = 60.0  # For a teammate to answer a request to shut down; then it is shut down.
     check_rounds_max: int = 3  # Times a red check goes back to the mind; then the task fails.
     no_place_seconds: float = 60.0  # Until work is tried again that has no place, or cannot be brought where it counts.
+    change_bytes_max: int = 1024**3  # Of all files that one attempt changes or adds; more of it is not committed.
     review_rounds_max: int = 3  # Times a task's work is looked at; if it is not approved by then, the task fails.
     errand_tasks_max: int = 50  # For what a person asks for outside any goal, and all that follows from it,
     errand_tokens_max: int = 2_000_000  # where no other budget was given.

@@ -25,7 +25,7 @@ SOON = Limits(backoff_seconds=0.01)
 @pytest.mark.parametrize(
     ("spoils", "mends", "says"),
     [
-        ("mkdir in && cd in && git init -q . && echo x > f", "rm -rf in/.git", "does not have a commit"),
+        ("mkdir in && cd in && git init -q . && echo x > f", "rm -rf in/.git", "a git repository of its own"),
         ("rm README.md && mkfifo README.md", "rm README.md", "can only add regular files"),
         ("mkdir -p deep/.dugnad && echo x > deep/.dugnad/x", "rm -r deep", "not the team's to change"),
         ("echo x > inner/dugnad.toml", "rm inner/dugnad.toml", "not the team's to change"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,7 @@ async def test_after_the_merge_nothing_is_left_of_any_attempt(tmp_path: Path) ->
 async def test_a_lock_that_a_killed_git_left_does_not_stop_the_next(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
+    trees.git = replace(trees.git, stale_seconds=0.2)
     tree = await trees.begin(place(1))
     for lock in (
         root / ".git" / "refs" / "heads" / "dugnad" / "main.lock",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ..agent.command import Command
 from ..clock import wall_ms
-from ..errors import ModelTrouble
+from ..errors import ModelTrouble, ToolError
 
 if TYPE_CHECKING:
     from ..board import Board
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
 
 Level = Literal["ok", "warning", "wrong"]
 _PYTHON_MIN = (3, 11)
-_COMMAND_SECONDS_MAX = 10.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
-# A project's own git configuration must not make git run a program.
-_QUIET_GIT = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +87,24 @@ def terminal(scene: Scene) -> Finding | None:
     return Finding("terminal", "ok", f"{what}, {colour}.")
 
 
-def git(scene: Scene) -> Finding:
-    if shutil.which("git") is None:
+async def git(scene: Scene) -> Finding:
+    from ..workspace.git import Git
+
+    path = scene.environment.get("PATH", os.defpath)
+    if shutil.which("git", path=path) is None:
         return Finding("git", "warning", "git is not installed; work cannot be kept apart.", "apt install git")
     root = scene.project.root if scene.project else scene.start
-    code, said = _run("git", *_QUIET_GIT, "-C", str(root), "rev-parse", "--is-inside-work-tree")
-    if code != 0:
-        why = "not a git repository" if "not a git repository" in said else said or "git does not answer"
-        return Finding("git", "warning", f"{root}: {why}.", f"git init {root}")
-    _, kept = _run("git", *_QUIET_GIT, "-C", str(root), "ls-files", "--", ".dugnad")
-    if kept:
-        says = "The board's folder is under version control: whoever commits could put tasks on your board."
-        return Finding("git", "warning", says, "git rm -r --cached .dugnad")
-    code, changed = _run(
-        "git", *_QUIET_GIT, "-C", str(root), "status", "--porcelain", "--ignore-submodules=all", "--", "."
-    )
-    if code != 0:
-        return Finding("git", "warning", f"The state of the work tree is not known: {changed or 'no answer'}.")
-    if changed:
-        count = len(changed.splitlines())
+    try:
+        found = await Git.find(root, path=path)
+        if found is None:
+            return Finding("git", "warning", f"{root}: not a git repository.", f"git init {root}")
+        if await found.is_tracked(".dugnad"):
+            says = "The board's folder is under version control: whoever commits could put tasks on your board."
+            return Finding("git", "warning", says, "git rm -r --cached .dugnad")
+        count = len(await found.changes())
+    except ToolError as trouble:
+        return Finding("git", "warning", str(trouble))
+    if count:
         says = f"{count} file{'s have' if count > 1 else ' has'} changes that are not committed."
         return Finding("git", "warning", says, "git commit, or git stash")
     return Finding("git", "ok", "A git repository, and the work tree is clean.")
@@ -289,16 +284,3 @@ async def ask_model(scene: Scene) -> Finding | None:
         return Finding("online", "wrong", str(trouble))
     seconds = asyncio.get_running_loop().time() - began
     return Finding("online", "ok", f"It answered in {seconds:.1f} s, with {reply.usage.tokens} tokens.")
-
-
-def _run(*command: str) -> tuple[int, str]:
-    """How a small command ended, and what it said; its errors as one line."""
-    try:
-        ran = subprocess.run(
-            command, capture_output=True, timeout=_COMMAND_SECONDS_MAX, check=False, stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return -1, ""
-    said = (ran.stdout if ran.returncode == 0 else ran.stderr).decode(errors="replace").strip()
-    return ran.returncode, said if ran.returncode == 0 else said.partition("\n")[0].rstrip(".")

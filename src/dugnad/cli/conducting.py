@@ -28,7 +28,7 @@ from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from .base import console, forget_stdout, show, show_json, shown_url
 from .servers import servers_in
-from .workplaces import Wishes, with_deliveries, workplaces
+from .workplaces import Wishes, waits_for, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
@@ -43,7 +43,7 @@ async def conduct(
     say = _silent if as_json else _say
     async with (
         team,
-        workplaces(team, project, wishes) as told,
+        workplaces(team, project, wishes, say) as told,
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
         began = await team.board.last_event()
@@ -89,7 +89,7 @@ async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequenc
     say = _silent if as_json else _say
     async with (
         team,
-        workplaces(team, project, wishes) as told,
+        workplaces(team, project, wishes, say) as told,
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
         if not as_json:
@@ -126,7 +126,7 @@ async def converse(
 
     async with (
         team,
-        workplaces(team, project, wishes) as told,
+        workplaces(team, project, wishes, _say) as told,
         servers_in(team, project, in_place=wishes.in_place, say=_say),
     ):
         _say_all(told)
@@ -242,7 +242,7 @@ class _Lines:
     pause_seconds = 0.0
 
     def __init__(self, team: Team, after: int) -> None:
-        self._team, self._after, self._said = team, after, ""
+        self._team, self._after, self._said, self._waited = team, after, "", ""
 
     def __enter__(self) -> None: ...
 
@@ -263,6 +263,10 @@ class _Lines:
         if trouble != self._said:
             _say(f"The board is in trouble: {trouble}" if trouble else "The board answers again.")
             self._said = trouble
+        if (waits := waits_for(self._team)) != self._waited:
+            if waits:
+                _say(plain(waits))
+            self._waited = waits
 
 
 def _how_to_answer(event: Event) -> str:
@@ -330,6 +334,8 @@ async def snapshot(team: Team, roots: Sequence[int] | None, events: Sequence[Eve
         says = f"The board is in trouble: {host.trouble}"
     elif host is not None and host.is_stopping:
         says = "Stopping: turns under way are being recorded. Ctrl-C again ends at once."
+    elif waits := waits_for(team):
+        says = waits
     elif (chain := one_chain(tasks)) and team.agents > 1:
         says = f"These {chain} tasks are one chain: a team is no faster here than one teammate (--agents 1)."
     titles = [task.title for task in tasks if roots and task.id == roots[0]]

@@ -29,6 +29,8 @@ from ..team import Team
 from ..tools import Context, Tool, tool
 from ..types import Budget, Task
 from ..view.ending import report_page, report_shape
+from ..workspace.door import Call, ask
+from ..workspace.git import ENVIRONMENT
 from .base import show, show_json
 from .conducting import showing, stopping
 
@@ -87,7 +89,7 @@ async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool)
             await asyncio.gather(killing, working, asked, return_exceptions=True)
             await team.leave("the demo ended")
         end = await team.report([goal.id], interrupted=stopped.is_set())
-        works = _works(folder) if not end.interrupted else None
+        works = await asyncio.to_thread(_works, folder) if not end.interrupted else None
         if as_json:
             show_json({**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works})
         else:
@@ -199,7 +201,7 @@ def demo_tools(folder: Path) -> tuple[Tool, ...]:
             _git(folder, "add", "--", *paths)
             words = ["commit", "--quiet", "--message", message, "--", *paths]
             done = _git(folder, *words, author=context.teammate.name)
-        return "Committed." if done.returncode == 0 else "There was nothing to commit."
+        return "Committed." if done[0] == 0 else "There was nothing to commit."
 
     return (write_file, run_tests, try_out, commit)
 
@@ -219,13 +221,17 @@ def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _git(folder: Path, *arguments: str, author: str = "dugnad") -> subprocess.CompletedProcess[str]:
+def _git(folder: Path, *arguments: str, author: str = "dugnad") -> tuple[int, str]:
+    """How it ended, and what it said. Not for an event loop's own thread."""
     who = {f"GIT_{each}_{what}": author if what == "NAME" else f"{author}@dugnad.invalid"
            for each in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}  # fmt: skip
-    return subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", *arguments],
-        cwd=folder, env={**os.environ, **who}, capture_output=True, text=True, timeout=30, check=False,
+    where = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
+    call = Call(
+        argv=(shutil.which("git") or "git", "-c", "maintenance.auto=false", *arguments), folder=folder,
+        environment={**ENVIRONMENT, **who, **where}, writable=(folder,),
     )  # fmt: skip
+    code, said, _ = asyncio.run(ask(call, seconds=30.0))
+    return code, said.decode()
 
 
 # The end.
@@ -238,7 +244,7 @@ def _works(folder: Path) -> dict[str, Any]:
         "says": _python(folder, "slug.py", TRIED).stdout.strip(),
         "tests": tests.returncode == 0,
         "ran": tests.stderr.strip().splitlines()[-3] if tests.stderr.strip() else "",
-        "commits": _git(folder, "log", "--format=%h %an: %s", "--reverse").stdout.splitlines()[1:],
+        "commits": _git(folder, "log", "--format=%h %an: %s", "--reverse")[1].splitlines()[1:],
     }
 
 

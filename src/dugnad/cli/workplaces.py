@@ -43,8 +43,9 @@ class Wishes:
 
 
 @asynccontextmanager
-async def workplaces(team: Team, project: Project, wishes: Wishes) -> AsyncIterator[list[str]]:
-    """Give the team its places; what there is to say of them. Nothing is run without a sandbox."""
+async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[list[str]]:
+    """Give the team its places; what there is to say of them. Nothing is run without a sandbox. `say` hears at once
+    whom this waits for."""
     root = project.root
     told: list[str] = []
     if is_no_project(root):
@@ -62,14 +63,16 @@ async def workplaces(team: Team, project: Project, wishes: Wishes) -> AsyncItera
     )  # fmt: skip
     team.reviewer, team.sandbox = project.reviewer, sandbox
     try:
-        await _give(team, project, wishes, shop, told.append)
+        await _give(team, project, wishes, shop, told.append, say)
         yield told
     finally:
         if sandbox is not None:
             await sandbox.close()
 
 
-async def _give(team: Team, project: Project, wishes: Wishes, shop: Workshop, say: Say) -> None:
+async def _give(
+    team: Team, project: Project, wishes: Wishes, shop: Workshop, say: Say, say_now: Say
+) -> None:  # fmt: skip
     root = project.root
     if wishes.in_place:
         team.places = shared(shop, root)
@@ -77,7 +80,10 @@ async def _give(team: Team, project: Project, wishes: Wishes, shop: Workshop, sa
     try:
         git = await Git.find(root, path=os.environ.get("PATH", os.defpath))
         if git is not None:
-            team.places = await _worktrees(team, root, git, wishes, shop, say)
+            trees = await _prepared(team, root, git, wishes, say, say_now)
+            shop, branch = replace(shop, prefix=git.prefix), await git.head_branch()
+            team.places = places = Worktrees(board=team.board, trees=trees, shop=shop, own_branch=branch)
+            await places.sweep()
             return
     except ToolError as trouble:  # Better now than after a night in which nothing could be written.
         raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
@@ -86,18 +92,25 @@ async def _give(team: Team, project: Project, wishes: Wishes, shop: Workshop, sa
     say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
 
 
-async def _worktrees(team: Team, root: Path, git: Git, wishes: Wishes, shop: Workshop, say: Say) -> Worktrees:
+async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
+    """Where the trees of attempts will be, and the branch that finished work goes to."""
     branch = await git.head_branch()
-    target = wishes.into or f"{BRANCHES}{branch or 'work'}"
     make_folder(root / ".dugnad")
-    trees = Trees(git=git, folder=root / ".dugnad" / "trees", target=target)
+    trees = Trees(
+        git=git, folder=root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
+        bytes_max=team.limits.change_bytes_max, lease_seconds=team.board.limits.lease_seconds,
+        on_wait=lambda told: say_now(told) if told else None,
+    )  # fmt: skip
     if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
         say(told)
     if await git.is_dirty():
         say("Your checkout has changes that are not committed; the team does not see them.")
-    places = Worktrees(board=team.board, trees=trees, shop=replace(shop, prefix=git.prefix), own_branch=branch)
-    await places.sweep()
-    return places
+    return trees
+
+
+def waits_for(team: Team) -> str:
+    """Whom a merge of the team's waits for, if it has for a while."""
+    return team.places.waits if isinstance(team.places, Worktrees) else ""
 
 
 async def with_deliveries(team: Team, end: Report) -> Report:

@@ -16,11 +16,12 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..board import rules
-from ..errors import BadInput, BadText
+from ..errors import BadInput, BadText, ToolError
 from ..settings import AgentLimits, Limits, TeamLimits
 from ..tools import Policy
 from ..tools.policy import Rules
 from ..types import HUMAN, Budget
+from ..workspace.ownership import refuse_strangers
 from .userfile import (
     Kind,
     Place,
@@ -139,8 +140,11 @@ def read_project(start: Path, *, environment: Mapping[str, str] | None = None) -
     start = Path(os.path.realpath(start))
     folders = _upwards(start, environment.get("HOME", ""))
     root = next((each for each in folders if os.path.lexists(each / FILE)), None)
+    marked = root or next((each for each in folders if os.path.lexists(each / ".git")), None)
+    if marked is not None:  # In a folder that many share, another could have put it there.
+        _refuse_strangers(marked)
     if root is None:
-        root = next((each for each in folders if os.path.lexists(each / ".git")), start)
+        root = marked or start
         return Project(root=root, team=_team_name(root))
     read = _kinds(root, environment)
     given = read(Place(FILE), read_toml(root / FILE, FILE, environment=environment, inside=root))
@@ -160,6 +164,13 @@ def _upwards(start: Path, home: str) -> list[Path]:
     folders = [start, *start.parents]
     top = Path(os.path.realpath(home)) if home.startswith("/") else None
     return folders[: folders.index(top) + 1] if top in folders else folders
+
+
+def _refuse_strangers(root: Path) -> None:
+    try:
+        refuse_strangers(root, root / FILE, root / ".git", root / ".dugnad")
+    except ToolError as stranger:
+        raise BadInput(str(stranger)) from None
 
 
 def _team_name(root: Path) -> str:

@@ -34,6 +34,13 @@ class Worktrees:
     trees: Trees
     shop: Workshop
     own_branch: str | None = None  # That of the person's checkout, which the target is compared with.
+    waits: str = ""  # For whom a merge of ours waits, if it has for a while.
+
+    def __post_init__(self) -> None:
+        self.trees.on_wait = self._note_wait
+
+    def _note_wait(self, told: str) -> None:
+        self.waits = told
 
     async def __call__(self, claim: Claim) -> Place:
         task = claim.task

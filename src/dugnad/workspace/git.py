@@ -1,7 +1,7 @@
-"""Asking git: one repository, never by discovery, and never anything that the tree or its settings would run.
+"""Asking git about one repository, never by discovery, and never with settings that are not ours.
 
-Every call names the repository and the tree outright. Hooks, filters, monitors, pagers, editors, signing and merge
-programs are off, whatever the repository's settings say; the user's and the system's settings are not read at all.
+Every call names a git directory of our own (`private.py`) and goes through one door (`door.py`), behind which nothing
+can be started. Of the user's own checkout only plain files are read: what is checked out, and the index, as a copy.
 """
 
 from __future__ import annotations
@@ -10,39 +10,33 @@ import asyncio
 import os
 import re
 import shutil
-import signal
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..clock import wall_ms
 from ..errors import ToolError
+from . import private
+from .door import NO_WALLS, Call, ask
+from .ownership import refuse_strangers
 
 _SECONDS_MAX = 300.0
-_ENDING_SECONDS = 10.0
-_OFF: Mapping[str, str] = {
-    "core.hooksPath": "/dev/null", "core.fsmonitor": "false", "core.untrackedCache": "false", "core.pager": "cat",
-    "core.editor": "false", "core.sshCommand": "false", "core.askPass": "", "core.attributesFile": "/dev/null",
-    "credential.helper": "", "diff.external": "", "commit.gpgSign": "false", "merge.renames": "true",
-    "merge.union.driver": "false", "submodule.recurse": "false", "gc.auto": "0", "maintenance.auto": "false",
-    "advice.detachedHead": "false", "core.quotePath": "false", "checkout.workers": "2",
-    "core.fsync": "committed,reference", "core.fsyncMethod": "batch", "core.sparseCheckout": "false",
-    "index.sparse": "false", "add.ignoreErrors": "false", "log.showSignature": "false", "trailer.separators": ":",
-    "color.ui": "false", "i18n.commitEncoding": "UTF-8", "i18n.logOutputEncoding": "UTF-8",
-}  # fmt: skip
-# What no project wants in its history, and what a teammate's commands leave behind where nobody wrote a .gitignore.
-_NEVER = (
-    "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".venv/",
-    "*.egg-info/", "node_modules/", ".DS_Store", "*.swp", "core.[0-9]*",
-)  # fmt: skip
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 _NEEDED = (2, 38)  # From here on a merge needs no tree.
+_WRITES_THE_TREE = frozenset({"read-tree", "checkout-index", "clean"})
 _PARTIAL = (
     "The repository is a partial clone, and something is needed that it has not fetched: `git fetch --refetch "
     "--no-filter` brings it."
 )
-_RUNS = re.compile(r"^(filter|merge)\.(.+)\.(clean|smudge|process|driver)$", re.IGNORECASE)
+ENVIRONMENT = {  # Nothing of the caller's own is among it.
+    "PATH": os.defpath, "HOME": "/dev/null/none", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "false", "GIT_ASKPASS": "false", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_DIR": "/dev/null/none",
+    # What a partial clone lacks would be fetched in passing, by programs that its settings name.
+    "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1",
+}  # fmt: skip
 
 
 class GitTrouble(ToolError):
@@ -58,39 +52,70 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Git:
-    """One repository. `directory` is what all its trees share; `prefix` is where in a tree the project lies."""
+    """One repository. `directory` is what all its checkouts share; `prefix` is where in a tree the project lies."""
 
     program: str
     directory: Path
+    own: Path  # What git keeps of the user's own checkout alone.
     top: Path
     prefix: Path
-    off: Mapping[str, str] = field(default_factory=lambda: _OFF)
+    settings: str = ""  # Of our own, for every git directory that is made beside theirs.
+    is_bare: bool = False
+    is_partial: bool = False
+    stale_seconds: float = 10.0  # A lock of git's that does not change for so long is a dead one's.
+    _seen: dict[Path, tuple[tuple[int, int], float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def private(self) -> Path:
+        """Our git directory for what needs no tree."""
+        return self.directory / "dugnad" / "git"
 
     @classmethod
     async def find(cls, root: Path, *, path: str) -> Git | None:
         """The repository a project lies in, if it does, and if git is there to be asked."""
-        program = shutil.which("git", path=path)
-        top = _top(root)
+        program, top = shutil.which("git", path=path), _top(root)
         if program is None or top is None:
             return None
-        found = cls(program=program, directory=top / ".git", top=top, prefix=root.relative_to(top))
-        version = _VERSION.match((await found.run("--version")).text.encode())
-        if version is None or (int(version[1]), int(version[2])) < _NEEDED:
-            raise GitTrouble("Worktrees need git 2.38 or newer; update git, or use --in-place.")
-        # A file there means that the project is itself a worktree, or a submodule.
-        shared = await found.run(
-            "--git-dir", str(top / ".git"), "rev-parse", "--git-common-dir", plain=True, may_fail=True
-        )
-        if shared.code:
-            raise GitTrouble(f"{top} cannot be asked as a git repository: {shared.errors.strip()}")
-        directory = (top / shared.text.strip()).resolve()
-        found = cls(program=program, directory=directory, top=top, prefix=found.prefix)
-        if found.prefix.parts and not await found._has_project():
-            return None  # A repository that only happens to lie above, like that of somebody's home folder.
-        return cls(
-            program=program, directory=directory, top=top, prefix=found.prefix,
-            off={**_OFF, "core.excludesFile": str(_write_excludes(directory)), **await found._programs()},
+        refuse_strangers(top, top / ".git")
+        program = await _real_program(program)
+        if (found := private.directories_of(top)) is None:
+            raise GitTrouble(f"{top} cannot be asked as a git repository: its .git leads to none.")
+        own, directory = found
+        refuse_strangers(own, directory)
+        git = cls(program=program, directory=directory, own=own, top=top, prefix=root.relative_to(top))
+        return await git._with_settings()
+
+    async def _with_settings(self) -> Git | None:
+        theirs = await self._their_settings()
+        try:
+            settings = private.settings_from(theirs)
+        except ToolError as trouble:
+            raise GitTrouble(f"{self.directory} cannot be worked with. {trouble}") from None
+        git = Git(
+            program=self.program, directory=self.directory, own=self.own, top=self.top, prefix=self.prefix,
+            settings=settings, is_bare=private.is_true(theirs.get("core.bare")),
+            is_partial=any(name.endswith((".promisor", ".partialclone")) for name in theirs),
         )  # fmt: skip
+        git.make_private(git.private, "refs/heads/dugnad/none")
+        if git.prefix.parts and not await git._has_project():
+            return None  # A repository that only happens to lie above, like that of somebody's home folder.
+        return git
+
+    async def _their_settings(self) -> dict[str, str]:
+        """What the repository's own file says, without what it includes."""
+        words = ("config", "--file", str(self.directory / "config"), "--no-includes", "--list", "-z")
+        listed = await self._ask(words, {}, Path("/"))
+        if listed.code:
+            raise GitTrouble(f"{self.directory / 'config'} cannot be read: {listed.errors.strip()[:500]}")
+        pairs = (each.partition("\n") for each in listed.text.split("\0") if each)
+        return {name: value if mark else "true" for name, mark, value in pairs}
+
+    def make_private(self, directory: Path, head: str) -> None:
+        """A git directory of our own, in the repository's, where no command of a teammate can write."""
+        try:
+            private.make(directory, self.directory, settings=self.settings, head=f"ref: {head}\n")
+        except OSError as trouble:
+            raise GitTrouble(f"Worktrees need to write to {self.directory}, and cannot: {trouble.strerror}.") from None
 
     async def _has_project(self) -> bool:
         """Whether the project's folder is in what is committed, or nothing is yet."""
@@ -98,66 +123,45 @@ class Git:
         within = f"{head}:{self.prefix.as_posix()}"
         return head is None or (await self.run("cat-file", "-e", within, may_fail=True)).code == 0
 
-    async def _programs(self) -> dict[str, str]:
-        """What the repository's settings would have run on files: turned off, and merge programs made to refuse."""
-        listed = await self.run("config", "--list", "--name-only", "-z", may_fail=True)
-        off: dict[str, str] = {}
-        for name in listed.text.split("\0"):
-            if found := _RUNS.match(name.strip()):
-                kind, which = found[1].lower(), found[2]
-                if kind == "merge":
-                    off[f"merge.{which}.driver"] = "false"
-                else:
-                    off |= {f"filter.{which}.{each}": "" for each in ("clean", "smudge", "process")}
-                    off[f"filter.{which}.required"] = "false"
-        return off
-
     async def run(
         self, *words: str, tree: Path | None = None, index: Path | None = None, stdin: bytes = b"",
-        may_fail: bool = False, plain: bool = False, directory: Path | None = None,
+        may_fail: bool = False, directory: Path | None = None, keep: Sequence[int] = (),
     ) -> Answer:  # fmt: skip
-        """Run git. `directory`: of a worktree, where it keeps what is its own. A failure is raised unless it may be."""
-        environment = {
-            "PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
-            "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "false", "GIT_ASKPASS": "false", "GIT_NO_REPLACE_OBJECTS": "1",
-            # What a partial clone lacks would be fetched in passing, by programs that its settings name.
-            "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1",
-            # Not by -c, where a name ends at the first "=".
-            "GIT_CONFIG_COUNT": str(len(self.off)),
-        }  # fmt: skip
-        if not plain:
-            environment["GIT_DIR"] = str(directory or self.directory)
-            environment["GIT_WORK_TREE"] = str(tree or self.top)
+        """Run git. `directory`: the git directory of a tree. A failure is raised unless it may be."""
+        directory = directory or self.private
+        environment = {"GIT_DIR": str(directory)}
+        if tree is not None:
+            environment["GIT_WORK_TREE"] = str(tree)
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        for number, (name, value) in enumerate(self.off.items()):
-            environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-        starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(
-                self.program, *words, env=environment, cwd=tree or "/", start_new_session=True,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            )
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(_SECONDS_MAX):
-                # Cancelled while it starts, it would be killed, and its locks would stay.
-                ran = await asyncio.shield(starting)
-                out, errors = await ran.communicate(stdin)
-        except BaseException as why:
-            await _end(await starting)
-            if isinstance(why, TimeoutError):
-                raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
-            raise
-        answer = Answer(
-            code=ran.returncode or 0, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace")
-        )
+        writable = [directory, *(self.directory / name for name in ("objects", "refs", "logs"))]
+        if "update-ref" in words:
+            writable.append(self.directory)  # What is deleted may have to be taken out of the packed ones there.
+        if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
+            writable.append(tree)
+        answer = await self._ask(words, environment, tree or directory, stdin=stdin, writable=writable, keep=keep)
         if answer.code and not may_fail:
-            said = " ".join((answer.errors.strip() or out.decode(errors="replace").strip()).split())
-            if "promisor" in said or "lazy fetching disabled" in said:
+            said = " ".join((answer.errors.strip() or answer.text.encode(errors="replace").decode().strip()).split())
+            if self.is_partial and "unable to read" in said:
                 raise GitTrouble(_PARTIAL)
             raise GitTrouble(f"git {_verb(words)} failed: {said[:500] or f'code {answer.code}'}")
         return answer
+
+    async def _ask(
+        self, words: Sequence[str], environment: dict[str, str], folder: Path, *, stdin: bytes = b"",
+        writable: Sequence[Path] = (), keep: Sequence[int] = (),
+    ) -> Answer:  # fmt: skip
+        call = Call(
+            argv=(self.program, *words), environment={**ENVIRONMENT, **environment}, folder=folder, stdin=stdin,
+            writable=writable, keep=keep,
+        )  # fmt: skip
+        try:
+            code, out, errors = await ask(call, seconds=_SECONDS_MAX)
+        except TimeoutError:
+            raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
+        except OSError as trouble:
+            raise GitTrouble(f"git {_verb(words)} could not be started: {trouble.strerror}.") from None
+        return Answer(code=code, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace"))
 
     async def commit_of(self, name: str) -> str | None:
         """The commit a name stands for, or None."""
@@ -185,77 +189,105 @@ class Git:
         moved = await self.run("update-ref", "--stdin", stdin="\n".join(lines).encode(), may_fail=True)
         return moved.code == 0
 
+    def remove_stale_lock(self, name: str, *, now: float | None = None) -> None:
+        """What a git that was killed left of a name that could not be moved. A living one holds it for much shorter.
+
+        No clock of the file's is asked, which may be anything: it is a dead one's when it stood there unchanged for
+        `stale_seconds` between two looks of ours.
+        """
+        path, now = self.directory / f"{name}.lock", time.monotonic() if now is None else now
+        try:
+            found = os.stat(path)
+        except OSError:
+            self._seen.pop(path, None)
+            return
+        which = (found.st_ino, found.st_ctime_ns)
+        first, since = self._seen.setdefault(path, (which, now))
+        if first != which:
+            self._seen[path] = (which, now)
+        elif now - since >= self.stale_seconds:
+            path.unlink(missing_ok=True)
+            del self._seen[path]
+
+    # The user's own checkout.
+
     async def head_branch(self) -> str | None:
-        """The branch of the person's own checkout; None while there is none."""
-        # Not --short: where a tag has the same name, that is not the branch's name any more.
-        words = ("--git-dir", str(self.top / ".git"), "symbolic-ref", "--quiet", "HEAD")
-        return (await self.run(*words, plain=True, may_fail=True)).text.strip().removeprefix("refs/heads/") or None
+        """The branch that is checked out; None while there is none."""
+        head = private.head_of(self.own)
+        return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 
     async def own_head(self) -> str | None:
-        """The commit of the person's own checkout, which may be one of several of this repository."""
-        words = ("--git-dir", str(self.top / ".git"), "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return (await self.run(*words, plain=True, may_fail=True)).text.strip() or None
+        """The commit of the user's own checkout, which may be one of several of this repository."""
+        head = private.head_of(self.own)
+        return await self.commit_of(head) if head else None
 
     async def checked_out(self) -> dict[str, Path]:
         """Branches that are checked out somewhere, and where."""
-        listed = (await self.run("worktree", "list", "--porcelain", "-z")).text
-        found: dict[str, Path] = {}
-        where = Path()
-        for line in listed.split("\0"):
-            word, _, value = line.partition(" ")
-            if word == "worktree":
-                where = Path(value)
-            elif word == "branch":
-                found[value.removeprefix("refs/heads/")] = where
-        return found
+        main = self.top if self.own == self.directory else self.directory.parent
+        places = [] if self.is_bare else [(self.directory, main)]
+        with suppress(OSError):
+            for each in (self.directory / "worktrees").iterdir():
+                places.append((each, Path((private.read(each / "gitdir") or str(each)).strip()).parent))
+        heads = ((private.head_of(own), where) for own, where in places)
+        return {head.removeprefix("refs/heads/"): where for head, where in heads if head.startswith("refs/heads/")}
 
     async def is_dirty(self) -> bool:
-        """Whether the person's own checkout has changes that are not committed."""
-        own = await self.run(
-            "--git-dir", str(self.top / ".git"), "--work-tree", str(self.top), "status", "--porcelain",
-            "--untracked-files=no", plain=True, may_fail=True,
-        )  # fmt: skip
-        return bool(own.text.strip())
+        """Whether the user's own checkout has changes that are not committed; not whether there are new files."""
+        return bool(await self.changes(new=False))
+
+    async def is_tracked(self, name: str) -> bool:
+        """Whether something of this name in the project is under version control."""
+        path = (self.prefix / name).as_posix()
+        listed = await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=self.own / "index")
+        return bool(listed.text)
+
+    async def changes(self, *, new: bool = True) -> list[str]:
+        """What of the project in the user's own checkout is not committed as it is. Their index is not touched."""
+        where = ("--", self.prefix.as_posix())
+        aside = await asyncio.to_thread(tempfile.mkdtemp, dir=self.private, prefix="index.")
+        index = Path(aside, "index")
+        try:
+            if (self.own / "index").is_file():
+                await asyncio.to_thread(shutil.copyfile, self.own / "index", index)
+            refresh = ("update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged")
+            await self.run(*refresh, tree=self.top, index=index, may_fail=True)
+            listing = ["ls-files", "-z", *where]
+            if (head := await self.own_head()) is not None:
+                listing = ["diff-index", "-z", "--name-only", "--ignore-submodules=all", head, *where]
+            found = (await self.run(*listing, tree=self.top, index=index)).text
+            if new:
+                words = ("ls-files", "--others", "--directory", "--no-empty-directory", "--exclude-standard", "-z")
+                found += (await self.run(*words, *where, tree=self.top, index=index)).text
+            return [each for each in found.split("\0") if each]
+        finally:
+            await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
 
 
 def _top(root: Path) -> Path | None:
     return next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
 
 
-def remove_stale_lock(path: Path, *, seconds: float = 30.0) -> None:
-    """What a git that was killed left of a name only we move. A living one holds it for much shorter."""
-    try:
-        if wall_ms() / 1000 - os.stat(path).st_mtime >= seconds:
-            path.unlink()
-    except OSError:
-        pass
+async def _real_program(program: str) -> str:
+    """The git that does the work, where the one in the path is a script that leads to it. GitTrouble: it is too old."""
+    is_script = await asyncio.to_thread(_is_script, program)
+    # A script has to start another, so there are no walls for it: it is the user's own, and asked about itself alone.
+    behind = NO_WALLS if is_script else None
+
+    async def said(word: str) -> bytes:
+        call = Call(argv=(program, word), environment=ENVIRONMENT, folder=Path("/"))
+        return (await ask(call, seconds=_SECONDS_MAX, behind=behind))[1].strip()
+
+    version = _VERSION.match(await said("--version"))
+    if version is None or (int(version[1]), int(version[2])) < _NEEDED:
+        raise GitTrouble("Worktrees need git 2.38 or newer; update git, or use --in-place.")
+    return os.path.join(os.fsdecode(await said("--exec-path")), "git") if is_script else program
+
+
+def _is_script(program: str) -> bool:
+    with open(program, "rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _verb(words: Sequence[str]) -> str:
     """Which of git's programs was asked, for whoever reads that it failed."""
     return next((each for at, each in enumerate(words) if each[:1] != "-" and words[at - 1] != "-c"), words[0])
-
-
-async def _end(ran: asyncio.subprocess.Process) -> None:
-    """Asked to end with all it started, so that it takes its locks with it; then made to."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        if ran.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(ran.pid, how)
-        await asyncio.wait([asyncio.ensure_future(ran.wait())], timeout=_ENDING_SECONDS)
-
-
-def _write_excludes(directory: Path) -> Path:
-    """Into the repository's own folder, where no command of a teammate can write."""
-    file = directory / "dugnad" / "exclude"
-    text = "".join(f"{each}\n" for each in _NEVER)
-    try:
-        file.parent.mkdir(exist_ok=True)
-        if not file.exists() or file.read_text() != text:
-            half = file.with_name(f"exclude.{os.getpid()}")  # Others read it while it is written.
-            half.write_text(text)
-            half.replace(file)
-    except OSError as trouble:
-        raise GitTrouble(f"Worktrees need to write to {directory}, and cannot: {trouble.strerror}.") from None
-    return file

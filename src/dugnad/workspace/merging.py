@@ -1,29 +1,30 @@
 """The merge queue: finished work goes into the target one at a time, checked as it will stand there.
 
-Nothing of the queue is kept but a lock, which ends with its process, and the target itself. The target moves in one
-step, from just the commit the work was checked on, and only while the task's fence is the attempt's own; so it is whole
-at every moment, and an attempt that was overtaken cannot move it. Whether a merge happened before a crash is read from
-the target. Each task is one commit there; nobody's conflict is resolved for them.
+Nothing of the queue is kept but a lock (`turns.py`), which ends with its process, and the target itself. The target
+moves in one step, from just the commit the work was checked on, and only while the task's fence is the attempt's own;
+so it is whole at every moment, and an attempt that was overtaken cannot move it. Whether a merge happened before a
+crash is read from the target. Each task is one commit there; nobody's conflict is resolved for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import StaleClaim
-from .git import GitTrouble, remove_stale_lock
+from .git import GitTrouble
 from .tree import BRANCHES, Tree, committer
 from .trees import Trees, gone
+from .turns import turn
 
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 
-_LOOK_SECONDS = 0.05  # Between two looks at whether it is our turn.
+_LOOK_SECONDS = 0.05  # Between two tries to move the target.
+_PROGRAM_ASKED = "internal merge"  # In git's words when it could not start one.
 _MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
 _SHOWN_MAX = 20
 _TIP = "Dugnad-Tip"  # In a commit of the target: the tip of the attempt's branch that it stands for.
@@ -76,14 +77,13 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
             )
     if start is None or (theirs := await git.commit_of(start)) is None:
         raise GitTrouble("The repository has no commit yet; make a first one, so that there is something to work from.")
-    async with _turn(trees):
-        ours = await git.commit_of(trees.target_name)
-        # A branch that was there before is the person's, and begins where they left it; ours follows theirs.
-        follows = target.startswith(BRANCHES) and ours is not None and await _is_in(trees, ours, theirs)
-        if ours is None or (follows and ours != theirs):
-            if not await git.move([(trees.target_name, ours or "", theirs)]):
-                raise GitTrouble(f"The branch {target} could not be moved; is {git.directory} writable?")
-            return ""
+    if await _behind(trees, theirs) is not None:
+        async with _turn(trees, "what you committed is taken over"):
+            if (ours := await _behind(trees, theirs)) is not None:
+                if not await git.move([(trees.target_name, ours, theirs)]):
+                    raise GitTrouble(f"The branch {target} could not be moved; is {git.directory} writable?")
+                return ""
+    ours = await git.commit_of(trees.target_name) or theirs
     if await _is_in(trees, theirs, ours):
         return ""
     own = start.removeprefix("refs/heads/") if start.startswith("refs/heads/") else start[:12]
@@ -91,6 +91,18 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
         f"{target} lacks commits of {own}. If the team should have them: `git switch {target} && git merge {own} && "
         "git switch -`."
     )
+
+
+async def _behind(trees: Trees, theirs: str) -> str | None:
+    """What the target stands for if it has to move to the person's commit, empty if there is none yet. None: it stays.
+
+    A branch that was there before is the person's, and begins where they left it; ours follows theirs.
+    """
+    ours = await trees.git.commit_of(trees.target_name)
+    if ours is None:
+        return ""
+    follows = ours != theirs and trees.target.startswith(BRANCHES) and await _is_in(trees, ours, theirs)
+    return ours if follows else None
 
 
 async def _be_sure_it_is_free(trees: Trees) -> None:
@@ -110,7 +122,7 @@ async def merge(
     trees: Trees, tree: Tree, work: Work, *, check: Check, is_ours: Callable[[], Awaitable[None]]
 ) -> Merged | Conflict | Red:
     """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's."""
-    async with _turn(trees):
+    async with _turn(trees, f"{work.author} merges #{tree.place.mark.partition('-')[0]}"):
         return await _merge(trees, tree, work, check, is_ours)
 
 
@@ -139,6 +151,8 @@ async def _merge(
             made, *files = [each for each in tried.text.split("\0") if each] or [""]
             if tried.code == 1:
                 return Conflict(files=tuple(dict.fromkeys(files)), others=others)
+            if _PROGRAM_ASKED in tried.errors.lower():
+                return Conflict(files=await _changed_by_both(trees, base, head, work.tip), others=others)
             if tried.code:
                 raise GitTrouble(f"git merge-tree failed: {tried.errors.strip()[:500]}")
         if made == await _tree_of(trees, head):
@@ -158,16 +172,26 @@ async def _merge(
 
 async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
     """The one step. False: the target has moved meanwhile."""
-    git = trees.git
-    if await git.move([(trees.target_name, head, commit)], verified=[(tree.fence_name, tree.fence)]):
-        return True
-    fence = (await git.run("rev-parse", "--verify", "--quiet", tree.fence_name, may_fail=True)).text.strip()
-    if fence != tree.fence:
-        raise StaleClaim
-    for name in (trees.target_name, tree.fence_name):
-        remove_stale_lock(git.directory / f"{name}.lock")
-    await asyncio.sleep(_LOOK_SECONDS)
-    return False
+    git, ends = trees.git, time.monotonic() + 2 * trees.git.stale_seconds
+    while not await git.move([(trees.target_name, head, commit)], verified=[(tree.fence_name, tree.fence)]):
+        fence = (await git.run("rev-parse", "--verify", "--quiet", tree.fence_name, may_fail=True)).text.strip()
+        if fence != tree.fence:
+            raise StaleClaim
+        if await git.commit_of(trees.target_name) != head:
+            return False
+        if time.monotonic() > ends:
+            raise GitTrouble(f"The branch {trees.target} cannot be moved; is {git.directory} writable?")
+        for name in (trees.target_name, tree.fence_name):
+            git.remove_stale_lock(name)
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True
+
+
+async def _changed_by_both(trees: Trees, base: str, head: str, tip: str) -> tuple[str, ...]:
+    """What a merge program was to have a say on is among these."""
+    words = ("diff-tree", "-r", "--name-only", "--no-renames", "-z")
+    one, other = [(await trees.git.run(*words, base, each)).text.split("\0") for each in (head, tip)]
+    return tuple(each for each in one if each and each in other)
 
 
 async def _tree_of(trees: Trees, commit: str) -> str:
@@ -189,20 +213,8 @@ async def _merged_before(trees: Trees, tree: Tree, tip: str, between: str) -> st
     return None
 
 
-@asynccontextmanager
-async def _turn(trees: Trees) -> AsyncIterator[None]:
-    """One merge at a time for each target, among all processes of this machine. The lock ends with its process."""
-    folder = trees.git.directory / "dugnad"
-    folder.mkdir(exist_ok=True)
+def _turn(trees: Trees, what: str) -> AbstractAsyncContextManager[None]:
+    """One merge at a time for each target."""
     name = trees.target.removeprefix(BRANCHES).replace("/", "%")
-    lock = os.open(Path(folder, f"{name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_LOOK_SECONDS)
-        yield
-    finally:
-        os.close(lock)
+    path = trees.git.directory / "dugnad" / f"{name}.lock"
+    return turn(path, what, lease_seconds=trees.lease_seconds, tell=trees.on_wait)

@@ -189,6 +189,7 @@ _OWN: Mapping[str, tuple[int | None, int | None, int]] = {
 }  # fmt: skip
 _CLONE, _SOCKET, _SETSID = (56, 220), (41, 198), (112, 157)
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET. TIME is for unshare alone.
+_FORK, _CLONE_THREAD, _CLONE_VFORK = 57, 0x10000, 0x4000
 _SET_ID_BITS = 0o6000
 _MAKES_A_FILE = 0o20000100  # O_CREAT, O_TMPFILE. Without them the mode is whatever was left in the register.
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. AF_VSOCK would reach past every namespace.
@@ -255,6 +256,27 @@ def seccomp(architecture: str, *, alone: bool = False) -> bytes:
     known = b"".join(_step(_EQUAL, family, len(_FAMILIES) - at) for at, family in enumerate(_FAMILIES))
     program += _when(_SOCKET[column], _argument(0) + known + _refuse(_EAFNOSUPPORT) + allow)
     return program + allow
+
+
+def childless(architecture: str) -> bytes:
+    """A program under which nothing can be started and no socket made. ValueError: no numbers for this machine.
+
+    What refuses it also has to be started under it: by vfork, which x86_64 has a number of its own for, and which git
+    never calls. Threads can be made.
+    """
+    if architecture not in _AUDIT:
+        raise ValueError(f"There is no system call filter for {architecture}.")
+    column = 0 if architecture == "x86_64" else 1
+    program = _step(_LOAD, 4) + _step(_EQUAL, _AUDIT[architecture], 1, 0) + _step(_RETURN, _KILL) + _step(_LOAD, 0)
+    allowed = _CLONE_THREAD
+    if architecture == "x86_64":
+        program += _step(_AT_LEAST, _X32, 0, 1) + _refuse(_ENOSYS) + _when(_FORK, _refuse(_EPERM))
+    else:
+        allowed |= _CLONE_VFORK
+    program += _when(_UNKNOWN["clone3"][column] or 0, _refuse(_ENOSYS))
+    allow = _step(_RETURN, _ALLOW)
+    program += _when(_CLONE[column], _argument(0) + _step(_ANY_BIT, allowed, 1, 0) + _refuse(_EPERM) + allow)
+    return program + _when(_SOCKET[column], _refuse(_EAFNOSUPPORT)) + allow
 
 
 # macOS. The same policy in the language of sandbox-exec; tested as text.

@@ -13,7 +13,8 @@ from .profile import Policy
 # What in a tree can make git or dugnad run a program later, outside; and what stands there while it is missing.
 # None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
 _GIT: Mapping[str, str | None] = {
-    "hooks": None, "modules": None, "worktrees": None, "config": "", "config.worktree": "", "commondir": ".",
+    "hooks": None, "modules": None, "worktrees": None, "dugnad": None, "config": "", "config.worktree": "",
+    "commondir": ".",
 }  # fmt: skip
 
 

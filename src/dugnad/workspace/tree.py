@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import private
 from .files import is_protected
-from .git import Git, GitTrouble, remove_stale_lock
+from .git import Git, GitTrouble
 from .searching import TEMPORARY
 
 BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
 FENCES = "refs/dugnad/fence/"
 # All but what is half written, and what no teammate may change: of it there may be a placeholder in the tree.
 ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
-_CHECKING = "dugnad-checking"  # A file beside what git keeps of a tree: a check may have left something in it.
+CHECKING = "dugnad-checking"  # A file in a tree's git directory: a check may have left something in the tree.
 _LINK = "160000"  # The mode of what is a repository of its own.
 _SHOWN_MAX = 20
+_NESTED = "{}: a git repository of its own inside the tree; remove its .git, then finish again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +53,11 @@ class Tree:
     place: Place
     name: str
     path: Path
-    own: Path  # Where git keeps what belongs to this tree alone.
+    own: Path  # Its git directory, which is ours.
     fence: str  # What the task's fence stands for while the attempt may merge.
     told: str = ""  # What whoever works in it must know.
     anew: bool = False  # What was done before is not in it.
+    bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     _lock: int = field(default=-1, repr=False)
 
     @property
@@ -69,12 +73,14 @@ class Tree:
         """What of the repository a command may read, to look at its history: all but its settings, which may hold
         secrets, and what belongs to other trees."""
         shared = self.git.directory
-        names = ("HEAD", "objects", "refs", "packed-refs", "info", "shallow")
+        names = ("objects", "refs", "packed-refs", "shallow")
         return (*(shared / name for name in names if (shared / name).exists()), self.own)
 
     async def run(self, *words: str, stdin: bytes = b"", may_fail: bool = False) -> str:
-        answer = await self.git.run(*words, tree=self.path, directory=self.own, stdin=stdin, may_fail=may_fail)
-        return answer.text
+        # It holds the lock of the tree as long as it lives: who has the lock knows that no git is at work there.
+        keep = () if self._lock < 0 else (self._lock,)
+        asked = self.git.run(*words, tree=self.path, directory=self.own, stdin=stdin, may_fail=may_fail, keep=keep)
+        return (await asked).text
 
     async def head(self) -> str:
         return (await self.run("rev-parse", "HEAD")).strip()
@@ -85,7 +91,7 @@ class Tree:
         await self.stage()
         changes = dict(await self._changes())
         if trouble := await self._unfit(changes):
-            await self.run("read-tree", "HEAD")
+            await self.run("read-tree", "--reset", "HEAD")
             raise GitTrouble(trouble)
         if not changes:
             return base
@@ -96,16 +102,11 @@ class Tree:
         """The same of a tree that is given up: what cannot be in a commit as it is, is left out or made to fit.
         GitTrouble: a file that could be is not, as with a full disk."""
         for each in await asyncio.to_thread(_repositories_in, self.path):
-            await asyncio.to_thread(shutil.rmtree, each, ignore_errors=True)
+            await asyncio.to_thread(_remove, each)
         base = await self.head()
-        await self.run(
-            "read-tree", "HEAD"
-        )  # What an earlier try took down and could not write is to be looked at again.
-        await self.run("add", "--all", "--ignore-errors", "--", *ALL_OF_IT, may_fail=True)
-        others = await self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT)
-        left = (others + await self.run("diff-files", "--name-only", "-z")).split("\0")
-        if lost := await asyncio.to_thread(_files_of, self.path, left):
-            raise GitTrouble(f"{_shown(lost)}: git could not take it in; it is still in {self.path}.")
+        # What an earlier try took down and could not write is to be looked at again.
+        await self.run("read-tree", "--reset", "HEAD")
+        await self.stage(whatever=True)
         made = (await self.run("write-tree")).strip()
         if made == (await self.run("rev-parse", "HEAD^{tree}")).strip():
             return base
@@ -125,25 +126,45 @@ class Tree:
     async def _unfit(self, changes: dict[str, str]) -> str:
         """Why these cannot become a commit, and what to do; empty: they can."""
         if nested := [path for path, mode in changes.items() if mode == _LINK]:
-            return f"{_shown(nested)}: a git repository of its own inside the tree; remove its .git, then finish again."
+            return _NESTED.format(_shown(nested))
         if rules := [path for path in changes if is_protected(path)]:
             return (
                 f"{_shown(rules)}: what the team works under is not the team's to change; undo that, then finish again."
             )
-        if filled := [each for each in await self._links() if _listed(self.path / each)]:
+        if filled := [each for each in await self._links(changes) if not _is_empty(self.path / each)]:
             return f"{_shown(filled)}: a submodule, whose files are not part of this tree; empty it, then finish again."
         return ""
 
-    async def _links(self) -> list[str]:
+    async def _links(self, changes: dict[str, str]) -> list[str]:
         """The project's submodules. They are empty folders in a tree, and what is put there git does not see."""
-        if ".gitmodules" not in _listed(self.path):
+        if ".gitmodules" not in _listed(self.path) and ".gitmodules" not in changes:
             return []
         listed = (await self.run("ls-files", "--stage", "-z")).split("\0")
         return [each.partition("\t")[2] for each in listed if each.startswith(_LINK)]
 
-    async def stage(self) -> None:
-        """Take down what is in the tree now."""
-        await self.run("add", "--all", "--", *ALL_OF_IT)
+    async def stage(self, *, whatever: bool = False) -> None:
+        """Take down what is in the tree now. GitTrouble: something in it cannot be taken down, such as a repository of
+        its own, which git never looks into. `whatever`: that is left out, and the largest files of what is too much."""
+        changed, others = await asyncio.gather(
+            self.run("diff-files", "--raw", "--no-renames", "--ignore-submodules=all", "-z", "--", *ALL_OF_IT),
+            self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT),
+        )
+        fields = changed.split("\0")
+        now = {fields[at + 1]: fields[at].split()[1] for at in range(0, len(fields) - 1, 2)}
+        new = [each for each in others.split("\0") if each]
+        nested = [*(each for each in new if each.endswith("/")), *(path for path in now if now[path] == _LINK)]
+        sizes, odd = await asyncio.to_thread(_sizes, self.path, [each for each in (*now, *new) if each not in nested])
+        if whatever:
+            files = _that_fit(self.path, sizes, self.bytes_max)
+        elif trouble := _too_much(nested, odd, sizes, self.bytes_max):
+            raise GitTrouble(trouble)
+        else:
+            files = list(sizes)
+        gone = [path for path in now if path not in sizes]
+        for words, paths in ((("--force-remove",), gone), (("--add", "--replace", "--remove"), files)):
+            if paths:
+                given = "".join(f"{each}\0" for each in paths).encode(errors="surrogateescape")
+                await self.run("update-index", "-z", *words, "--stdin", stdin=given)
 
     @asynccontextmanager
     async def checking(self) -> AsyncIterator[None]:
@@ -151,7 +172,7 @@ class Tree:
         between leaves a sign, so that whoever takes the tree over clears it up."""
         await self.stage()
         try:
-            (self.own / _CHECKING).touch()
+            (self.own / CHECKING).touch()
         except OSError as trouble:
             raise GitTrouble(f"{self.own} cannot be written: {trouble.strerror}.") from None
         yield
@@ -160,23 +181,26 @@ class Tree:
     async def restore(self) -> None:
         """Have the tree as it was taken down; what git ignores stays."""
         await self.run("checkout-index", "--all", "--force", "--quiet")
+        await self._clean()
+        (self.own / CHECKING).unlink(missing_ok=True)
+
+    async def _clean(self) -> None:
         await self.run("clean", "--quiet", "--force", "--force", "-d")
-        (self.own / _CHECKING).unlink(missing_ok=True)
 
     async def clear_up(self) -> None:
         """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge. Locks
-        are of a git that was killed: nobody else holds the tree."""
+        are of a git that is dead: a living one would hold the lock of the tree."""
         for lock in (self.own / "index.lock", self.own / "HEAD.lock", self.git.directory / f"{self.branch}.lock"):
-            remove_stale_lock(lock, seconds=0.0)
-        if (self.own / _CHECKING).exists():
+            lock.unlink(missing_ok=True)
+        if (self.own / CHECKING).exists():
             await self.restore()
-        if not await self.run("symbolic-ref", "--quiet", "HEAD", may_fail=True):
+        if not on_branch(self.own):
             await self.back_to_branch()
 
     async def changed(self) -> bool:
         """Whether there is anything in the tree that its head has not."""
-        status = await self.run("status", "--porcelain", "--untracked-files=normal", "--", *ALL_OF_IT)
-        return bool(status.strip())
+        await self.stage()
+        return bool(dict(await self._changes()))
 
     async def is_ahead(self, target: str, tip: str) -> bool:
         """Whether a commit says anything that the target does not."""
@@ -191,13 +215,16 @@ class Tree:
         return made.strip()
 
     async def show(self, commit: str) -> None:
-        """Have the tree look like a commit; what git ignores stays."""
-        await self.run("checkout", "--quiet", "--force", "--detach", commit)
-        await self.run("clean", "--quiet", "--force", "--force", "-d")
+        """Have the tree look like a commit; what git ignores stays. Off its branch first: who is stopped on the way
+        must not leave others' work as its own."""
+        private.write(self.own / "HEAD", f"{commit}\n")
+        await self.run("read-tree", "--reset", "-u", commit)
+        await self._clean()
 
     async def back_to_branch(self) -> None:
-        await self.run("checkout", "--quiet", "--force", self.branch.removeprefix("refs/heads/"), "--")
-        await self.run("clean", "--quiet", "--force", "--force", "-d")
+        await self.run("read-tree", "--reset", "-u", self.branch)
+        await self._clean()
+        private.write(self.own / "HEAD", f"ref: {self.branch}\n")
 
     def let_go(self) -> None:
         """Somebody else may take it over."""
@@ -206,20 +233,79 @@ class Tree:
             self._lock = -1
 
 
-def was_checking(own: Path) -> bool:
-    """Whether a check may have left something in the tree that git keeps there."""
-    return (own / _CHECKING).exists()
-
-
 def _shown(paths: list[str]) -> str:
     more = " and more" if len(paths) > _SHOWN_MAX else ""
     return ", ".join(each.encode(errors="replace").decode() for each in paths[:_SHOWN_MAX]) + more
 
 
-def _files_of(tree: Path, paths: list[str]) -> list[str]:
-    """Those that are files, and can be read."""
-    found = [each for each in paths if each and (tree / each).is_file() and not (tree / each).is_symlink()]
-    return [each for each in found if os.access(tree / each, os.R_OK)]
+def on_branch(own: Path) -> bool:
+    """Whether a tree is on its branch; else it was being merged, and shows more than its own work."""
+    return private.head_of(own).startswith("refs/")
+
+
+def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:
+    """Of those that are files or links, and lie in the tree itself: what is behind a link is not in it. And those that
+    git cannot keep: pipes, sockets, devices."""
+    found: dict[str, int] = {}
+    odd: list[str] = []
+    folders: dict[str, bool] = {"": True}
+
+    def is_within(folder: str) -> bool:
+        if folder not in folders:
+            folders[folder] = is_within(os.path.dirname(folder)) and not os.path.islink(tree / folder)
+        return folders[folder]
+
+    for path in paths:
+        try:
+            about = os.lstat(tree / path)
+        except OSError:
+            continue
+        if stat.S_ISDIR(about.st_mode) or not is_within(os.path.dirname(path)):
+            continue
+        if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
+            found[path] = about.st_size
+        else:
+            odd.append(path)
+    return found, odd
+
+
+def _too_much(nested: list[str], odd: list[str], sizes: dict[str, int], bytes_max: int) -> str:
+    """Why this cannot be taken down as it is, and what to do; empty: it can."""
+    if nested:
+        return _NESTED.format(_shown([each.rstrip("/") for each in nested]))
+    if odd:
+        return f"{_shown(odd)}: git can only add regular files and links; remove it, then finish again."
+    if (total := sum(sizes.values())) <= bytes_max:
+        return ""
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
+    return (
+        f"The files changed here have {total:,} bytes, and {bytes_max:,} are allowed: remove what does not belong in "
+        f"the project, or name it in .gitignore, then finish again. The largest: {_shown(largest)}."
+    )
+
+
+def _that_fit(tree: Path, sizes: dict[str, int], bytes_max: int) -> list[str]:
+    """The smaller ones of those that can be read, as many as there is room for."""
+    taken = []
+    for path in sorted(sizes, key=sizes.__getitem__):
+        if os.path.islink(tree / path) or os.access(tree / path, os.R_OK):
+            bytes_max -= sizes[path]
+            if bytes_max >= 0:
+                taken.append(path)
+    return taken
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a submodule's folder is as a tree has it: empty, or not there."""
+    return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not _listed(folder))
+
+
+def _remove(path: Path) -> None:
+    """A folder, a file or a link; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _repositories_in(tree: Path) -> list[Path]:

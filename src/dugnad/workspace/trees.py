@@ -13,19 +13,21 @@ import fcntl
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import StaleClaim
-from .git import Git, GitTrouble, remove_stale_lock
-from .tree import ALL_OF_IT, BRANCHES, FENCES, Place, Tree, was_checking
+from . import private
+from .git import Git, GitTrouble
+from .tree import BRANCHES, CHECKING, FENCES, Place, Tree, on_branch
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
-_TRIES_MAX = 20
-_WHOLE = (
-    "dugnad-whole"  # A file beside what git keeps of a tree: it was made to its end, and nobody began to remove it.
-)
+_LOOK_SECONDS = 0.05  # Between two tries to move a name.
+_TRIES_MAX = 3
+_WHOLE = "dugnad-whole"  # A file in a tree's git directory: it was made to its end, and nobody began to remove it.
 MADE_ANEW = (
     "The tree you work in was made anew: files that were changed before are not in it, since whoever changed them was "
     "on another machine. Look before you go on."
@@ -43,6 +45,9 @@ class Trees:
     git: Git
     folder: Path
     target: str  # The branch that finished work goes to.
+    bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
+    lease_seconds: float = 30.0  # Of whoever merges: who does not say for so long that it lives is not waited for.
+    on_wait: Callable[[str], None] = lambda _: None  # Told whom a merge waits for, and that it does no longer.
 
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()  # As git names it.
@@ -92,7 +97,8 @@ class Trees:
         """From now on, no earlier attempt at this task can merge. StaleClaim: there is a later one."""
         ours = await self.git.blob(f"{place.epoch}\n")
         name = FENCES + place.mark
-        for _ in range(_TRIES_MAX):
+        ends = time.monotonic() + 2 * self.git.stale_seconds
+        while True:
             now = (await self.git.run("rev-parse", "--verify", "--quiet", name, may_fail=True)).text.strip()
             if now == ours:
                 return ours
@@ -100,9 +106,10 @@ class Trees:
                 raise StaleClaim
             if await self.git.move([(name, now, ours)]):
                 return ours
-            remove_stale_lock(self.git.directory / f"{name}.lock")
-            await asyncio.sleep(0.05)
-        raise GitTrouble(f"{name} cannot be moved; is {self.git.directory} writable?")
+            if time.monotonic() > ends:
+                raise GitTrouble(f"{name} cannot be moved; is {self.git.directory} writable?")
+            self.git.remove_stale_lock(name)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def names(self, mark: str | None = None) -> list[str]:
         """The trees there are, of one task or of all, the newest first."""
@@ -126,7 +133,14 @@ class Trees:
             if lock is not None:
                 os.close(lock)
             return None
-        return Tree(git=self.git, place=place, name=name, path=path, own=own, fence=fence, _lock=lock)
+        private.write(path / ".git", f"gitdir: {own}\n")  # The project may have been moved since.
+        return self._tree(place, own, name=name, fence=fence, _lock=lock)
+
+    def _tree(self, place: Place, own: Path, *, name: str, fence: str = "", **about: Any) -> Tree:
+        path = self.folder / name
+        return Tree(
+            git=self.git, place=place, name=name, path=path, own=own, fence=fence, bytes_max=self.bytes_max, **about
+        )
 
     def _locked(self, name: str) -> int | None:
         """The lock of a tree, which ends with this process; None: somebody has it."""
@@ -143,64 +157,76 @@ class Trees:
             os.close(lock)  # Whoever had it took its file away.
 
     def _own(self, path: Path) -> Path | None:
-        """Where git keeps what belongs to the tree at this path, as the repository says and not the tree."""
+        """The git directory of the tree at this path, as the repository says and not the tree."""
+        own = self._private(path.name)
+        if (own / "HEAD").exists():
+            return own
+        # An earlier version had git keep it among the user's worktrees.
         for each in _listed(self.git.directory / "worktrees"):
-            own = self.git.directory / "worktrees" / each
-            try:
-                if (own / "gitdir").read_text().strip() == str(path / ".git"):
-                    return own
-            except OSError:
-                continue
+            before = self.git.directory / "worktrees" / each
+            if (private.read(before / "gitdir") or "").strip() == str(path / ".git"):
+                self.git.make_private(own, f"refs/heads/{BRANCHES}task-{path.name}")
+                private.write(own / "HEAD", private.read(before / "HEAD") or "")
+                for name in ("index", _WHOLE, CHECKING):
+                    if (before / name).exists():
+                        shutil.copyfile(before / name, own / name)
+                shutil.rmtree(before, ignore_errors=True)
+                return own
         return None
+
+    def _private(self, name: str) -> Path:
+        return self.git.directory / "dugnad" / "trees" / name
 
     async def _copy_of(self, path: Path, own: Path, place: Place) -> str | None:
         """A commit of what a tree holds, made without touching it: somebody may be there still."""
-        if (await self.git.run("symbolic-ref", "--quiet", "HEAD", directory=own, may_fail=True)).code:
+        branch = f"refs/heads/{BRANCHES}task-{path.name}"
+        head = await self.git.commit_of(branch)
+        if head is None or not on_branch(own):
             # It was being merged, so all of it is on its branch; what the tree shows is not its own.
-            return await self.git.commit_of(f"refs/heads/{BRANCHES}task-{path.name}")
-        index = self.folder / f"{place.name}.index"
-        try:
-            head = (await self.git.run("rev-parse", "HEAD", directory=own)).text.strip()
-            if was_checking(own):  # What is there now may be the check's; what was taken down before it is not.
-                await asyncio.to_thread(shutil.copyfile, own / "index", index)
-            else:
-                await self.git.run("read-tree", head, tree=path, directory=own, index=index)
-                add = ("add", "--all", "--ignore-errors", "--", *ALL_OF_IT)
-                await self.git.run(*add, tree=path, directory=own, index=index, may_fail=True)
-            made = (await self.git.run("write-tree", tree=path, directory=own, index=index)).text.strip()
-            if made == (await self.git.run("rev-parse", f"{head}^{{tree}}")).text.strip():
-                return head
-            who = [
-                f"{who}.{what}" for who in ("author", "committer") for what in ("name=dugnad", "email=dugnad.invalid")
-            ]
-            by = [word for each in who for word in ("-c", each)]
-            message = "What a host that was lost had in its tree"
-            return (await self.git.run(*by, "commit-tree", made, "-p", head, "-m", message)).text.strip()
-        finally:
-            _drop_index(index)
+            return head
+        # With an index of its own, in the git directory of the tree that is to be made.
+        aside = self._private(place.name)
+        self.git.make_private(aside, branch)
+        _drop_index(aside)
+        copy = self._tree(place, aside, name=path.name)
+        if (own / CHECKING).exists():  # What is there now may be the check's; what was taken down before it is not.
+            await asyncio.to_thread(shutil.copyfile, own / "index", aside / "index")
+        else:
+            await copy.run("read-tree", head)
+            for left in reversed(range(_TRIES_MAX)):
+                try:
+                    await copy.stage(whatever=True)
+                    break
+                except GitTrouble:  # Something changed under it.
+                    if not left:
+                        raise
+        made = (await copy.run("write-tree")).strip()
+        if made == (await self.git.run("rev-parse", f"{head}^{{tree}}")).text.strip():
+            return head
+        message = "What a host that was lost had in its tree"
+        return (await self.git.run("commit-tree", made, "-p", head, "-m", message)).text.strip()
 
     async def _make(self, place: Place, fence: str, start: str, told: str) -> Tree:
-        path = self.folder / place.name
+        path, own = self.folder / place.name, self._private(place.name)
         lock = self._locked(place.name)
         if lock is None:
             raise StaleClaim  # Another process works under this very epoch, so it is not ours.
+        tree = self._tree(
+            place, own, name=place.name, fence=fence, told=told, anew=told == MADE_ANEW, _lock=lock
+        )  # fmt: skip
         try:
-            await self._clear(place.name)  # A crash may have left half of it.
-            branch = f"{BRANCHES}task-{place.name}"
+            await self._clear(place.name, keep_branch=True)  # A crash may have left half of it.
+            path.mkdir()
+            self.git.make_private(own, tree.branch)
+            await self.git.run("update-ref", tree.branch, start)
             # What is made here can be made again: to wait for the disk would be to wait for every file of it.
-            words = ("-c", "core.fsync=none", "worktree", "add", "--quiet", "--force", "-B", branch, str(path), start)
-            await self.git.run(*words)
-            own = self._own(path)
-            if own is None:
-                raise GitTrouble(f"{path} was not made; look at `git worktree list`.")
+            await tree.run("-c", "core.fsync=none", "read-tree", "--reset", "-u", start)
+            private.write(path / ".git", f"gitdir: {own}\n")
             (own / _WHOLE).touch()
         except BaseException:
-            os.close(lock)
+            tree.let_go()
             raise
-        return Tree(
-            git=self.git, place=place, name=place.name, path=path, own=own, fence=fence, told=told,
-            anew=told == MADE_ANEW, _lock=lock,
-        )  # fmt: skip
+        return tree
 
     # What is left.
 
@@ -215,7 +241,6 @@ class Trees:
         own = self._own(path)
         if own is not None:
             (own / _WHOLE).unlink(missing_ok=True)
-        _drop_index(self.folder / f"{name}.index")
         await _remove_all(path)
         if own is not None:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
@@ -260,9 +285,7 @@ class Trees:
             place = Place(mark=found["mark"], epoch=int(found["epoch"]), born=int(found["epoch"]))
             own = self._own(self.folder / name)
             if own is not None:
-                tree = Tree(
-                    git=self.git, place=place, name=name, path=self.folder / name, own=own, fence="", _lock=lock
-                )
+                tree = self._tree(place, own, name=name, _lock=lock)
                 try:
                     await self.put_away(tree, keep=kept)
                 except GitTrouble:
@@ -303,9 +326,9 @@ def _listed(folder: Path) -> list[str]:
         return []
 
 
-def _drop_index(index: Path) -> None:
-    for each in (index, index.with_name(f"{index.name}.lock")):
-        each.unlink(missing_ok=True)
+def _drop_index(own: Path) -> None:
+    for name in ("index", "index.lock"):
+        (own / name).unlink(missing_ok=True)
 
 
 async def _remove_all(path: Path) -> None:

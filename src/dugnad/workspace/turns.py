@@ -1,0 +1,95 @@
+"""Whose turn it is to move a target: a file lock among all processes of this machine, which says who holds it.
+
+The lock is for order alone; what keeps the target whole is that it moves in one step, from just what it was. So who
+holds the lock and no longer says that it lives, as a process that was stopped, is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+_LOOK_SECONDS = 0.05  # Between two looks at whether it is our turn.
+_TELL_SECONDS = 3.0  # Before it is said whom one waits for.
+_SAID_BYTES_MAX = 4_096
+
+
+@asynccontextmanager
+async def turn(path: Path, what: str, *, lease_seconds: float, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Hold the lock. `what` is done meanwhile, for others to read; `tell` hears whom this one waits for."""
+    lock = await _take(path, lease_seconds, tell)
+    _say(lock, what, 0)
+    beating = asyncio.create_task(_beat(lock, what, lease_seconds / 3))
+    try:
+        yield
+    finally:
+        beating.cancel()
+        os.close(lock)
+
+
+async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None]) -> int:
+    began, seen, since, told = time.monotonic(), b"", time.monotonic(), False
+    while True:
+        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is(path, lock):
+                if told:
+                    tell("")
+                return lock
+        except BlockingIOError:
+            now, said = time.monotonic(), os.pread(lock, _SAID_BYTES_MAX, 0)
+            if said != seen:
+                seen, since = said, now
+            elif now - since >= lease_seconds and _is(path, lock):
+                # It does not live, or sleeps. Others queue up behind a new lock; whatever it still does, the target's
+                # own step decides.
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+            if now - began >= _TELL_SECONDS and not told:
+                told = True
+                tell(_whom(said))
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _beat(lock: int, what: str, seconds: float) -> None:
+    """Say again and again that it lives."""
+    for number in count(1):
+        await asyncio.sleep(seconds)
+        _say(lock, what, number)
+
+
+def _say(lock: int, what: str, number: int) -> None:
+    about = {"what": what, "host": socket.gethostname(), "pid": os.getpid(), "beat": number}
+    text = json.dumps(about).encode()
+    with suppress(OSError):  # A full disk: then nobody can read who it is, and it may be passed over.
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, text, 0)
+
+
+def _whom(said: bytes) -> str:
+    try:
+        about = json.loads(said)
+        return f"Waiting for the merge queue: {about['what']} (process {about['pid']} on {about['host']})."
+    except (ValueError, KeyError, TypeError):
+        return "Waiting for the merge queue: another process merges."
+
+
+def _is(path: Path, lock: int) -> bool:
+    """Whether the open file is still the one at this path."""
+    try:
+        return os.stat(path).st_ino == os.fstat(lock).st_ino
+    except FileNotFoundError:
+        return False
