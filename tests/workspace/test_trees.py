@@ -158,3 +158,18 @@ async def test_a_project_in_a_folder_of_a_repository_and_in_a_worktree_of_the_pe
         assert trees.git.directory == root / ".git"
         tree = await trees.begin(place(1 if where.is_relative_to(root) else 2))
         assert (tree.path / "inner" / "a").exists()
+
+
+async def test_what_is_written_into_a_tree_does_not_follow_a_link_in_it(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("as it was\n")
+    trees = await trees_of(new_repository(tmp_path / "p"))
+    tree = await trees.begin(place(1))
+    (tree.path / ".git").write_text("gitdir: elsewhere\n")  # As after the project was moved.
+    (tree.path / f".git.{os.getpid()}").symlink_to(outside)
+    tree.let_go()
+    again = await trees.begin(place(1, 2, 1))
+    assert again.path == tree.path
+    assert (again.path / ".git").read_text() == f"gitdir: {again.own}\n"
+    assert outside.read_text() == "as it was\n"
+    await trees.remove(again)

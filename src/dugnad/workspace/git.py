@@ -189,8 +189,9 @@ class Git:
         moved = await self.run("update-ref", "--stdin", stdin="\n".join(lines).encode(), may_fail=True)
         return moved.code == 0
 
-    def remove_stale_lock(self, name: str, *, now: float | None = None) -> None:
+    def remove_stale_lock(self, name: str, *, now: float | None = None) -> bool:
         """What a git that was killed left of a name that could not be moved. A living one holds it for much shorter.
+        Whether there was a lock at all.
 
         No clock of the file's is asked, which may be anything: it is a dead one's when it stood there unchanged for
         `stale_seconds` between two looks of ours.
@@ -200,7 +201,7 @@ class Git:
             found = os.stat(path)
         except OSError:
             self._seen.pop(path, None)
-            return
+            return False
         which = (found.st_ino, found.st_ctime_ns)
         first, since = self._seen.setdefault(path, (which, now))
         if first != which:
@@ -208,6 +209,7 @@ class Git:
         elif now - since >= self.stale_seconds:
             path.unlink(missing_ok=True)
             del self._seen[path]
+        return True
 
     # The user's own checkout.
 

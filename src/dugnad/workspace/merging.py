@@ -9,7 +9,6 @@ crash is read from the target. Each task is one commit there; nobody's conflict 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: g
 
 _LOOK_SECONDS = 0.05  # Between two tries to move the target.
 _PROGRAM_ASKED = "internal merge"  # In git's words when it could not start one.
+_TRIES_MAX = 20  # Times the target could not be moved although it stands where it should and nobody holds its lock.
 _MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
 _SHOWN_MAX = 20
 _TIP = "Dugnad-Tip"  # In a commit of the target: the tip of the attempt's branch that it stands for.
@@ -172,17 +172,18 @@ async def _merge(
 
 async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
     """The one step. False: the target has moved meanwhile."""
-    git, ends = trees.git, time.monotonic() + 2 * trees.git.stale_seconds
+    git, tries = trees.git, _TRIES_MAX
     while not await git.move([(trees.target_name, head, commit)], verified=[(tree.fence_name, tree.fence)]):
         fence = (await git.run("rev-parse", "--verify", "--quiet", tree.fence_name, may_fail=True)).text.strip()
         if fence != tree.fence:
             raise StaleClaim
         if await git.commit_of(trees.target_name) != head:
             return False
-        if time.monotonic() > ends:
-            raise GitTrouble(f"The branch {trees.target} cannot be moved; is {git.directory} writable?")
-        for name in (trees.target_name, tree.fence_name):
-            git.remove_stale_lock(name)
+        locked = [git.remove_stale_lock(name) for name in (trees.target_name, tree.fence_name)]
+        if not any(locked):
+            tries -= 1  # No lock is in the way, so waiting does not help for long.
+            if not tries:
+                raise GitTrouble(f"The branch {trees.target} cannot be moved; is {git.directory} writable?")
         await asyncio.sleep(_LOOK_SECONDS)
     return True
 

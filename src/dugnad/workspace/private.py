@@ -99,7 +99,10 @@ def write(path: Path, text: str) -> None:
     """Whole or not at all; others may read it meanwhile."""
     if read(path) != text:
         half = path.with_name(f"{path.name}.{os.getpid()}")
-        half.write_text(text, errors="surrogateescape")
+        half.unlink(missing_ok=True)  # In a tree, a command may have put a link there.
+        file = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with open(file, "w", errors="surrogateescape") as opened:
+            opened.write(text)
         half.replace(path)
 
 

@@ -13,7 +13,6 @@ import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from .tree import BRANCHES, CHECKING, FENCES, Place, Tree, on_branch
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _LOOK_SECONDS = 0.05  # Between two tries to move a name.
-_TRIES_MAX = 3
+_TRIES_MAX = 10
 _WHOLE = "dugnad-whole"  # A file in a tree's git directory: it was made to its end, and nobody began to remove it.
 MADE_ANEW = (
     "The tree you work in was made anew: files that were changed before are not in it, since whoever changed them was "
@@ -97,7 +96,7 @@ class Trees:
         """From now on, no earlier attempt at this task can merge. StaleClaim: there is a later one."""
         ours = await self.git.blob(f"{place.epoch}\n")
         name = FENCES + place.mark
-        ends = time.monotonic() + 2 * self.git.stale_seconds
+        tries = _TRIES_MAX
         while True:
             now = (await self.git.run("rev-parse", "--verify", "--quiet", name, may_fail=True)).text.strip()
             if now == ours:
@@ -106,9 +105,10 @@ class Trees:
                 raise StaleClaim
             if await self.git.move([(name, now, ours)]):
                 return ours
-            if time.monotonic() > ends:
-                raise GitTrouble(f"{name} cannot be moved; is {self.git.directory} writable?")
-            self.git.remove_stale_lock(name)
+            if not self.git.remove_stale_lock(name):
+                tries -= 1
+                if not tries:
+                    raise GitTrouble(f"{name} cannot be moved; is {self.git.directory} writable?")
             await asyncio.sleep(_LOOK_SECONDS)
 
     def names(self, mark: str | None = None) -> list[str]:
