@@ -312,7 +312,6 @@ class ShutdownRequest:
     sender: str
     request: str
     why: str
-    age_seconds: float
     accepted: bool | None
 
 
@@ -352,6 +351,7 @@ class Host:
     label: str
     alive: bool
     started_at: int
+    lease_until: int = 0  # By the board's clock.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -364,3 +364,19 @@ async def test_the_log_names_the_key_and_can_be_pruned(board: Board, url: str) -
     assert await board.prune(1_800) == len(said)
     assert await board.replayed_state() == await board.observed_state() == before
     await refusal(board.reserve(claim, ONE, pace=pace))
+
+
+async def test_a_clock_that_is_set_back_makes_no_pause_longer_and_no_minute_fuller(scene: Scene) -> None:
+    board = await scene.open()
+    claim = await work(board)
+    pace = Pace(key=KEY, requests_per_minute=1)
+    await board.reserve(claim, ONE, pace=pace)
+    await board.cool_down("other", reason="429", by="alice")
+    await refusal(board.reserve(claim, ONE, pace=Pace(key="other")))
+    await refusal(board.reserve(claim, ONE, pace=pace))
+    await scene.let_pass(-3_600)
+    assert await board.cooldowns() == []
+    await board.reserve(claim, ONE, pace=pace)
+    await board.reserve(claim, ONE, pace=Pace(key="other"))
+    again = await board.cool_down("other", reason="429", by="alice")
+    assert (again.until, await board.cooldowns()) == (scene.now + again.seconds * 1000, [again])

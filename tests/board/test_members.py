@@ -114,6 +114,18 @@ async def test_a_lease_that_ends_too_far_away_is_void(board: Board, url: str) ->
     assert "host_lost" in await kinds(board)
 
 
+async def test_only_a_host_that_was_watched_and_has_not_renewed_since_is_lost(board: Board, url: str) -> None:
+    await board.put("goal")
+    team = await crew(board)
+    claim = await team.must_claim()
+    (seen,) = await board.hosts()
+    await lapse(url, team.host)
+    assert await board.take_back(silent={}) == [], "nobody has watched anybody yet"
+    assert await board.take_back(silent={team.host: seen.lease_until}) == [], "it is not the lease that was seen"
+    assert "host_lost" not in await kinds(board)
+    assert await board.take_back(silent={team.host: 1}) == [claim.task.id]
+
+
 async def test_only_one_of_two_boards_takes_back_a_lost_claim(opener: Opener, url: str) -> None:
     one, two = await opener(), await opener()
     await one.put("goal")
@@ -275,6 +287,9 @@ async def test_a_teammate_moves_when_its_host_dies_or_stops(board: Board, url: s
         await board.seat(other, name="alice")
     if how == "dies":
         await lapse(url, team.host)
+        assert (await board.teammate("alice")).status == "lost"
+        assert await board.seat(other) == [], "not before its host is declared lost: a clock may have jumped"
+        await board.take_back()
     else:
         await board.stop_host(team.host)
     assert (await board.teammate("alice")).status == ("lost" if how == "dies" else "wanted")

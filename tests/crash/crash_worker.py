@@ -138,7 +138,7 @@ async def live(order: dict[str, str], steps: Steps, tools: Sequence[Tool]) -> No
         agents = [
             Agent(
                 board=board, teammate=mate, model=model, limits=ten_turns.AGENT_LIMITS, tools=tools,
-                sources=Sources(now_ms=lambda: 0),  # So that nothing costs time but what was forfeited.
+                sources=Sources(working_ms=lambda: 0),  # So that nothing costs time but what was forfeited.
             )
             for mate in team
         ]  # fmt: skip

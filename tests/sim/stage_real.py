@@ -100,6 +100,8 @@ class Reality:
             now_ms=lambda: _BEGAN_MS + int(self.loop.time() * 1000),
             new_id=lambda: next(ids),
             chance=self._chance.random,
+            uptime=self.loop.time,
+            working_ms=lambda: int(self.loop.time() * 1000),
         )
 
     def _board(self, process: Process) -> Board:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stage_agent import END, TITLE
-from stage_team import Paused, hosting, short_lease, until, until_ended, within
+from stage_team import AnswerLost, Paused, hosting, short_lease, until, until_ended, within
 
 from conftest import Opener
+from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
 from dugnad.settings import Patience
 from raw import run
@@ -44,3 +45,21 @@ async def test_a_lease_that_runs_out_in_silence_is_seen(opener: Opener) -> None:
         assert await board.claim("bob", gone, task=task.id) is not None
         (done,) = await until_ended(board, task)
     assert (first.state, done.state, done.tries) == ("done", "done", 1)
+
+
+async def test_a_lease_is_counted_from_before_it_was_asked_for(opener: Opener) -> None:
+    """The board counts from when it heard of the beat. Its answer takes nearly as long as the lease."""
+    clock = [1_000.0]
+
+    async def takes_long() -> None:
+        clock[0] += 50
+
+    for verb in ("start_host", "heartbeat"):
+        board = await opener(**short_lease(60), sources=Sources(uptime=lambda: clock[0]))
+        slow = AnswerLost(board, verb, takes_long, where=lambda answer: True)
+        began = clock[0]
+        async with hosting(slow, ScriptedModel({})) as host:
+            await host._renew() if verb == "heartbeat" else None
+            assert (slow.happened, clock[0], host.lease_runs()) == (1, began + 50, True)
+            clock[0] = began + 60
+            assert not host.lease_runs()

@@ -169,7 +169,7 @@ async def test_the_time_of_a_users_tool_is_paid_from_the_roots_seconds(board: Bo
         """Look at the account."""
         seen.append((await context.board.budget(1)).reserved.milliseconds)
 
-    stage = await set_stage(board, [call("look"), END], tools=[look], sources=Sources(now_ms=ticking()))
+    stage = await set_stage(board, [call("look"), END], tools=[look], sources=Sources(working_ms=ticking()))
     await stage.run(budget=Budget(seconds=1_000))
     spending = await board.budget(1)
     assert seen == [120_000]
@@ -182,7 +182,7 @@ async def test_a_tool_is_given_the_seconds_that_the_model_left(board: Board) -> 
     def work() -> None:
         """Work."""
 
-    stage = await set_stage(board, [call("work"), END], tools=[work], sources=Sources(now_ms=ticking()))
+    stage = await set_stage(board, [call("work"), END], tools=[work], sources=Sources(working_ms=ticking()))
     assert await stage.run(budget=Budget(seconds=100)) == Done("built")
 
 

@@ -311,7 +311,7 @@ class Agent:
 
         actor = Actor(
             board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
-            context=context, now_ms=self.sources.now_ms, doing=self._note, saying=self._say, may_act=self.may_act,
+            context=context, now_ms=self.sources.working_ms, doing=self._note, saying=self._say, may_act=self.may_act,
             decide=self._decide, begun=self._begun,
         )  # fmt: skip
         return actor

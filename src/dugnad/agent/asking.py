@@ -71,7 +71,7 @@ class Asker:
                 waits += 1
                 continue
             fitted, amount, reservation = reserved
-            began = self.sources.now_ms()
+            began = self.sources.working_ms()
             try:
                 reply = sound(await self.model.ask(fitted))
             except RateLimited as limited:
@@ -80,7 +80,7 @@ class Asker:
                 await self._cool_down(limited.seconds, why)
             except (ModelUnavailable, AnswerLost) as trouble:
                 # The time is known; what was billed is not, so all of it counts.
-                spent = max(0, min(self.sources.now_ms() - began, amount.milliseconds))  # A clock may be set back.
+                spent = max(0, min(self.sources.working_ms() - began, amount.milliseconds))
                 lost = (
                     replace(amount, milliseconds=spent)
                     if isinstance(trouble, AnswerLost)
@@ -101,7 +101,7 @@ class Asker:
                 raise
             else:
                 # The call was cut at what was reserved; what the clock shows beyond that is our own.
-                spent = min(self.sources.now_ms() - began, amount.milliseconds)
+                spent = min(self.sources.working_ms() - began, amount.milliseconds)
                 used = used_by(reply, self.model, input_tokens, spent)
                 return Answer(reply, used, reservation)
         raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds))

@@ -194,7 +194,7 @@ class Outside:
 
         actor = Actor(
             board=self.board, claim=claim, tools=TOOLS, limits=self.limits, context=context,
-            now_ms=self.sources.now_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
+            now_ms=self.sources.working_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
         )  # fmt: skip
         if not (resumed and talk.since is not None and await self._is_stopped(actor, talk)):
             await actor.act(talk, resumed=resumed)

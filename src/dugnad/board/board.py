@@ -7,7 +7,7 @@ verbs are idempotent: each takes or makes a key, or has one by nature, and the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import BadInput
@@ -33,6 +33,7 @@ from . import budgets, claims, cooldowns, log, members, messages, needs, notes, 
 from .gather import Verb
 from .reading import Reading
 from .replay import REMARKS
+from .store import as_json
 
 _PUT = Verb("put", tasks.put)
 _ADD_NEED = Verb("add_need", needs.add_need)
@@ -152,9 +153,17 @@ class Board(Reading):
         )
         return str(await self._do(_SETTLE, call))
 
-    async def take_back(self, count: int = 1_000, *, key: str | None = None) -> list[int]:
-        """Give back the tasks of hosts that stopped or whose lease ran out. Any host may call it, at any time."""
-        return list(await self._do(_TAKE_BACK, settle.TakeBack(count=rules.count(count), key=self._key(key))))
+    async def take_back(
+        self, count: int = 1_000, *, silent: Mapping[str, int] | None = None, key: str | None = None
+    ) -> list[int]:
+        """Give back the tasks of hosts that stopped or whose lease ran out.
+
+        A host that calls it names in `silent` those it has watched for a while, with the end of the lease it saw all
+        that time: only they are lost. By the clock alone, one that jumped would end everybody's lease at once.
+        """
+        seen = None if silent is None else as_json([{"id": id, "lease_until": end} for id, end in silent.items()])
+        call = settle.TakeBack(count=rules.count(count), silent=seen, key=self._key(key))
+        return list(await self._do(_TAKE_BACK, call))
 
     # Attempts and turns.
 

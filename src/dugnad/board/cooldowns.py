@@ -45,18 +45,25 @@ async def cool_down(tx: Tx, call: CoolDown) -> Cooldown:
 
 def cooled(row: Row, asked: int | None, limits: Limits) -> dict[str, int] | None:
     """What a refusal at `row["now"]` makes of the key's last cool-down; None: it stays as it is."""
-    now, until = row["now"], row["until"]
+    now, until = row["now"], row["until"] if pauses(row) > 0 else None
     named = None if not asked else min(asked, int(limits.retry_after_seconds_max * 1000))
-    if until is not None and until > now:
+    if until is not None:
         # Calls that were on their way when it began are refused, too. That is no news; only a later end is.
         if named is None or now + named <= until:
             return None
         return {"until": now + named, "milliseconds": named, "strikes": row["strikes"]}
-    forgotten = until is None or now - until > limits.cooldown_forget_seconds * 1000
+    forgotten = row["until"] is None or now - row["until"] > limits.cooldown_forget_seconds * 1000
     strikes = 1 if forgotten else row["strikes"] + 1
     doubled = min(limits.cooldown_seconds * 2 ** min(strikes - 1, 30), limits.cooldown_seconds_max)
     length = named or int(doubled * 1000)
     return {"until": now + length, "milliseconds": length, "strikes": strikes}
+
+
+def pauses(row: Row) -> int:
+    """For how many milliseconds more. A pause that would last much longer than it was meant to is over: the clock was
+    set back since."""
+    rest = int(row["until"] or 0) - int(row["now"])
+    return rest if row["until"] and rest <= row["milliseconds"] + _WINDOW_MS else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +107,7 @@ class Paces:
         if pace is None:
             return None
         row = self._keys[pace.key]
-        rest = (row["until"] or 0) - row["now"]
-        if rest > 0:
+        if (rest := pauses(row)) > 0:
             # Spread over half the pause, so that those who wait do not come back as a herd.
             seconds = rest / 1000 + self._chance() * max(1.0, row["milliseconds"] / 2000)
             why = f"{pace.key} is cooling down ({row['reason'][:_REASON_CHARS]})"

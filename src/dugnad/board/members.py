@@ -118,13 +118,13 @@ async def seat(tx: Tx, call: Seat) -> list[Teammate]:
     """Take teammates that are wanted, or that lost their host, to this host."""
 
     async def take() -> list[str]:
-        lease_max = await _must_live(tx, call.host)
+        await _must_live(tx, call.host)
         if call.name is not None:
             row = await _hold(tx, call.name)
             if row["state"] == "seated" and row["host_id"] == call.host:
                 return [call.name]
         await tx.fetch("lock_seats")
-        rows = await tx.fetch("takeable_teammates", name=call.name, count=call.count, lease_max=lease_max)
+        rows = await tx.fetch("takeable_teammates", name=call.name, count=call.count)
         for row in rows:
             await _take_seat(tx, row["name"], call.host)
         if not rows and call.name is not None:
@@ -134,12 +134,11 @@ async def seat(tx: Tx, call: Seat) -> list[Teammate]:
     return [await _read(tx, name) for name in await once(tx, call.key, "seat", take)]
 
 
-async def _must_live(tx: Tx, host: str) -> int:
-    """Refuse a host without a lease. Returns the longest lease that is believed, in milliseconds."""
+async def _must_live(tx: Tx, host: str) -> None:
+    """Refuse a host without a lease."""
     lease_max = int(tx.limits.lease_seconds_max * 1000)
     if not any(row["id"] == host and row["alive"] for row in await tx.fetch("list_hosts", lease_max=lease_max)):
         raise HostLost(f"Host {host} has no running lease; register it, or send a heartbeat.")
-    return lease_max
 
 
 async def _take_seat(tx: Tx, name: str, host: str) -> None:

@@ -158,7 +158,6 @@ def shutdown_request(row: Row) -> ShutdownRequest:
         sender=row["sender"],
         request=row["request"],
         why=row["text"],
-        age_seconds=row["age"] / 1000,
         accepted=None if row["accepted"] is None else bool(row["accepted"]),
     )
 
@@ -203,7 +202,13 @@ def teammate(row: Row) -> Teammate:
 
 
 def host(row: Row) -> Host:
-    return Host(id=row["id"], label=row["label"], alive=bool(row["alive"]), started_at=row["started_at"])
+    return Host(
+        id=row["id"],
+        label=row["label"],
+        alive=bool(row["alive"]),
+        started_at=row["started_at"],
+        lease_until=row["lease_until"],
+    )
 
 
 def event(row: Row) -> Event:

@@ -256,20 +256,21 @@ async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) ->
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
     count: int
+    silent: str | None  # Hosts that may be lost, with the lease they were seen with; None: any.
     key: str
 
 
 async def take_back(tx: Tx, call: TakeBack) -> list[int]:
     """Lose the hosts whose lease ran out, and give their tasks back: with back-off, or failed after too many."""
-    return list(await once(tx, call.key, "take_back", lambda: _take_back(tx, call.count)))
+    return list(await once(tx, call.key, "take_back", lambda: _take_back(tx, call)))
 
 
-async def _take_back(tx: Tx, count: int) -> list[int]:
+async def _take_back(tx: Tx, call: TakeBack) -> list[int]:
     lease_max = int(tx.limits.lease_seconds_max * 1000)
-    for host in await tx.fetch("lose_hosts", lease_max=lease_max):
+    for host in await tx.fetch("lose_hosts", lease_max=lease_max, silent=call.silent):
         event(tx, "host_lost", "board", host=host["id"], label=host["label"])
         wake(tx, "team")
-    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=count))
+    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=call.count))
     rows = {row["id"]: row for row in await tx.fetch("lost_claims", ids=held)}
     if not rows:
         return []

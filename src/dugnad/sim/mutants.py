@@ -40,6 +40,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a host whose lease ran out may claim", 1, "board/sql/claims.sql",
            "AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()\n    AND hosts.lease_until <=",
            "AND hosts.lost_at IS NULL\n    AND hosts.lease_until <=", seed=56),
+    Mutant("a host is lost when its lease is out, however the clock came to say so", 1, "team/neighbours.py",
+           " if silent >= 2 * self._beat}", "}"),
+    Mutant("sleep counts as watching", 1, "team/neighbours.py", "min(now - self._looked_at, self._beat / 2)",
+           "now - self._looked_at"),
+    Mutant("a seat is free when its host's lease is out", 1, "board/sql/members.sql",
+           "hosts.lost_at IS NOT NULL)))\nORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name "
+           "LIMIT :count\n\n",
+           "hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms())))\nORDER BY teammates.lead DESC, "
+           "teammates.spawned_at, teammates.name LIMIT :count\n\n"),
     # 2. Fencing.
     Mutant("no fence on settle", 2, "board/settle.py",
            "stale = refused(call.task, call.epoch, rows) or (StaleClaim() if call.task in seen else None)",

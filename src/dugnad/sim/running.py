@@ -35,7 +35,7 @@ _CALM_STEPS_MAX = 100_000  # Of the loop: who goes round in circles is not waite
 _QUIET_SECONDS = 300.0
 _QUIET_CALLS_MAX = 300  # Of one host in that time: heartbeats, upkeep and sweeps.
 _TICK_SECONDS = 30.0
-_JUMPS_MS = (-90_000, 90_000, 3_600_000)
+_JUMPS_MS = (-3_600_000, -90_000, 90_000, 600_000, 3_600_000, 4 * 3_600_000)
 _AT_ONCE_SECONDS = 1.0  # A push takes milliseconds, the sweep behind it up to `poll_seconds`.
 
 
@@ -138,10 +138,13 @@ class _Stage:
         if storm.draws("stopped at an await", 80):
             machine.process.steps_left = chance.randrange(400)
         elif storm.draws("freeze", 100):
-            world.freeze(machine.process)
+            if len(able) == len(world.living) and chance.random() < 0.4:
+                world.sleep()
+            else:
+                world.freeze(machine.process)
         elif storm.draws("clock that jumps", 40):
-            world.witness.clock_jumps = True
             world.jumped_ms += chance.choice(_JUMPS_MS)
+            world.witness.jumps.append(world.loop.time())
             world.note("the database's clock", f"is off by {world.jumped_ms / 1000:g} s")
         elif chance.random() < 0.01:
             world.note(machine.process.name, "is told to stop in order")
@@ -156,6 +159,8 @@ class _Stage:
         world = self.world
         world.storm.lasts = False
         world.note("the storm", "is over")
+        if world.sleeping:
+            world.witness.naps[-1][1] = world.loop.time()
         for machine in world.living:
             machine.process.steps_left = None
             world.thaw(machine.process)

@@ -47,7 +47,8 @@ class Witness:
     taken: set[int] = field(default_factory=set)  # Messages that were given to be shown with a request.
     read_otherwise: set[int] = field(default_factory=set)  # Messages that were not shown with a request.
     counts: Counter[str] = field(default_factory=Counter)
-    clock_jumps: bool = False
+    naps: list[list[float]] = field(default_factory=list)  # From when until when everybody slept,
+    jumps: list[float] = field(default_factory=list)  # and when the database's clock was set.
     lease_left: Callable[[str], int] = lambda host: 0  # By the database's clock, in milliseconds.
 
     def fault(self, promise: int, text: str) -> None:
@@ -118,7 +119,7 @@ class Witness:
 
     def _counted(self, root: int) -> None:
         account, billed = self.history.accounts[root], self.billed[root]
-        for kind in KINDS if not self.clock_jumps else KINDS[:-1]:  # What cannot be measured is not charged.
+        for kind in KINDS:
             if billed[kind] > account.used[kind]:
                 self.fault(5, f"{billed[kind]} {kind} of #{root} were used, {account.used[kind]} counted")
             cap = account.caps[f"{kind}_max"]
@@ -207,9 +208,9 @@ class Witness:
 
     def event(self, event: Event) -> None:
         """A change was committed; the history is as it was before."""
-        if event.kind == "seated" and not self.clock_jumps:
+        if event.kind == "seated":
             name, host = str(event.data["name"]), self.history.seats.get(str(event.data["name"]), "")
-            left = self.beats.get(host, -1e9) + self.lease_seconds - self.now()
+            left = self._lease_runs(host)
             seated = self.history.teammates.get(name) == "seated" and self.history.hosts.get(host) == "started"
             if seated and left > 0.1:
                 self.fault(1, f"{name} is taken from {host}, and its lease runs {left:.0f} s more")
@@ -222,11 +223,19 @@ class Witness:
             self.told.add(words)
         if event.kind == "reserved":
             self.reserved[event.task or 0] += 1
-        if event.kind == "host_lost" and not self.clock_jumps:
+        if event.kind == "host_lost":  # Wherever the clocks are: it goes by the time that really passed.
             host = str(event.data["host"])
-            left = self.beats.get(host, -1e9) + self.lease_seconds - self.now()
+            left = self._lease_runs(host)
             if left > 0.1:
                 self.fault(1, f"{host} is declared lost with all it holds, and its lease runs {left:.0f} s more")
+
+    def _lease_runs(self, host: str) -> float:
+        """By the time that really passed, of which half a beat counts where everybody slept. If the clock is not to be
+        believed, it has to be two beats without one of the host's."""
+        beat = self.beats.get(host, -1e9)
+        naps = [(fell, woke) for fell, woke in self.naps if woke >= beat]
+        lease = self.lease_seconds * (2 / 3 if naps or any(at >= beat for at in self.jumps) else 1)
+        return beat + lease + sum(max(0.0, woke - fell - self.lease_seconds / 6) for fell, woke in naps) - self.now()
 
     def at_rest(self) -> list[Fault]:
         """What can be judged only at the end."""

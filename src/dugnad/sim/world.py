@@ -70,7 +70,7 @@ class World:
         seed = self.plan.seed
         self.loop = VirtualLoop(seed)
         self.random = random.Random(f"world {seed}")
-        self.jumped_ms = 0
+        self.jumped_ms = 0  # The database's clock, by how much it is off.
         self.storm = Storm(self.plan.kinds, random.Random(f"storm {seed}"))
         self.history = History(limits=LIMITS, turns_max=AGENT_LIMITS.turns_max)
         self.members = {name: roles for name, roles, _ in self.plan.members}
@@ -121,8 +121,9 @@ class World:
     def board_of(self, process: Process, skew_ms: int = 0) -> WitnessedBoard:
         """The board as one process sees it; its clock may differ, the database's is everybody's."""
         sources = Sources(
-            now_ms=lambda: self._now_ms() + skew_ms, new_id=self._ids(process.name), chance=self.random.random
-        )
+            now_ms=lambda: self._now_ms() + skew_ms, new_id=self._ids(process.name), chance=self.random.random,
+            uptime=self.loop.time, working_ms=lambda: int(self.loop.time() * 1000),
+        )  # fmt: skip
         board = WitnessedBoard(Port(self.wire, process), limits=LIMITS, patience=PATIENCE, sources=sources)
         board.told, board.differing, board.calls = self.told, self.differing, self.calls
         board.storm, board.now, board.on_call = self.storm, self.loop.time, self.witness.called
@@ -162,7 +163,26 @@ class World:
         if machine.board._store in self.wire.ports:
             self.wire.ports.remove(machine.board._store)
         if self.random.random() < 0.6 and len(self.machines) < 12:
-            self.later(self.random.uniform(5, 200), self.start_host)
+            self.later(self.random.uniform(5, 200), self._start_awake)
+
+    def _start_awake(self) -> None:
+        if self.sleeping:
+            self.later(10.0, self._start_awake)
+        else:
+            self.start_host()
+
+    @property
+    def sleeping(self) -> bool:
+        return bool(self.witness.naps) and self.loop.time() < self.witness.naps[-1][1]
+
+    def sleep(self) -> None:
+        """Everybody at once, as on a laptop that is closed. The clock of the database runs on."""
+        seconds = self.random.uniform(0.3, 3) * LIMITS.lease_seconds
+        self.note("everybody", f"sleeps for {seconds:.0f} s")
+        self.witness.naps.append([self.loop.time(), self.loop.time() + seconds])
+        for machine in self.living:
+            self.loop.freeze(machine.process)
+            self.later(seconds, self.thaw, machine.process)
 
     def freeze(self, process: Process) -> None:
         """For some part of a lease, or for several."""

@@ -21,7 +21,7 @@ from ..tools.talking import GONE
 from ..types import ERRAND, Budget, Released, Teammate
 from .growth import Joins, joining
 from .life import MADE_ROOM, Life, may_come_back
-from .neighbours import dead_neighbours, own_label
+from .neighbours import Silence, dead_neighbours, own_label
 from .places import Check, Places, nowhere
 
 MindOf = Callable[[Teammate], Mind]
@@ -56,12 +56,18 @@ class Host:
     )  # Name of a model: why nobody should be spawned with it.
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _loops: list[asyncio.Task[None]] = field(default_factory=list)
-    _lease_until: float = 0.0
+    _lease_until: float = 0.0  # By a clock that counts sleep: the board's runs on, too.
+    _renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _silence: Silence = field(init=False)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _upkeep_watch: Watch | None = None
     _look_at: float = 0.0  # When hosts are looked at next, if nothing happens before.
+    _asked: dict[str, float] = field(default_factory=dict)  # Requests to leave, and when we first saw them.
     _somebody_rested: bool = False
     _stopping: bool = False
+
+    def __post_init__(self) -> None:
+        self._silence = Silence(self.board.limits.lease_seconds)
 
     async def start(self) -> None:
         """Register, and begin."""
@@ -70,7 +76,7 @@ class Host:
         self._loops = [asyncio.create_task(self._beat()), asyncio.create_task(self._upkeep())]
 
     async def _register(self) -> None:
-        began = self._now()
+        began = self.board.sources.uptime()
         self.id = await self.board.start_host(self.label, scope=self.scope)
         self._lease_until = began + self.board.limits.lease_seconds
 
@@ -79,7 +85,7 @@ class Host:
 
     def lease_runs(self) -> bool:
         """By our own clock, from before the last renewal was asked for: never longer than the board thinks."""
-        return self._now() < self._lease_until
+        return self.board.sources.uptime() < self._lease_until
 
     async def wait_for_move(self, seconds: float) -> None:
         """Until a task came to or went from one of our teammates, or the time is over."""
@@ -111,10 +117,15 @@ class Host:
         every = self.board.limits.lease_seconds / 3
         while True:
             await asyncio.sleep(every if not self.own_trouble else min(every, 1.0))
+            await self._renew()
+
+    async def _renew(self) -> None:
+        async with self._renewing:
             held_before = {(life.claim.task.id, life.claim.epoch): life for life in self.lives.values() if life.claim}
-            began = self._now()
+            began = self.board.sources.uptime()
             beat = asyncio.ensure_future(self.board.heartbeat(self.id))
-            await asyncio.wait({beat}, timeout=max(0.0, self._lease_until - began))
+            # After a sleep the lease is over before the beat is asked for, and most often nobody took anything from us.
+            await asyncio.wait({beat}, timeout=max(self.board.limits.lease_seconds / 3, self._lease_until - began))
             if not beat.done():  # A board that hangs: the lease runs out without word, so we stop by ourselves.
                 self._drop_all("its host's lease ran out")
             try:
@@ -122,12 +133,12 @@ class Host:
             except (HostLost, UnknownHost):  # Somebody stopped us. What we held is no longer ours.
                 self._drop_all("its host was stopped")
                 await self._start_anew()
-                continue
+                return
             except BoardTrouble as trouble:
                 self.own_trouble = str(trouble)
                 if not self.lease_runs():
                     self._drop_all("its host's lease ran out")
-                continue
+                return
             self.own_trouble = ""
             for place, life in held_before.items():
                 if place not in held and life.claim and (life.claim.task.id, life.claim.epoch) == place:
@@ -175,15 +186,21 @@ class Host:
 
     async def _look_at_hosts(self) -> None:
         """Give back what hosts held that are gone. Of this machine's, we can tell before the lease does."""
-        dead = dead_neighbours(await self.board.hosts(), self.label) if self.knows_neighbours else []
-        for neighbour in dead:
+        hosts = await self.board.hosts()
+        if not any(each.id == self.id and each.alive for each in hosts):
+            await self._renew()  # We slept, or the board's clock jumped. Before others are judged, we beat.
+            hosts = await self.board.hosts()
+        silent = self._silence.watch([each for each in hosts if each.id != self.id], self._now())
+        for neighbour in dead_neighbours(hosts, self.label) if self.knows_neighbours else []:
             await self.board.stop_host(neighbour.id)
         lapse = await self.board.next_lapse()
         if lapse is not None and lapse <= 0:
-            await self.board.take_back()
+            await self.board.take_back(silent=silent)
             lapse = await self.board.next_lapse()
-        soon = self.limits.sweep_seconds if lapse is None else max(0.02, lapse + 0.02)
-        self._look_at = self._now() + min(soon, self.limits.sweep_seconds)
+        soon = min(self.limits.sweep_seconds, self.board.limits.lease_seconds / 6)
+        if lapse is not None and lapse > 0:
+            soon = min(soon, max(0.02, lapse + 0.02))
+        self._look_at = self._now() + soon
 
     async def _seat(self) -> bool:
         """Take who is wanted, and who lost their host; they go on where they were. Whether there was anybody."""
@@ -268,7 +285,7 @@ class Host:
             life = self.lives.get(asked.teammate)
             if life is None or asked.accepted is False:
                 continue
-            left = self.limits.shutdown_seconds - asked.age_seconds
+            left = self.limits.shutdown_seconds + self._asked.setdefault(asked.request, self._now()) - self._now()
             if left > 0:
                 life.asked_to_stop = True
                 life.wake()

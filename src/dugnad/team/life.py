@@ -350,7 +350,12 @@ class Life:
                 return outcome
             except BoardTrouble as trouble:
                 await self._pause(trouble)
-                told, interrupted = "", True
+            except StaleClaim:
+                if self.agent.may_act():
+                    raise  # The board says so.
+                while not self.agent.may_act():  # noqa: ASYNC110  The machine slept. The next beat renews, or drops us.
+                    await asyncio.sleep(_PAUSE_SECONDS)
+            told, interrupted = "", True
 
     async def _answer_human(self, claim: Claim, outcome: Done) -> None:
         while claim.task.key.startswith(f"{ERRAND}human:") and outcome.result.strip():

@@ -1,7 +1,12 @@
-"""Hosts on this very machine whose process is gone: their work need not wait for the lease to run out.
+"""Which of the other hosts are gone.
+
+Of this very machine it is known at once when a process ended: its work need not wait for the lease to run out.
 
 A host's label says which machine, which boot, which process space and which process it is. Only a process that ended
 for certain is taken for dead; a label that cannot be read, or a number in use again, is left to the lease.
+
+Of all others only their silence tells, and only what was heard of it here: the board's clock may jump, and a laptop may
+sleep with everybody on it. So a host watches the others for two beats of its own waking time.
 """
 
 from __future__ import annotations
@@ -55,3 +60,25 @@ def dead_neighbours(
         if not exists(int(parts[1])):
             dead.append(host)
     return dead
+
+
+class Silence:
+    """How long each host has not renewed its lease, as far as we were awake to see it."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._beat = lease_seconds / 3
+        self._looked_at: float | None = None
+        self._seen: dict[str, tuple[int, float]] = {}  # The end of its lease, for how long seen.
+
+    def watch(self, hosts: Iterable[Host], now: float) -> dict[str, int]:
+        """Those that were silent for two beats, with the end of the lease they have.
+
+        Between two looks half a beat is the most that counts. If it was longer, we slept, and so may they have: they
+        get the time for a beat of their own before anybody calls them lost.
+        """
+        passed = 0.0 if self._looked_at is None else max(0.0, min(now - self._looked_at, self._beat / 2))
+        self._looked_at, before, self._seen = now, self._seen, {}
+        for host in hosts:
+            until, silent = before.get(host.id, (None, 0.0))
+            self._seen[host.id] = (host.lease_until, silent + passed if until == host.lease_until else 0.0)
+        return {name: until for name, (until, silent) in self._seen.items() if silent >= 2 * self._beat}

@@ -10,7 +10,8 @@ ON CONFLICT (key) DO UPDATE SET until = excluded.until, milliseconds = excluded.
   strikes = excluded.strikes, reason = excluded.reason
 
 -- name: running_cooldowns
-SELECT * FROM cooldowns WHERE until > now_ms() ORDER BY key
+-- Not those that would last much longer than they were meant to: the clock was set back since.
+SELECT * FROM cooldowns WHERE until > now_ms() AND until <= now_ms() + milliseconds + 60000 ORDER BY key
 
 -- name: lock_paces (sqlite)
 SELECT 1 WHERE :keys IS NULL
@@ -27,11 +28,12 @@ FROM (SELECT value ->> 'key' AS label FROM json_each(CAST(:keys AS text))) AS la
 LEFT JOIN cooldowns ON cooldowns.key = labels.label
 
 -- name: used_of_paces
--- What was asked of each key, second by second, oldest first: however much it was, these are few rows.
+-- What was asked of each key, second by second, oldest first: however much it was, these are few rows. What lies
+-- more than a minute ahead was asked before the clock was set back.
 SELECT pace, count(*) AS requests, CAST(sum(coalesce(tokens_used, tokens)) AS bigint) AS tokens,
   max(reserved_at) AS last_at
 FROM reservations
-WHERE pace IS NOT NULL AND reserved_at > :since
+WHERE pace IS NOT NULL AND reserved_at > :since AND reserved_at <= :since + 120000
   AND pace IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 GROUP BY pace, reserved_at / 1000
 ORDER BY last_at

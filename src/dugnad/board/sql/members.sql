@@ -22,20 +22,25 @@ SELECT * FROM hosts WHERE id = :id
 UPDATE hosts SET stopped_at = now_ms() WHERE id = :id AND stopped_at IS NULL RETURNING id, label
 
 -- name: list_hosts
-SELECT id, label, started_at, CASE WHEN stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms()
+SELECT id, label, started_at, lease_until, CASE WHEN stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms()
   AND lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
 FROM hosts WHERE stopped_at IS NULL ORDER BY started_at, id
 
 -- name: lose_hosts (sqlite)
+-- Those whose lease is out; where somebody watched them, only such as have not renewed it since.
 UPDATE hosts SET lost_at = now_ms() WHERE id IN (
   SELECT id FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
     AND (lease_until <= now_ms() OR lease_until > now_ms() + :lease_max)
+    AND (CAST(:silent AS text) IS NULL OR (id, lease_until) IN (
+      SELECT value ->> 'id', CAST(value ->> 'lease_until' AS bigint) FROM json_each(CAST(:silent AS text))))
 ) RETURNING id, label
 
 -- name: lose_hosts (postgres)
 UPDATE hosts SET lost_at = now_ms() WHERE id IN (
   SELECT id FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
     AND (lease_until <= now_ms() OR lease_until > now_ms() + :lease_max)
+    AND (CAST(:silent AS text) IS NULL OR (id, lease_until) IN (
+      SELECT value ->> 'id', CAST(value ->> 'lease_until' AS bigint) FROM json_each(CAST(:silent AS text))))
   FOR UPDATE SKIP LOCKED
 ) RETURNING id, label
 
@@ -68,18 +73,17 @@ SELECT 1
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' seats', 0))
 
 -- name: takeable_teammates (sqlite)
--- Wanted ones, and those whose host died.
+-- Wanted ones, and those whose host is gone: it stopped, or was declared lost. That its lease is out is not enough:
+-- a clock that jumps ends all leases at once.
 SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
-  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms()
-  OR hosts.lease_until > now_ms() + :lease_max)))
+  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)))
 ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count
 
 -- name: takeable_teammates (postgres)
 SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
-  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms()
-  OR hosts.lease_until > now_ms() + :lease_max)))
+  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)))
 ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count FOR UPDATE OF teammates
 
 -- name: seat_teammate

@@ -100,8 +100,8 @@ SELECT * FROM (
 SELECT id FROM messages WHERE task_id = :task AND kind = 'plan_reply' AND accepted = 1 LIMIT 1
 
 -- name: shutdown_requests
--- What teammates of a host were asked in this life of theirs, with how long ago, and the answer if there is one.
-SELECT asked.recipient, asked.sender, asked.request, asked.text, now_ms() - asked.sent_at AS age, reply.accepted
+-- What teammates of a host were asked in this life of theirs, and the answer if there is one.
+SELECT asked.recipient, asked.sender, asked.request, asked.text, reply.accepted
 FROM teammates JOIN messages AS asked ON asked.recipient = teammates.name AND asked.kind = 'shutdown'
 LEFT JOIN messages AS reply ON reply.request = asked.request AND reply.kind = 'shutdown_reply'
 WHERE teammates.host_id = :host AND teammates.state = 'seated' AND asked.sent_at >= teammates.spawned_at
