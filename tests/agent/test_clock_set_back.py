@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, TITLE, Wrapped, call, set_stage
+from stage_agent import END, TITLE, Wrapped, set_stage
 
 from conftest import Opener
 from dugnad.clock import Sources, wall_ms
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Reply, Request
-from dugnad.tools import tool
 from dugnad.types import Budget, Done
 
 
