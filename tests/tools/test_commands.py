@@ -234,7 +234,7 @@ async def test_a_teammate_without_an_attempt_has_bash_alone(board: Board, sandbo
 
 
 def test_a_disk_that_fills_up_is_told_and_no_more_is_written(folder: Path) -> None:
-    log = Log(folder / "full.log", 10_000)
+    log = Log(folder, "full.log", 10_000)
     assert log._fd is not None
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, log._fd)

@@ -19,17 +19,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ..clock import Sources
-from ..errors import (
-    BoardBusy,
-    BoardFull,
-    BoardOnNetworkDisk,
-    BoardReadOnly,
-    BoardTrouble,
-    BoardUnreachable,
-)
+from ..errors import BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
 from ..settings import Limits, Patience
 from . import migrations
-from .disk import network_filesystem, read_mounts
+from .disk import check_place
 from .nudge import Nudge
 from .queries import load, load_setup
 from .store import Pending, Row, Topics, Work, events_json, topics_json
@@ -99,6 +92,9 @@ class SqliteStore:
         self._path = path
         self._listeners: list[Callable[[Topics], None]] = []
         self._threads_until = 0.0
+        if path is not None:
+            with _named_troubles(path):
+                check_place(path)
         self.writer = _connect(path, sources, patience)
         with _named_troubles(path):
             _migrate(self.writer, patience)
@@ -284,8 +280,6 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
             "use a newer Python, or a PostgreSQL board."
         )
     with _named_troubles(path):
-        if path is not None:
-            _check_place(path)
         connection = sqlite3.connect(
             ":memory:" if path is None else path,
             timeout=patience.busy_seconds,
@@ -309,19 +303,12 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
 def _refuse_another_programs(connection: sqlite3.Connection, path: Path | None) -> None:
     setup = load_setup("sqlite")
     connection.execute("BEGIN")  # One look at both: another process may be making the board just now.
-    version, tables = (connection.execute(setup[name]).fetchone()[0] for name in ("version", "tables"))
+    names = ("version", "tables", "hidden")
+    version, tables, hidden = (connection.execute(setup[name]).fetchone()[0] for name in names)
     connection.execute("COMMIT")
-    if version == 0 and tables:
-        raise BoardUnreachable(f"{path} is not a board: it holds another program's tables. Choose another path.")
-
-
-def _check_place(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if kind := network_filesystem(path.parent.resolve(), read_mounts()):
-        raise BoardOnNetworkDisk(
-            f"{path} is on a network file system ({kind}), where SQLite can lose writes: "
-            "use a path on a local disk, or a PostgreSQL board for many machines."
-        )
+    if hidden or (version == 0 and tables):
+        what = "triggers or views, and a board has none" if hidden else "another program's tables"
+        raise BoardUnreachable(f"{path} is not a board: it holds {what}. Choose another path.")
 
 
 def _migrate(connection: sqlite3.Connection, patience: Patience) -> None:

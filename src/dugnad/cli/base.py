@@ -147,15 +147,17 @@ def _exists(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a board's folder. One of our own name is kept out of version control."""
+    """Make a board's folder. One of our own name is looked through, kept private and out of version control."""
+    from ..board.disk import enter
+    from ..private import OWN
+
+    if folder.name == OWN:
+        enter(folder)
+        return
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-        if folder.name == ".dugnad":
-            (folder / ".gitignore").write_text("*\n")
+        folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        if not folder.is_dir():
-            raise BoardUnreachable(f"{folder} is in the way: the board's folder should be there.") from None
+        raise BoardUnreachable(f"{folder} is in the way: the board's folder should be there.") from None
     except OSError as trouble:
         raise BoardReadOnly(f"Cannot make the folder {folder} for the board: {trouble.strerror}.") from None
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..private import OWN
 from .base import file_of
 from .checks import Finding, Scene
 
@@ -23,6 +24,7 @@ _OPEN: tuple[TaskState, ...] = ("ready", "blocked", "scheduled", "claimed", "wai
 
 async def open_the_board(scene: Scene) -> Finding | None:
     from ..board import open_board
+    from ..board.disk import enter
     from ..board.migrations import latest
     from ..settings import Patience
 
@@ -33,6 +35,8 @@ async def open_the_board(scene: Scene) -> Finding | None:
     else:
         scene.url = scene.board_given or ""
     path = file_of(scene.url)
+    if path is not None and path.parent.name == OWN and path.parent.is_dir():
+        enter(path.parent)
     if path is not None and path.exists() and not path.is_file():
         return Finding("board", "wrong", f"{path} is not a file.", "remove it, or name another place with --board")
     if path is not None and not (path.exists() and path.stat().st_size):

@@ -51,6 +51,7 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
     if is_no_project(root):
         yield ["This is your home folder, so the team sees no files of it; run dugnad in a project's own folder."]
         return
+    make_folder(root / ".dugnad")
     sandbox = await find_sandbox(team.board, unsafe=wishes.unsafe)
     own = sandbox.readable if sandbox is not None else ()
     path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
@@ -87,7 +88,6 @@ async def _give(
             return
     except ToolError as trouble:  # Better now than after a night in which nothing could be written.
         raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
-    make_folder(root / ".dugnad")
     team.places = folders(shop, root, root / ".dugnad" / "work")
     say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
 
@@ -95,7 +95,6 @@ async def _give(
 async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
     """Where the trees of attempts will be, and the branch that finished work goes to."""
     branch = await git.head_branch()
-    make_folder(root / ".dugnad")
     trees = Trees(
         git=git, folder=root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
         bytes_max=team.limits.change_bytes_max, lease_seconds=team.board.limits.lease_seconds,

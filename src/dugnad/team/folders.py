@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
+from ..private import held
 from ..text import clean, one_line
 from ..types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from .places import Kit, Place, Places, Red, Workshop, mark_of
@@ -24,6 +25,7 @@ from .places import Kit, Place, Places, Red, Workshop, mark_of
 _ENTRIES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024
 _SHOWN_MAX = 10
+_MARK_CHARS_MAX = 1_000
 _LEFT_OUT = frozenset({".dugnad", ".git"})
 # What one file cannot be copied for, and all others can.
 _ITS_OWN_TROUBLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENXIO, errno.ENAMETOOLONG, errno.ELOOP})
@@ -123,22 +125,24 @@ def _names(task: Task) -> tuple[str, str]:
 def _whose(folder: Path, name: str) -> str:
     """The mark of the task that has a folder; empty: nobody's."""
     try:
-        return (folder / f"{name}.lock").read_text()
+        with os.fdopen(os.open(folder / f"{name}.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "r") as lock:
+            return lock.read(_MARK_CHARS_MAX)
     except OSError:
         return ""
 
 
 def _open(source: Path, folder: Path, task: Task) -> _Held:
     """Under its lock, made if it is not there yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder, make=True):
+        pass
     name = next(each for each in _names(task) if _whose(folder, each) in ("", mark_of(task)))
     tree = folder / name
-    lock = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.pwrite(lock, mark_of(task).encode(), 0)
         told = ""
-        if not tree.exists():
+        if not os.path.lexists(tree):
             half = folder / f"{name}.new"  # A copy that a crash cut short is never taken for a whole one.
             told = _fill(source, half)
             half.rename(tree)

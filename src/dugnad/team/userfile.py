@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from ..agent.command import PREFIX, Command
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
+from ..private import owners
 from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp import Server
 from ..tools.policy import Rules
@@ -93,7 +94,7 @@ def read_text(
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise BadInput(f"{label} is not a file; put a text file there, or remove it.")
-            if found.st_uid not in _owners(environment):
+            if found.st_uid not in owners(environment):
                 raise BadInput(
                     f"{label} belongs to another user, who could make your teammates do anything: "
                     f"look at it, then make it yours with `chown`."
@@ -112,12 +113,6 @@ def read_text(
 def leads_out(path: Path, folder: Path) -> bool:
     """Whether what is really at `path` lies outside the folder. Links that lead in a circle lead nowhere."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-
-
-def _owners(environment: Mapping[str, str]) -> set[int]:
-    """Whose files are believed: one's own, root's, and under sudo those of whoever asked."""
-    asked = environment.get("SUDO_UID", "")
-    return {0, os.geteuid()} | ({int(asked)} if os.geteuid() == 0 and asked.isdecimal() else set())
 
 
 # Kinds.

@@ -1,7 +1,8 @@
 """What commands print: whole in files of the runtime's own, in short for the model, its last line for whoever watches.
 
 A task's folder holds one file a command, named after the call, or after the job where it runs in the background. Only
-the runtime writes there, and no command can see it: the sandbox hides `.dugnad`.
+the runtime writes there, and no command can see it: the sandbox hides `.dugnad`. What may have come with the project is
+not trusted: every file is opened in a folder that is held, and no link is followed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import asyncio
 import codecs
 import os
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from ..private import held
 from ..settings import ShellLimits
 from ..text import clean, one_line
+from ..workspace.kept import files_in, make_file, open_file, remove_files
 from ..workspace.sandbox import Ran
 from .context import Piece
 from .remembering import no_such_start
@@ -35,8 +39,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 class Log:
     """One command's output on its way to the disk: the beginning as it comes; of what is too much, the end."""
 
-    def __init__(self, path: Path, bytes_max: int) -> None:
-        self.name = path.name
+    def __init__(self, folder: Path, name: str, bytes_max: int) -> None:
+        self.name = name
         self.heard = 0  # Bytes, kept or not.
         self.trouble = ""  # Why it is not whole on disk.
         self._tail_max = min(TAIL_BYTES, bytes_max // 2)
@@ -45,7 +49,7 @@ class Log:
         self._left_out = 0
         self._fd: int | None = None
         try:
-            self._fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self._fd = make_file(folder, name)
         except FileExistsError:
             raise
         except OSError as error:
@@ -115,12 +119,13 @@ class Outputs:
     def _open(self, name: str) -> Log:
         try:
             if not self.folder.is_dir():
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with held(self.folder, make=True):
+                    pass
                 self._make_room_among_tasks()
             self._make_room(self.limits.output_bytes_max)
         except OSError:
             pass  # The log itself says what is wrong; or another process makes room at the same moment.
-        log = Log(self.folder / name, self.limits.output_bytes_max)
+        log = Log(self.folder, name, self.limits.output_bytes_max)
         self._writing.add(name)
         return log
 
@@ -134,46 +139,48 @@ class Outputs:
 
     def _make_room(self, more: int) -> None:
         """For so many bytes besides what is there; the oldest go first, what is being written stays."""
-        found = [(entry.stat(), entry) for entry in os.scandir(self.folder) if entry.name.endswith(".log")]
+        found = files_in(self.folder, ".log")
         size = sum(about.st_size for about, _ in found) + more
-        for about, entry in sorted(found, key=lambda each: (each[0].st_mtime_ns, each[1].name)):
+        for about, name in sorted(found, key=lambda each: (each[0].st_mtime_ns, each[1])):
             if size <= self.limits.outputs_bytes_max:
                 return
-            if entry.name not in self._writing:
-                os.unlink(entry.path)
+            if name not in self._writing:
+                remove_files(self.folder, name)
                 size -= about.st_size
 
     def _make_room_among_tasks(self) -> None:
         """With every task that is new: nobody else ever removes what is kept of those that have ended."""
-        tasks: list[tuple[int, int, list[str]]] = []  # When it was last written to, its size, its files.
-        for task in os.scandir(self.folder.parent):
-            if task.name.isdigit() and task.is_dir(follow_symlinks=False) and task.name != self.folder.name:
-                logs = [entry for entry in os.scandir(task.path) if entry.name.endswith(".log")]
-                found = [entry.stat(follow_symlinks=False) for entry in logs]
-                last = max((about.st_mtime_ns for about in found), default=0)
-                tasks.append((last, sum(about.st_size for about in found), [entry.path for entry in logs]))
-        size = sum(each for _, each, _ in tasks) + self.limits.output_bytes_max
-        for _, each, logs_of_task in sorted(tasks):
+        tasks: list[tuple[int, int, Path, list[str]]] = []  # When it was last written to, its size, its files.
+        for about, name in files_in(self.folder.parent, ""):
+            if name.isdigit() and name != self.folder.name and stat.S_ISDIR(about.st_mode):
+                found = files_in(self.folder.parent / name, ".log")
+                last = max((each.st_mtime_ns for each, _ in found), default=0)
+                size = sum(each.st_size for each, _ in found)
+                tasks.append((last, size, self.folder.parent / name, [log for _, log in found]))
+        size = sum(each for _, each, *_ in tasks) + self.limits.output_bytes_max
+        for _, each, folder, logs in sorted(tasks):
             if size <= self.limits.all_outputs_bytes_max:
                 return
-            for path in logs_of_task:
-                os.unlink(path)
+            remove_files(folder, *logs)
             size -= each
 
     def has(self, output: str) -> bool:
-        return bool(_NAME.fullmatch(output)) and (self.folder / f"{output}.log").is_file()
+        try:
+            return f"{output}.log" in [name for _, name in files_in(self.folder, ".log")]
+        except OSError:
+            return False
 
     def piece(self, output: str, start: int, most: int) -> Piece | None:
         """Counted in characters, as for every other output; read in blocks, so that it may be long."""
         if not _NAME.fullmatch(output):
             return None
         try:
-            fd = os.open(self.folder / f"{output}.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = open_file(self.folder, f"{output}.log")
         except OSError:
             return None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         passed, kept = 0, ""
-        with os.fdopen(fd, "rb", buffering=0) as file:
+        with file:
             while len(kept) <= most:
                 block = file.read(_BLOCK_BYTES)
                 text = decoder.decode(block, final=not block)

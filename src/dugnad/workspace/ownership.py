@@ -7,13 +7,12 @@ import pwd
 from pathlib import Path
 
 from ..errors import ToolError
+from ..private import owners
 
 
 def refuse_strangers(*paths: Path) -> None:
     """Raise if one of these belongs to somebody else. What is not there belongs to nobody."""
-    ours = {os.geteuid(), 0}
-    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        ours.add(int(os.environ["SUDO_UID"]))
+    ours = owners()
     for path in paths:
         try:
             owner = os.lstat(path).st_uid

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StaleClaim
+from ..private import held
 from . import private
 from .git import Git, GitTrouble
 from .tree import BRANCHES, CHECKING, FENCES, Place, Tree, on_branch
@@ -49,7 +50,7 @@ class Trees:
     on_wait: Callable[[str], None] = lambda _: None  # Told whom a merge waits for, and that it does no longer.
 
     def __post_init__(self) -> None:
-        self.folder = self.folder.resolve()  # As git names it.
+        self.folder = self.folder.parent.resolve() / self.folder.name  # As git names it.
 
     @property
     def target_name(self) -> str:
@@ -57,7 +58,8 @@ class Trees:
 
     async def begin(self, place: Place) -> Tree:
         """The tree of an attempt: taken over, copied, or made from the target's head."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with held(self.folder, make=True):
+            pass
         fence = await self._raise_fence(place)
         for epoch in await self._line(place):
             name = f"{place.mark}.{epoch}"
@@ -146,7 +148,7 @@ class Trees:
         """The lock of a tree, which ends with this process; None: somebody has it."""
         path = self.folder / f"{name}.lock"
         while True:
-            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -6,6 +6,10 @@ PRAGMA user_version
 -- name: tables
 SELECT count(*) FROM sqlite_master
 
+-- name: hidden
+-- What would act by itself. A board of ours has neither.
+SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')
+
 -- name: journal
 -- The WAL lets readers work beside the one writer.
 PRAGMA journal_mode = WAL
