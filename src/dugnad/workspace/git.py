@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import ToolError
 from . import private
-from .door import NO_WALLS, Call, ask
+from .door import NO_WALLS, Call, Walls, ask
 from .ownership import refuse_strangers
 
 _SECONDS_MAX = 300.0
@@ -62,6 +62,7 @@ class Git:
     settings: str = ""  # Of our own, for every git directory that is made beside theirs.
     is_bare: bool = False
     is_partial: bool = False
+    behind: Walls | None = None  # None: behind all that this machine has.
     stale_seconds: float = 10.0  # A lock of git's that does not change for so long is a dead one's.
     _seen: dict[Path, tuple[tuple[int, int], float]] = field(default_factory=dict, repr=False)
 
@@ -156,7 +157,7 @@ class Git:
             writable=writable, keep=keep,
         )  # fmt: skip
         try:
-            code, out, errors = await ask(call, seconds=_SECONDS_MAX)
+            code, out, errors = await ask(call, seconds=_SECONDS_MAX, behind=self.behind)
         except TimeoutError:
             raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
         except OSError as trouble:
