@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from stage_agent import END, TITLE, call
 from stage_team import hosting, until, until_ended, until_state
 
@@ -13,7 +15,8 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Price
 from dugnad.team.report import Report, report, standing
-from dugnad.types import Amount, Budget, NewTask
+from dugnad.types import Amount, Budget, Moment, NewTask, Spending
+from dugnad.view.ending import report_page, report_shape
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,52 @@ from dugnad.types import Amount, Budget, NewTask
     ],
 )
 def test_how_it_stands(counts: dict[str, int], held: bool, deserted: bool, stands: str) -> None:
-    assert standing(counts, held=held, deserted=deserted) == stands
+    now = Moment(team=[], ready={}, counts={1: counts}, accounts={1: account(held="tasks" if held else None)})
+    assert standing(now, [1], deserted=deserted) == stands
+
+
+def account(**fields: Any) -> Spending:
+    caps = dict.fromkeys(("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max"))
+    return Spending(
+        **{"root": 1, **caps, "runs": 0, "tasks": 1, "spent": Amount(), "reserved": Amount(), "held": None, **fields}
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "held", "interrupted", "code"),
+    [
+        (["done"], None, False, 0),
+        (["done", "skipped", "cancelled"], None, False, 0),  # A way not taken is no failure.
+        (["done"], "tokens", False, 0),  # The last of it took the rest of the budget, and nothing is left.
+        (["failed"], "tokens", False, 1),
+        (["done", "failed"], None, False, 1),
+        (["done", "ready"], None, False, 1),
+        (["done", "waiting"], "tokens", False, 3),
+        (["failed", "ready"], "tasks", False, 3),
+        (["done"], None, True, 130),
+        (["ready"], "tasks", True, 130),
+    ],
+)
+async def test_the_exit_code_says_how_it_ended(
+    board: Board, states: list[str], held: str | None, interrupted: bool, code: int
+) -> None:
+    task = await board.put(TITLE)
+    tasks = [replace(task, state=state) for state in states]
+    found = Report(tasks=tasks, accounts={1: account(held=held)}, interrupted=interrupted)
+    assert found.exit_code == code
+
+
+async def test_who_failed_is_told_also_when_all_is_done(board: Board) -> None:
+    """Another took over, and everything came to a good end; that one of them does not work is still to be known."""
+    task = replace(await board.put(TITLE), state="done")
+    found = Report(tasks=[task], accounts={1: account()}, trouble={"bob": "no such model"})
+    assert found.exit_code == 0
+    assert "failed  bob: no such model" in str(found)
+    console = Console(width=100)
+    with console.capture() as page:
+        console.print(report_page(found))
+    assert "failed  bob: no such model" in page.get()
+    assert report_shape(found)["failed_teammates"] == {"bob": "no such model"}
 
 
 async def worked(board: Board, script: dict[str, list[Step]], *titles: str, **fields: Any) -> list[int]:

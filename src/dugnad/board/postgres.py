@@ -23,7 +23,7 @@ from ..settings import Limits, Patience
 from . import migrations
 from .queries import load, load_setup
 from .readers import Readers
-from .store import Pending, Row, Topics, TryAgain, Work, events_json, topics_json
+from .store import Asked, Pending, Row, Topics, TryAgain, Work, events_json, topics_json
 
 _VERSION_MIN = 140_000
 _COLLISIONS_MAX = 10
@@ -153,12 +153,15 @@ class PostgresStore:
         self._tell(topics)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        query = self.queries[name]
+        return (await self.snapshot([(name, arguments)]))[0]
 
-        async def fetch(_: bool) -> Sequence[Row]:
-            return cast(Sequence[Row], await self._readers.fetch(query.text, *query.arguments(arguments)))
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        queries = [(self.queries[name].text, self.queries[name].arguments(given)) for name, given in asks]
 
-        return cast(Sequence[Row], await self._again(fetch))
+        async def fetch(_: bool) -> Sequence[Sequence[Row]]:
+            return await self._readers.fetch(queries)
+
+        return cast(Sequence[Sequence[Row]], await self._again(fetch))
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)

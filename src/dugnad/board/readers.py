@@ -1,7 +1,7 @@
 """The few connections a process reads a PostgreSQL board with.
 
-The driver's own pool does more than is needed here, at about the cost of the queries themselves: readers hold no
-transaction and leave nothing behind, so there is nothing to reset, and whatever is in doubt is thrown away.
+The driver's own pool does more than is needed here, at about the cost of the queries themselves: readers leave
+no transaction and nothing else behind, so there is nothing to reset, and whatever is in doubt is thrown away.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ class Readers:
         self._resting: list[Any] = []
         self._all: set[Any] = set()
 
-    async def fetch(self, text: str, *arguments: object) -> Sequence[Any]:
+    async def fetch(self, queries: Sequence[tuple[str, Sequence[object]]]) -> list[Sequence[Any]]:
+        """The rows of each. Several see the database at one moment."""
         async with self._free:
             connection = await self._take()
             try:
-                rows: Sequence[Any] = await connection.fetch(text, *arguments)
+                if len(queries) == 1:
+                    rows = [await connection.fetch(queries[0][0], *queries[0][1])]
+                else:
+                    async with connection.transaction(isolation="repeatable_read", readonly=True):
+                        rows = [await connection.fetch(text, *given) for text, given in queries]
             except BaseException:  # Cancelled, refused or gone: its state is not known for sure.
                 self._all.discard(connection)
                 connection.terminate()

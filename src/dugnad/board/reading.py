@@ -17,6 +17,7 @@ from ..types import (
     Event,
     Host,
     Message,
+    Moment,
     Need,
     Note,
     PastAttempt,
@@ -30,9 +31,10 @@ from ..types import (
 from . import log, messages, records, rules
 from .gather import Gatherer, Verb
 from .replay import State
-from .store import Row, Store, Topics, as_json, ids_json
+from .store import Asked, Row, Store, Topics, as_json, ids_json
 from .watch import Hub, Watch
 
+_MOST = 100  # Ready tasks of a lane that are counted.
 _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
 
 
@@ -222,18 +224,45 @@ class Reading:
         milliseconds = (await self._read("next_lapse", lease_max=self._lease_max()))[0]["milliseconds"]
         return None if milliseconds is None else milliseconds / 1000
 
-    async def ready_work(self, *, most: int = 100, roots: Iterable[int] | None = None) -> dict[str, int]:
+    async def ready_work(self, *, most: int = _MOST, roots: Iterable[int] | None = None) -> dict[str, int]:
         """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. What is not for one of them
         counts apart, as "role!name" or "!name". Up to `most` each; with `roots`, only what is under these.
 
         Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
         """
-        found: dict[str, int] = {}
-        under = {} if roots is None else {"roots": ids_json(roots)}
-        for row in await self._read("ready_counts_under" if under else "ready_counts", most=most, **under):
-            if row["n"]:
-                found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
-        return found
+        name, given = _ready(most, roots)
+        return _by_lane(await self._read(name, **given), most)
+
+    async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> Moment:
+        """The whole board in numbers, and these roots, all at one moment: whether something goes on must not be told
+        from two looks, between which it may have gone from one place to another. With `scope`, only work under it is
+        counted as ready."""
+        asks: list[Asked] = [
+            ("list_teammates", {"name": None, "lease_max": self._lease_max()}),
+            _ready(_MOST, scope),
+        ]
+        for root in roots:
+            asks += [("count_tasks_of", {"root": root}), ("read_budget", {"root": root})]
+        self._must_be_open()
+        team, ready, *found = await self._store.snapshot(asks)
+        return Moment(
+            team=[records.teammate(row) for row in team],
+            ready=_by_lane(ready, _MOST),
+            counts={
+                root: {row["state"]: row["n"] for row in rows} for root, rows in zip(roots, found[::2], strict=True)
+            },
+            accounts={root: records.spending(rows[0]) for root, rows in zip(roots, found[1::2], strict=True) if rows},
+        )
+
+    async def whole(self, roots: Sequence[int]) -> tuple[list[Task], dict[int, Spending]]:
+        """All tasks under these roots, and their accounts, at one moment."""
+        every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
+        asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
+        self._must_be_open()
+        found = await self._store.snapshot([*asks, *(("read_budget", {"root": root}) for root in roots)])
+        tasks = [records.task(row) for rows in found[: len(roots)] for row in rows]
+        accounts = zip(roots, found[len(roots) :], strict=True)
+        return tasks, {root: records.spending(rows[0]) for root, rows in accounts}
 
     async def now_ms(self) -> int:
         """What time it is by the board's clock."""
@@ -340,3 +369,18 @@ class Reading:
 
     def _lease_max(self) -> int:
         return int(self.limits.lease_seconds_max * 1000)
+
+
+def _ready(most: int, roots: Iterable[int] | None) -> Asked:
+    """What to ask for how much work waits; with `roots`, under these alone."""
+    if roots is None:
+        return "ready_counts", {"most": most}
+    return "ready_counts_under", {"most": most, "roots": ids_json(roots)}
+
+
+def _by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        if row["n"]:
+            found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
+    return found

@@ -14,7 +14,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,7 +25,7 @@ from . import migrations
 from .disk import check_place
 from .nudge import Nudge
 from .queries import load, load_setup
-from .store import Pending, Row, Topics, Work, events_json, topics_json
+from .store import Asked, Pending, Row, Topics, Work, events_json, topics_json
 
 T = TypeVar("T")
 
@@ -138,16 +138,27 @@ class SqliteStore:
         self._tell(topics)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        query = self.queries[name]
-        values = query.arguments(arguments)
+        if name in _AT_ONCE and time.monotonic() > self._threads_until:
+            return self._fetch(self._quick_reader, name, arguments)
+        return (await self.snapshot([(name, arguments)]))[0]
 
-        def fetch(reader: sqlite3.Connection) -> Sequence[Row]:
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        def fetch() -> Sequence[Sequence[Row]]:
+            if len(asks) == 1:
+                return [self._fetch(self._reader, *asks[0])]
             with _named_troubles(self._path):
-                return _rows(reader.execute(query.text, values))
+                self._reader.execute("BEGIN")
+                try:
+                    return [self._fetch(self._reader, *ask) for ask in asks]
+                finally:
+                    self._reader.execute("COMMIT")
 
-        if self._read_thread is None or (name in _AT_ONCE and time.monotonic() > self._threads_until):
-            return fetch(self._quick_reader)
-        return await self._read_thread.ask(lambda: fetch(self._reader))
+        return fetch() if self._read_thread is None else await self._read_thread.ask(fetch)
+
+    def _fetch(self, reader: sqlite3.Connection, name: str, given: Mapping[str, object]) -> Sequence[Row]:
+        query = self.queries[name]
+        with _named_troubles(self._path):
+            return _rows(reader.execute(query.text, query.arguments(given)))
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
@@ -174,7 +185,7 @@ class SqliteStore:
         tx = SqliteTx(self)
         with _named_troubles(self._path):
             if not begun:
-                _begin(self.writer, self._patience.busy_seconds)
+                _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
             try:
                 run_now(cast(Coroutine[Any, Any, None], work(tx)))
                 if tx.pending.events:
@@ -250,10 +261,6 @@ def _rows(cursor: sqlite3.Cursor) -> Sequence[Row]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    _patiently(connection, "BEGIN IMMEDIATE", busy_seconds)
-
-
 def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
     """Run what needs the write lock. Many short naps instead of SQLite's growing ones, so that nobody starves among
     many writers; and turning a new file to WAL does not nap at all by itself."""
@@ -319,7 +326,7 @@ def _migrate(connection: sqlite3.Connection, patience: Patience) -> None:
 
     if not migrations.missing(version(), "sqlite"):
         return
-    _begin(connection, patience.busy_seconds)
+    _patiently(connection, "BEGIN IMMEDIATE", patience.busy_seconds)
     try:
         for number, statements in migrations.missing(version(), "sqlite"):
             for statement in statements:

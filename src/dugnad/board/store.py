@@ -42,6 +42,9 @@ class Pending:
     topics: Topics
 
 
+Asked = tuple[str, Mapping[str, object]]  # The name of a statement, and what it is given.
+
+
 class Tx(Protocol):
     """One open transaction."""
 
@@ -68,6 +71,9 @@ class Store(Protocol):
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         """Run one reading statement, beside the writer."""
+
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        """Run several that all see the board at one moment."""
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         """Have `listener` told of every commit, this process's own and others'."""

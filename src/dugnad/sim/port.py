@@ -14,7 +14,7 @@ from typing import Any
 from ..board import Board
 from ..board.gather import Verb
 from ..board.sqlite import SqliteStore
-from ..board.store import Row, Topics, Tx, Work
+from ..board.store import Asked, Row, Topics, Tx, Work
 from ..errors import BoardBusy, BoardFull, BoardUnreachable, DugnadError, StaleClaim
 from .faults import AT_COMMIT, Storm
 from .loop import Process, VirtualLoop, never
@@ -103,6 +103,10 @@ class Port:
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         self.wire.reads += 1
         return await self.wire.store.read(name, **arguments)
+
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        self.wire.reads += 1
+        return await self.wire.store.snapshot(asks)
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)

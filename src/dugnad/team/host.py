@@ -309,10 +309,9 @@ class Host:
         """Who rested comes back, and others join, while ready work waits that those who are there will not take."""
         if not await self.board.ready_work(roots=self.scope):
             return
-        team = {member.name: member for member in await self.board.team()}
-        # After the team: what one of them took meanwhile calls for nobody.
-        ready = await self.board.ready_work(roots=self.scope)
-        for joins in self.joining(ready, list(team.values())):
+        now = await self.board.moment(scope=self.scope)  # Together: what one of them took meanwhile calls for nobody.
+        ready, team = now.ready, {member.name: member for member in now.team}
+        for joins in self.joining(ready, now.team):
             old = team.get(joins.name)
             settings = as_before(old) if old else self.newcomer(joins)
             if settings.get("model", "") in self.broken_models:

@@ -9,7 +9,7 @@ from typing import Literal
 from ..board import Board
 from ..text import one_line
 from ..tools.planning import budget_line
-from ..types import OPEN, Amount, Message, Spending, Task
+from ..types import OPEN, Amount, Message, Moment, Spending, Task
 from .handshakes import waiting_requests
 
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
@@ -17,8 +17,15 @@ _MORE = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dolla
 ACCOUNT = "account:"  # The key of a task that is no work: it holds the budget of those put under it.
 
 
-def standing(counts: Mapping[str, int], *, held: bool, deserted: bool) -> Standing:
-    """How the work under a root stands. `deserted`: nobody is there, and nobody will come by themselves. Pure."""
+def standing(now: Moment, roots: Sequence[int], *, deserted: bool) -> Standing:
+    """How the work under all these roots stands: working while one of them is. `deserted`: nobody is there, and nobody
+    will come by themselves. Pure, from one moment: what is seen in two may be seen in neither of its places."""
+    found = [_of_root(now.counts[root], now.accounts[root].held is not None, deserted) for root in roots]
+    order: tuple[Standing, ...] = ("working", "budget", "waiting", "stuck")
+    return next((each for each in order if each in found), "ended")
+
+
+def _of_root(counts: Mapping[str, int], held: bool, deserted: bool) -> Standing:
     if not any(counts.get(state) for state in OPEN):
         return "ended"
     if counts.get("claimed"):
@@ -157,20 +164,17 @@ async def report(
     board: Board, roots: Sequence[int], *, interrupted: bool = False, trouble: Mapping[str, str] | None = None
 ) -> Report:
     """What stands on the board about these roots. `trouble`: who failed, and why."""
-    tasks: list[Task] = []
+    found, accounts = await board.whole(roots) if roots else ([], {})
+    tasks = [task for task in found if not task.key.startswith(ACCOUNT)]
     cost: dict[str, Amount] = {}
     for root in roots:
-        after = 0
-        while page := await board.list_tasks(root=root, after=after, page=1_000):
-            tasks += [task for task in page if not task.key.startswith(ACCOUNT)]
-            after = page[-1].id
         for name, used in (await board.cost_by_teammate(root)).items():
             before = cost.get(name, Amount())
             cost[name] = Amount(**{each: getattr(before, each) + getattr(used, each) for each in Amount.__slots__})
     ours = {task.id for task in tasks}
     return Report(
         tasks=tasks,
-        accounts={root: await board.budget(root) for root in roots},
+        accounts=accounts,
         cost=cost,
         requests=[asked for asked in await waiting_requests(board) if asked.task is None or asked.task in ours],
         interrupted=interrupted,

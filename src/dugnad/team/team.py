@@ -23,7 +23,7 @@ from ..settings import AgentLimits, Limits, TeamLimits
 from ..text import one_line
 from ..tools import OF_A_TREE, Policy, Tool
 from ..tools.talking import GONE
-from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
+from ..types import HUMAN, OPEN, Budget, Event, Moment, Need, Task, Teammate
 from ..workspace.sandbox import Sandbox
 from .growth import Joins, fresh_names
 from .host import Host, as_before
@@ -241,10 +241,9 @@ class Team:
 
     async def run_roots(self, roots: Sequence[int], *, forever: bool = False) -> None:
         host = await self.start()
-        ours = set(roots)
         while True:
             try:
-                if not (forever or host.works_on(ours) or await self.standing(roots) == "working"):
+                if not (forever or await self.standing(roots) == "working"):
                     return
             except BoardTrouble:
                 pass  # Those who work wait for it too; the host says so.
@@ -265,11 +264,13 @@ class Team:
         host = self._host
         if host is None or host.lives:
             return host is None
-        team = await self.board.team()
+        now = await self.board.moment(scope=host.scope)
         # One who is wanted, or has a seat here, is about to live here.
-        if any(each.status == "wanted" or (each.host == host.id and each.status not in GONE) for each in team):
+        if host.lives or any(
+            each.status == "wanted" or (each.host == host.id and each.status not in GONE) for each in now.team
+        ):
             return False
-        return bool(host.broken_models) or not host.joining(await self.board.ready_work(roots=host.scope), team)
+        return bool(host.broken_models) or not host.joining(now.ready, now.team)
 
     async def roots(self, goal: str | None, budget: Budget | None, *, others: bool = False) -> list[int]:
         """What a run is about: the goal, all that was put here, or all that is open on the board."""
@@ -296,27 +297,22 @@ class Team:
 
     async def standing(self, roots: Sequence[int]) -> Standing:
         """Of all these roots together: working while one of them is."""
-        deserted = await self._is_deserted()
-        found: list[Standing] = []
-        for root in roots:
-            counts = await self.board.count_tasks(root=root)
-            held = (await self.board.budget(root)).held is not None
-            found.append(standing(counts, held=held, deserted=deserted))
-        order: tuple[Standing, ...] = ("working", "budget", "waiting", "stuck")
-        return next((each for each in order if each in found), "ended")
+        now = await self.board.moment(roots, scope=self._scope)
+        if self._host is not None and self._host.works_on(set(roots)):  # It may have settled, and be clearing away.
+            return "working"
+        return standing(now, roots, deserted=self._is_deserted(now))
 
-    async def _is_deserted(self) -> bool:
+    def _is_deserted(self, now: Moment) -> bool:
         """Nobody is at work or at rest anywhere, and nobody can join here."""
         if self._host is not None and self._host.lives:
             return False
         # Those without a host come to ours, if there is one.
         gone = GONE if self._host is not None else (*GONE, "lost")
-        if any(each.status not in gone for each in await self.board.team()):
+        if any(each.status not in gone for each in now.team):
             return False
         if self._host is None or self._host.broken_models:
             return True
-        ready = await self.board.ready_work(roots=self._host.scope)
-        return not self._host.joining(ready, await self.board.team())
+        return not self._host.joining(now.ready, now.team)
 
     # Minds.
 
