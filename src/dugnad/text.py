@@ -32,6 +32,9 @@ class Told(str):
     __slots__ = ()
 
 
+NOTHING = Told()
+
+
 class _Filling(Formatter):
     def format_field(self, value: object, spec: str) -> str:
         if isinstance(value, Told | int | float):
@@ -51,6 +54,11 @@ def tell(template: str, **given: object) -> Told:
 def joined(parts: Iterable[Told | None], between: str = "\n\n") -> Told:
     """One after another; what is empty is left out."""
     return Told(between.join(filter(None, parts)))
+
+
+def persons(text: str) -> Told:
+    """What the person the team works for wrote for a mind, such as a role's prompt: it is taken at its word."""
+    return Told(plain(text).strip())
 
 
 def quote(text: object) -> Told:

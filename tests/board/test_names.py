@@ -13,8 +13,7 @@ from raw import run
 
 TAKEN = [
     "human", "Human", "HUMAN", "hUmAn", "hum4n", "HUMAN1", "human.", "human_", "human-2", "h.u.m.a.n", "hurnan",
-    "the-human", "The_Human", "board", "Board", "B0ARD", "b-oard", "board0", "dugnad", "Dugnad", "DUGN4D", "runtime",
-    "Runt1me",
+    "the-human", "The_Human", "board", "Board", "B0ARD", "b-oard", "board0", "dugnad", "Dugnad", "DUGN4D", "Runt1me",
     "the.runtime", "system", "SYSTEM", "5ystem", "user", "person", "Lead", "lead", "LEAD", "le4d", "lead1",
 ]  # fmt: skip
 # Not names at all: what only looks like a letter is none.

@@ -39,7 +39,12 @@ async def test_a_lead_brings_a_teammate_with_its_own_model(board: Board) -> None
     answer = await led(board, "spawn_teammate", name="bob", role="tester", prompt="You test.")
     assert answer == "bob is on the team (tester) and takes what is ready."
     bob = await board.teammate("bob")
-    assert (bob.roles, bob.prompt, bob.model, bob.status) == (("tester",), "You test.", "some:model", "wanted")
+    assert (bob.roles, bob.prompt, bob.model, bob.status) == (
+        ("tester",),
+        "lena brought you to the team, and says of you:\n> You test.",
+        "some:model",
+        "wanted",
+    )
     assert not bob.lead
 
 

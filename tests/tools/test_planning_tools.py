@@ -216,7 +216,7 @@ async def test_the_list_of_things_to_do_is_kept_and_brought_back_after_ten_quiet
     assert asked[1].messages[-2].text == "[x] a\n[ ] b"
     reminded = [request.turn for request in asked if "untouched for a while" in told(request)]
     assert reminded == [12, 22]
-    assert "Is it still right?\n[x] a\n[ ] b" in told(asked[11])
+    assert "Is it still right?\n> [x] a\n> [ ] b" in told(asked[11])
 
 
 async def test_an_empty_list_is_said_to_be_empty_and_is_not_brought_back(board: Board) -> None:
@@ -248,7 +248,7 @@ async def test_the_list_survives_a_wait_and_a_crash(board: Board) -> None:
         await stage.go_on()
     await stage.lose()
     await stage.go_on(await stage.claim_when_due())
-    assert "untouched for a while. Is it still right?\n[ ] a" in told(lost[0])
+    assert "untouched for a while. Is it still right?\n> [ ] a" in told(lost[0])
     assert told(stage.model.asked[-1]).startswith(told(lost[0]).partition("[alice")[0])
 
 
@@ -259,4 +259,4 @@ async def test_a_list_that_is_none_is_told_and_changes_nothing(board: Board, arg
     stage = await set_stage(board, steps, limits=AgentLimits(todo_turns=2))
     await stage.run()
     assert "todo was not called" in stage.model.asked[2].messages[-2].text
-    assert "Is it still right?\n[ ] a" in told(stage.model.asked[3])
+    assert "Is it still right?\n> [ ] a" in told(stage.model.asked[3])

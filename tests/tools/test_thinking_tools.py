@@ -23,7 +23,7 @@ async def test_only_the_answer_of_a_consulted_mind_comes_back(board: Board) -> N
     assert last_results(stage.model) == ["It is."]
     asked = [request for request in stage.model.asked if request.title == "(consult) reviewer"]
     assert [len(request.messages) for request in asked] == [1, 4]
-    assert asked[0].messages[0].text == "Is it right?"
+    assert asked[0].messages[0].text == "alice asks:\n> Is it right?"
     assert asked[0].system.startswith("You are a colleague of alice, as reviewer.")
     assert "secret" not in all_told(asked[1])
     assert [turn.kind for turn in await board.transcript(1, 1)] == ["reply", "tool", "reply", "tool"]

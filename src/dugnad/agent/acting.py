@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..models.talk import ToolCall
 from ..settings import AgentLimits
-from ..text import clean, quote, shorten
+from ..text import Told, clean, joined, quote, shorten
 from ..tools import BadCall, Context, Ends, Tool
 from ..tools.context import Keeper, Piece
 from ..tools.policy import Decision, Verdict, can_be_asked, question, reaches, strictest, verdict
@@ -279,9 +279,9 @@ class Actor:
     def _keepers(self) -> list[Keeper]:
         return list(dict.fromkeys(each.keeper for each in self.tools.values() if each.keeper is not None))
 
-    def unfinished(self) -> str:
+    def unfinished(self) -> Told:
         """What goes on beside the conversation and would end with it; each is told once."""
-        return "\n".join(filter(None, (each.unfinished() for each in self._keepers)))
+        return joined((each.unfinished() for each in self._keepers), "\n")
 
     async def read_output(self, label: str, start: int, most: int) -> Piece:
         """A part of what a tool gave: of what it keeps itself, or of the transcript."""

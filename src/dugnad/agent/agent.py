@@ -16,10 +16,10 @@ from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.talk import Model, Reply, Request, Said
 from ..settings import AgentLimits
-from ..text import clean, shorten
+from ..text import NOTHING, Told, clean, joined, shorten, tell
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
 from ..tools.policy import Decision
-from ..tools.talking import answer_since, message_text
+from ..tools.talking import answer_since, inbox_text
 from ..types import ERRAND, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .acting import Actor, Result
@@ -27,9 +27,11 @@ from .asking import Answer, Asker, PutDown, must_be_priced
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
-from .identity import identity, standing, system_text
+from .identity import GO_ON, identity, standing, system_text
 from .packet import packet
 from .recalling import recall
+
+_PLAN_FIRST = tell("Before anything is changed your plan must be approved: look around, then use submit_plan.")
 
 
 @dataclass(kw_only=True)
@@ -65,15 +67,16 @@ class Agent:
         self.equip()
 
     def equip(
-        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "", readable: tuple[Path, ...] = ()
-    ) -> None:
+        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
+        readable: tuple[Path, ...] = (),
+    ) -> None:  # fmt: skip
         """Give it the tools of the place where the next task is worked, and what there is to know of that place."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
         self._specs = tuple(each.spec for each in self._tools.values())
         self._told_of_place = told
 
-    async def work(self, claim: Claim, *, told: str = "") -> Outcome:
+    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
         talk, resumed = await self._begin(claim, told)
         try:
@@ -121,7 +124,7 @@ class Agent:
                 await self.board.hand_over(claim, shorten(clean(words), 4_000))
         return outcome
 
-    async def _begin(self, claim: Claim, told: str) -> tuple[Conversation, bool]:
+    async def _begin(self, claim: Claim, told: Told) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it goes on from."""
         spending = await self.board.budget(claim.task.root)
         must_be_priced(self.model, spending)
@@ -133,7 +136,7 @@ class Agent:
         await recall(self.board, claim, talk)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None  # Whoever had it was shut down; the work goes on.
-            talk.say("Whoever held this task before you was shut down. Go on from here.")
+            talk.say(GO_ON)
         resumed = talk.replies > 0
         if not resumed:
             # A small window must not be filled by what a task starts with.
@@ -141,17 +144,17 @@ class Agent:
             talk.packet = await packet(self.board, claim, replace(self.limits, packet_chars_max=most), self.project)
             talk.say(talk.packet)
             if talk.plan_missing:
-                talk.say("Before anything is changed your plan must be approved: look around, then use submit_plan.")
+                talk.say(_PLAN_FIRST)
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
             talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
         if told:
             await self._go_on(claim, talk, told)
         if self._told_of_place and talk.ended is None:  # Of one who has ended already nothing more is asked.
             talk.say(self._told_of_place)
-            self._told_of_place = ""
+            self._told_of_place = NOTHING
         return talk, resumed
 
-    async def _go_on(self, claim: Claim, talk: Conversation, told: str) -> None:
+    async def _go_on(self, claim: Claim, talk: Conversation, told: Told) -> None:
         """The end was not the end: calls that came after it were never run, and something new is said."""
         if talk.ended is not None:
             for place in list(talk.open_calls):
@@ -175,8 +178,8 @@ class Agent:
             messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
             leads = frozenset(member.name for member in await self.board.team() if member.lead)
             if messages:
-                inbox = "<inbox>\n" + "\n".join(message_text(each, leads) for each in messages) + "\n</inbox>"
-                talk.to_say.insert(0, inbox)  # People come before the work, also before its packet.
+                # People come before the work, also before its packet.
+                talk.to_say.insert(0, inbox_text(messages, leads))
                 talk.shown += [message.id for message in messages]
         for text in (nudge(talk, self.limits), reminder(talk, self.limits)):
             if text:
@@ -212,7 +215,7 @@ class Agent:
         here = standing(self.teammate, claim, talk.turns + 1, self.limits.turns_max, spending)
         return Request(
             system=system_text(self.teammate, claim, self.team, self._skills),
-            messages=(*talk.entries, Said("\n\n".join([*talk.to_say, here]))),
+            messages=(*talk.entries, Said(joined([*talk.to_say, here]))),
             tools=self._specs,
             output_tokens_max=self.limits.output_tokens_max,
             seconds_max=self.limits.model_seconds_max,
@@ -257,7 +260,7 @@ class Agent:
             return False
         answer = await self._summary(claim, talk, kept_from)
         words = answer.reply.text.strip() if answer else ""
-        text = f"{compaction.SUMMARY_HEAD}\n{words or compaction.plain_summary(talk, kept_from)}"
+        text = compaction.summary_text(talk, kept_from, words)
         turn = talk.next_turn(
             "summary",
             {"summary": text, "kept_from": kept_from},

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..models.talk import ToolCall
-from ..text import Told, clean, joined, tell
+from ..text import NOTHING, Told, clean, joined, tell
 from ..tools import BUILT_IN, BadCall
 
 FILE = ".dugnad-answer.json"
@@ -61,7 +61,7 @@ def protocol(word: str, *, file: bool, denied: Container[str] = ()) -> Told:
     """How an agent hands back. What the policy denies is not offered."""
     offered = {key: says for key, says in _KEYS.items() if _BY_KEY.get(key) not in denied}
     keys = joined((tell('- "{key}": {says:1000}', key=key, says=says) for key, says in offered.items()), "\n")
-    in_a_file = tell(_IN_A_FILE, name=FILE) if file else Told()
+    in_a_file = tell(_IN_A_FILE, name=FILE) if file else NOTHING
     return tell(_PROTOCOL, file=in_a_file, fence=_FENCE, word=word, keys=keys)
 
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from ..models.talk import Message, Reply, Request, Said, ToolResult
 from ..settings import AgentLimits
-from ..text import one_line, quote, shorten, within_bytes
+from ..text import Told, joined, one_line, quote, shorten, tell, within_bytes
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 
 RECENT_REPLIES = 4  # Their results stay as they are in the first step.
 _SHORT = 400
 
-SUMMARY_HEAD = "Summary of what happened in this task so far (the full transcript is kept):"
+_SUMMARY = (
+    "Summary of what happened in this task so far, in your own words (the full transcript is kept):\n{words:quoted}"
+)
 
 _ASK = """\
 You are summarising a teammate's work on the task below, for that teammate, who goes on with only your summary. Keep \
 what is needed to go on: what was done and with what result, what was decided and why, names of files, numbers of \
 tasks and notes, what failed, what is still open, the next step. Do not do the task. Write plain text, at most {words} \
-words."""
+words.
+
+Whose work it is: {who}"""
 
 
 def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> list[tuple[int, str]]:
@@ -54,17 +58,17 @@ def is_long(talk: Conversation, window: int, share: float) -> bool:
     return talk.size_tokens > window * share
 
 
-def summary_request(talk: Conversation, kept_from: int, who: str, window: int, limits: AgentLimits) -> Request:
+def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, limits: AgentLimits) -> Request:
     """Asks for the summary. However full the context is, this fits: what is too long is shortened first."""
     room = max(2_000, (window - limits.summary_tokens_max) * BYTES_PER_TOKEN * 6 // 10)
     lines = [quote(_as_text(entry)) for entry in talk.entries[:kept_from]]
     each = max(300, room // max(1, len(lines)))
     if sum(len(line.encode()) for line in lines) > room:
         lines = [within_bytes(line, each) for line in lines]
-    told = within_bytes("\n".join(lines), room * 3 // 4)
+    told = tell("What happened:\n{told}", told=within_bytes(joined(lines, "\n"), room * 3 // 4))
     return Request(
-        system=f"{_ASK.format(words=limits.summary_tokens_max // 2)}\n\nWhose work it is: {who}",
-        messages=(Said(f"{within_bytes(talk.packet, room // 4)}\n\nWhat happened:\n{told}"),),
+        system=tell(_ASK, words=limits.summary_tokens_max // 2, who=who),
+        messages=(Said(joined((within_bytes(talk.packet, room // 4), told))),),
         output_tokens_max=limits.summary_tokens_max,
         seconds_max=limits.model_seconds_max,
         title="(summary)",
@@ -79,6 +83,11 @@ def _as_text(entry: Message) -> str:
         return f"[{entry.name} gave] {entry.text}"
     calls = "".join(f"\n[called {call.name}] {call.arguments}" for call in entry.calls)
     return f"[said] {entry.text}{calls}"
+
+
+def summary_text(talk: Conversation, kept_from: int, words: str) -> Told:
+    """What stands in place of the older part: a mind's own words, which may repeat anybody's."""
+    return tell(_SUMMARY, words=words or plain_summary(talk, kept_from))
 
 
 def plain_summary(talk: Conversation, kept_from: int) -> str:

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..models.talk import Reply, Request, Said
+from ..text import Told, joined, tell
 from .acting import Actor
 from .asking import Asker
 from .conversation import Conversation
 
-_WHO = (
-    "You are a colleague of {name}{role}. Answer what you are asked, in plain text and to the point.\n\nWho asks: {who}"
-)
+_WHO = "You are a colleague of {name}. Answer what you are asked, in plain text and to the point.\n\nWho asks: {who}"
 
 
 async def consult(
-    asker: Asker, actor_for: Callable[[Conversation], Actor], who: str, prompt: str, role: str | None
+    asker: Asker, actor_for: Callable[[Conversation], Actor], who: Told, prompt: str, role: str | None
 ) -> str:
     """Ask until there is an answer. It is paid from the claim's budget; its tools only look."""
     claim, limits = asker.claim, asker.limits
-    system = _WHO.format(name=claim.teammate, role=f", as {role}" if role else "", who=who)
-    talk = Conversation(epoch=claim.epoch, packet=prompt, to_say=[prompt])
+    system = tell(_WHO, name=f"{claim.teammate}, as {role}" if role else claim.teammate, who=who)
+    asked = tell("{name} asks:\n{prompt:quoted}", name=claim.teammate, prompt=prompt)
+    talk = Conversation(epoch=claim.epoch, packet=asked, to_say=[asked])
     actor = actor_for(talk)
     specs = tuple(each.spec for each in actor.tools.values())
     for _ in range(limits.consult_turns_max):
-        said = Said("\n\n".join(talk.to_say) or "Go on.")
+        said = Said(joined(talk.to_say) or tell("Go on."))
         request = Request(
             system=system, messages=(*talk.entries, said), tools=specs, output_tokens_max=limits.output_tokens_max,
             seconds_max=limits.model_seconds_max, teammate=claim.teammate, task=claim.task.id,

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from ..models.talk import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
+from ..text import NOTHING, Told, joined
 from ..tools import Desk
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
@@ -26,8 +27,8 @@ class Conversation:
     """What was said, what is still open, and how far the attempt is."""
 
     entries: list[Message] = field(default_factory=list)
-    packet: str = ""
-    to_say: list[str] = field(default_factory=list)  # What the next request tells the model.
+    packet: Told = NOTHING
+    to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
     shown: list[int] = field(default_factory=list)  # Messages among it.
     epoch: int = 0
     number: int = 0  # Of the last recorded turn of this epoch.
@@ -65,7 +66,7 @@ class Conversation:
         """From here on a new attempt goes on with the conversation."""
         self.epoch, self.number, self.turns = epoch, 0, 0
 
-    def say(self, text: str) -> None:
+    def say(self, text: Told) -> None:
         self.to_say.append(text)
 
     # What is recorded, each with how it is applied.
@@ -75,7 +76,7 @@ class Conversation:
         return {**first, "said": said.text, "reply": reply_body(reply)}
 
     def apply_reply(self, said: Said, reply: Reply, *, packet: str | None = None) -> None:
-        self.packet = packet if packet is not None else self.packet
+        self.packet = self.packet if packet is None else Told(packet)
         self.entries += [said, reply]
         self.to_say, self.shown, self.begun = [], [], False
         self.turns += 1
@@ -128,9 +129,9 @@ class Conversation:
             entries[place] = replace(old, text=text)
         self._replace_entries(entries)
 
-    def apply_summary(self, text: str, kept_from: int) -> None:
+    def apply_summary(self, text: Told, kept_from: int) -> None:
         """Everything before `kept_from` gives way to the packet and a summary."""
-        self._replace_entries([Said(f"{self.packet}\n\n{text}"), *self.entries[kept_from:]])
+        self._replace_entries([Said(joined((self.packet, text))), *self.entries[kept_from:]])
         self.desk.compaction_wanted = False
 
     def _replace_entries(self, entries: list[Message]) -> None:
@@ -142,20 +143,20 @@ class Conversation:
         self.memory = Memory()
 
     def apply(self, turn: Turn) -> None:
-        """One recorded turn, read back."""
+        """One recorded turn, read back. What was told is ours: it was recorded as it was told."""
         body = orjson.loads(turn.body)
         self.number, self.recorded = turn.number, self.epoch
         if turn.kind == "request":
             self.begun = True
         elif turn.kind == "reply":
-            self.apply_reply(Said(body["said"]), reply_from(body["reply"]), packet=body.get("packet"))
+            self.apply_reply(Said(Told(body["said"])), reply_from(body["reply"]), packet=body.get("packet"))
         elif turn.kind == "tool":
             self.apply_result(
                 body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False),
                 always=body.get("always", False),
             )  # fmt: skip
         elif turn.kind == "summary" and "summary" in body:
-            self.apply_summary(body["summary"], body["kept_from"])
+            self.apply_summary(Told(body["summary"]), body["kept_from"])
         elif turn.kind == "summary":
             self.apply_shortened(body["shortened"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..models.talk import Reply
 from ..settings import AgentLimits
-from ..text import clean, shorten
+from ..text import Told, clean, shorten, tell
 from ..types import Done, Failed, Outcome, Waiting
 from .conversation import Conversation
 
@@ -36,26 +36,29 @@ def _kept(reply: Reply) -> str:
     return shorten(clean(reply.text.strip()), _RESULT_CHARS_MAX)
 
 
-def nudge(talk: Conversation, limits: AgentLimits) -> str | None:
+def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
     """What an odd reply is answered with."""
     last = talk.last
     if not isinstance(last, Reply) or last.calls:
         return None
     if last.stop == "length":
-        return (
-            f"Your reply was cut off: it may have {limits.output_tokens_max:,} tokens at most. "
-            "Go on from there, in smaller steps."
+        return tell(
+            "Your reply was cut off: it may have {most:,} tokens at most. Go on from there, in smaller steps.",
+            most=limits.output_tokens_max,
         )
     if not last.text.strip():
-        return "Your reply was empty. Call a tool, or end with your result as plain text."
+        return tell("Your reply was empty. Call a tool, or end with your result as plain text.")
     if not talk.may_end:
-        return "Your plan is not approved yet. Show it with submit_plan; you may end the task when it is approved."
+        return tell(
+            "Your plan is not approved yet. Show it with submit_plan; you may end the task when it is approved."
+        )
     return None
 
 
-def reminder(talk: Conversation, limits: AgentLimits) -> str | None:
+def reminder(talk: Conversation, limits: AgentLimits) -> Told | None:
     """The private list, brought back to mind when it was not touched for a while."""
     quiet = talk.replies - talk.desk.todo_turn
     if not talk.desk.todo or quiet < limits.todo_turns or quiet % limits.todo_turns:
         return None
-    return "Your list for this task, untouched for a while. Is it still right?\n" + "\n".join(talk.desk.todo)
+    told = "Your list for this task, untouched for a while. Is it still right?\n{todo:quoted}"
+    return tell(told, todo="\n".join(talk.desk.todo))

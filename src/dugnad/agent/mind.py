@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..text import NOTHING, Told
 from ..tools import Tool
 from ..types import Claim, Outcome, Teammate
 
@@ -24,9 +25,10 @@ class Mind(Protocol):
         """Put there by the host. False: its lease ran out, so the claim may be another's by now."""
 
     def equip(
-        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "", readable: tuple[Path, ...] = ()
-    ) -> None:
+        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
+        readable: tuple[Path, ...] = (),
+    ) -> None:  # fmt: skip
         """Give it what belongs to the place where the next task is worked."""
 
-    async def work(self, claim: Claim, *, told: str = "") -> Outcome:
+    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""

@@ -18,10 +18,10 @@ from ..clock import Sources
 from ..errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
 from ..models.talk import Reply, Said, Usage
 from ..settings import AgentLimits
-from ..text import clean, quote, shorten
+from ..text import NOTHING, Told, clean, joined, shorten
 from ..tools import Context, Policy, Tool
 from ..tools.policy import Decision
-from ..tools.talking import answer_since, message_text
+from ..tools.talking import answer_since, inbox_text
 from ..types import HUMAN, REVIEW, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ..workspace.sandbox import Sandbox
 from .acting import Actor, Result
@@ -29,7 +29,7 @@ from .answer import TOOLS, own_words, protocol, remove_file, with_file
 from .asking import PutDown
 from .command import Command
 from .conversation import Conversation
-from .identity import standing
+from .identity import GO_ON, standing
 from .packet import packet
 from .prompting import prompt_text, remark
 from .recalling import recall
@@ -64,16 +64,17 @@ class Outside:
     doing: str = ""
     doing_since: int = 0
     turn: int = 0
-    _told_of_place: str = ""
+    _told_of_place: Told = NOTHING
     _readable: tuple[Path, ...] = ()
 
     def equip(
-        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: str = "", readable: tuple[Path, ...] = ()
-    ) -> None:
+        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
+        readable: tuple[Path, ...] = (),
+    ) -> None:  # fmt: skip
         """Where the next task is worked. The command has tools of its own."""
         self.tree, self._told_of_place, self._readable = tree or self.tree, told, readable
 
-    async def work(self, claim: Claim, *, told: str = "") -> Outcome:
+    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
         talk = Conversation()
         try:
@@ -113,7 +114,7 @@ class Outside:
 
     # The beginning, and what is said.
 
-    async def _begin(self, claim: Claim, talk: Conversation, told: str) -> None:
+    async def _begin(self, claim: Claim, talk: Conversation, told: Told) -> None:
         talk.spending = await self.board.budget(claim.task.root)
         self._must_be_counted(talk.spending)
         await recall(self.board, claim, talk)
@@ -122,7 +123,7 @@ class Outside:
             self._ask_for_trust(claim, answer)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None
-            talk.say("Whoever held this task before you was shut down. Go on from here.")
+            talk.say(GO_ON)
         if not talk.replies:
             talk.packet = await packet(self.board, claim, self.limits, self.project)
             talk.say(talk.packet)
@@ -133,7 +134,7 @@ class Outside:
             talk.say(told)
         if self._told_of_place and talk.ended is None:
             talk.say(self._told_of_place)
-            self._told_of_place = ""
+            self._told_of_place = NOTHING
 
     def _must_be_counted(self, spending: Spending) -> None:
         if spending.microdollars_max is not None and not self.command.reports_dollars:
@@ -173,8 +174,7 @@ class Outside:
         messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
         leads = frozenset(member.name for member in await self.board.team() if member.lead)
         if messages:
-            inbox = "<inbox>\n" + "\n".join(message_text(each, leads) for each in messages) + "\n</inbox>"
-            talk.to_say.insert(0, inbox)  # People come before the work, also before its packet.
+            talk.to_say.insert(0, inbox_text(messages, leads))  # People come before the work, also before its packet.
             talk.shown += [message.id for message in messages]
 
     # What it asked for.
@@ -223,7 +223,7 @@ class Outside:
             talk.say(text)
         amount, reservation, spending = await self._reserve(claim)
         here = standing(self.teammate, claim, talk.turns + 1, self.command.runs_max, spending)
-        said = Said("\n\n".join([*talk.to_say, here]))
+        said = Said(joined([*talk.to_say, here]))
         talk.number = await self.board.record(claim, talk.next_turn("request", {"command": self.command.name}))
         if not self.may_act():
             raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
@@ -323,7 +323,7 @@ class Outside:
             )
         except DugnadError:
             return ""
-        return quote(clean(ran.output.decode(errors="replace")).rstrip()) if ran.code == 0 and ran.output else ""
+        return ran.output.decode(errors="replace").rstrip() if ran.code == 0 else ""
 
     async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
         """Whoever tries next, with a fresh mind, is left a word."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..board import Board
 from ..settings import AgentLimits
-from ..text import one_line, quote, shorten
+from ..text import Told, joined, quote, shorten, tell
 from ..tools.remembering import note_text
 from ..tools.talking import message_text
 from ..tools.thinking import result_text
@@ -19,16 +19,16 @@ _ANY = (None, *ENDINGS)  # Needs that ask for no word of the one who works it.
 _AGENTS_BYTES_MAX = 32 * 1024
 
 
-async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path | None) -> str:
+async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path | None) -> Told:
     """Gathered from the board, each part marked with whose words it is."""
     task = claim.task
-    parts = [f"Your task is #{task.id}: {one_line(task.title, 200)}"]
+    parts = [tell("Your task is #{id}: {title:200}", id=task.id, title=task.title)]
     if task.body:
-        parts.append(f"What is to be done, in the words of {task.put_by}:\n{quote(task.body)}")
+        told = "What is to be done, in the words of {by}:\n{body:quoted}"
+        parts.append(tell(told, by=task.put_by, body=task.body))
     if task.check:
-        parts.append(
-            f"It counts as done only when this command succeeds; the runtime runs it: {one_line(task.check, 500)}"
-        )
+        told = "It counts as done only when this command succeeds; the runtime runs it: {check:500}"
+        parts.append(tell(told, check=task.check))
     (needed, root), behind, attempts, notes, talk, requests = await asyncio.gather(
         _others(board, task),
         board.needed_by(task.id),
@@ -38,30 +38,29 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         board.requests(claim.teammate),
     )
     if asked := [f"#{each} waits for it to end as {outcome}" for each, outcome in behind if outcome not in _ANY]:
-        parts.append(f"What it leads to depends on the outcome you finish it with: {'; '.join(asked)}.")
+        told = "What it leads to depends on the outcome you finish it with: {asked:2000}."
+        parts.append(tell(told, asked="; ".join(asked)))
     if results := [result_text(found) for found in needed if found.ended]:
-        parts.append("What it builds on:\n" + "\n\n".join(results))
+        parts.append(tell("What it builds on:\n{results}", results=joined(results)))
     if root is not None:
-        parts.append(
-            f"The goal it is part of, #{root.id}: {one_line(root.title, 200)}"
-            + (f"\n{quote(root.body)}" if root.body else "")
-        )
+        goal = tell("The goal it is part of, #{id}: {title:200}", id=root.id, title=root.title)
+        parts.append(joined((goal, quote(root.body) if root.body else None), "\n"))
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
-        parts.append("Earlier attempts at this task:\n" + "\n".join(map(_attempt_text, earlier)))
+        parts.append(joined((tell("Earlier attempts at this task:"), *map(_attempt_text, earlier)), "\n"))
     if notes:
-        parts.append("The team's notes on this goal:\n" + "\n".join(map(note_text, reversed(notes))))
+        parts.append(joined((tell("The team's notes on this goal:"), *map(note_text, reversed(notes))), "\n"))
     # What is new is shown as a message. What was shown before was shown in another conversation, and must not be lost.
     owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
     if said := [each for each in talk if each not in owed]:
-        parts.append("What was said between you and others lately, to remember:\n" + "\n".join(_said(said)))
+        head = tell("What was said between you and others lately, to remember:")
+        parts.append(joined((head, *_said(said)), "\n"))
     if owed:
-        parts.append(
-            "These still wait for your answer:\n" + "\n".join(message_text(each, frozenset()) for each in owed)
-        )
+        head = tell("These still wait for your answer:")
+        parts.append(joined((head, *(message_text(each, frozenset()) for each in owed)), "\n"))
     if project is not None and (guide := project_guide(project)):
-        parts.append(f"AGENTS.md of the project says:\n{quote(guide)}")
+        parts.append(tell("AGENTS.md of the project says:\n{guide:quoted}", guide=guide))
     share = limits.packet_chars_max // 2
-    whole = "\n\n".join(shorten(part, share, "show_task and read_notes show the rest") for part in parts)
+    whole = joined(shorten(part, share, "show_task and read_notes show the rest") for part in parts)
     return shorten(whole, limits.packet_chars_max)
 
 
@@ -72,19 +71,19 @@ async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None]:
     return [found[each] for each in needed], found.get(task.root)
 
 
-def _said(talk: Sequence[Message]) -> Iterator[str]:
+def _said(talk: Sequence[Message]) -> Iterator[Told]:
     """What was said to several at once is told once."""
     for (sender, text), same in groupby(talk, key=lambda each: (each.sender, each.text)):
-        yield f"{sender} to {', '.join(each.recipient for each in same)}:\n{quote(shorten(text, 500))}"
+        to = ", ".join(each.recipient for each in same)
+        yield tell("{sender} to {to:500}:\n{text:quoted}", sender=sender, to=to, text=shorten(text, 500))
 
 
-def _attempt_text(attempt: Attempt) -> str:
-    lines = [f"Attempt {attempt.number}, by {attempt.teammate}, ended as {attempt.ended_as}"]
-    if attempt.reason:
-        lines.append(quote(shorten(attempt.reason, 4_000)))
-    if attempt.handover:
-        lines.append(quote(shorten(attempt.handover, 4_000)))
-    return "\n".join(lines)
+def _attempt_text(attempt: Attempt) -> Told:
+    head = tell(
+        "Attempt {number}, by {by}, ended as {how}", number=attempt.number, by=attempt.teammate, how=attempt.ended_as
+    )
+    words = (attempt.reason, attempt.handover)
+    return joined((head, *(quote(shorten(each, 4_000)) for each in words if each)), "\n")
 
 
 def project_guide(project: Path) -> str:

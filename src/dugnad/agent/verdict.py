@@ -35,14 +35,14 @@ def run_of(reply: Reply) -> Run:
     return Run(ended, trouble) if ended in get_args(Ending) else Run("well")  # type: ignore[arg-type]
 
 
-def refusals(talk: Conversation) -> list[str]:
-    """What of the last reply's wishes was not granted."""
-    found: list[str] = []
+def refusals(talk: Conversation) -> list[tuple[str, str]]:
+    """What of the last reply's wishes was not granted: the tool, and why."""
+    found: list[tuple[str, str]] = []
     for entry in reversed(talk.entries):
         if not isinstance(entry, ToolResult):
             break
         if entry.text.startswith(_NOT_GRANTED):
-            found.insert(0, f"{entry.name}: {entry.text}")
+            found.insert(0, (entry.name, entry.text))
     return found
 
 

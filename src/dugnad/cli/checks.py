@@ -271,11 +271,15 @@ async def open_role_models(scene: Scene) -> Finding | None:
 
 async def ask_model(scene: Scene) -> Finding | None:
     from ..models.talk import Request, Said
+    from ..text import tell
 
     if scene.model is None or isinstance(scene.model, Command) or not scene.online:
         return None
     request = Request(
-        system="You answer in one word.", messages=(Said("Are you there?"),), output_tokens_max=256, seconds_max=60.0
+        system=tell("You answer in one word."),
+        messages=(Said(tell("Are you there?")),),
+        output_tokens_max=256,
+        seconds_max=60.0,
     )
     began = asyncio.get_running_loop().time()
     try:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from ..text import Told
+
 Stop = Literal[
     "end",  # It said what it wanted to say.
     "tools",  # It wants tools to be called.
@@ -23,7 +25,7 @@ Stop = Literal[
 class Said:
     """What the runtime tells the model: the packet of the task, the inbox, a reminder."""
 
-    text: str
+    text: Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Memory:
 class Request:
     """Everything a model is asked with. `messages` only ever grow at the end, until they are compacted."""
 
-    system: str
+    system: Told
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     output_tokens_max: int = 8_192

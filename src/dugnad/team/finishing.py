@@ -14,13 +14,13 @@ from typing import TypeVar
 from ..board import Board
 from ..errors import BoardTrouble, LimitReached, ToolError
 from ..settings import TeamLimits
-from ..text import one_line, quote, shorten
+from ..text import Told, joined, one_line, quote, shorten, tell
 from ..types import ERRAND, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from .places import Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
 T = TypeVar("T")
-Think = Callable[[Claim, str], Awaitable[Outcome]]
+Think = Callable[[Claim, Told], Awaitable[Outcome]]
 Pause = Callable[[BoardTrouble], Awaitable[None]]
 
 
@@ -28,7 +28,7 @@ Pause = Callable[[BoardTrouble], Awaitable[None]]
 class GoOn:
     """It is not done yet: what the mind is told, and what is said of it if that was the last time."""
 
-    told: str
+    told: Told
     in_the_end: str
 
 
@@ -44,7 +44,7 @@ class Finishing:
     reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
     _answered: set[int] = field(default_factory=set)  # Reviews the mind was told of, and has gone on from.
 
-    async def work(self, claim: Claim, told: str) -> Outcome:
+    async def work(self, claim: Claim, told: Told) -> Outcome:
         """Think until it is done, and until everybody who has a say agrees."""
         place = self.place
         if (checks := place.checks(claim.task)) and place.cannot_check:
@@ -58,7 +58,7 @@ class Finishing:
             return Done(over, CHANGES)
         rounds = 0
         if place.anew:
-            told = "\n".join(filter(None, (told, place.told)))
+            told = joined((told, place.told), "\n")
         while True:
             outcome = await self.think(claim, told)
             if not isinstance(outcome, Done):
@@ -93,13 +93,15 @@ class Finishing:
         try:
             if (red := await self.place.check(task)) is not None:
                 command, output = one_line(red.command), red.output
+                told = "You said it is done, but its check is red. `{command}` printed:\n{output:quoted}"
                 return GoOn(
-                    f"You said it is done, but its check is red. `{command}` printed:\n{shorten(output, 8_000)}",
+                    tell(told, command=command, output=shorten(output, 8_000)),
                     f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
                 )
             tip = await self.place.commit(task, done)
         except ToolError as trouble:
-            return GoOn(f"You said it is done, but it cannot be committed: {trouble}", str(trouble))
+            told = "You said it is done, but it cannot be committed:\n{trouble:quoted}"
+            return GoOn(tell(told, trouble=trouble), str(trouble))
         role = self._role_of_reviewer(task)
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
@@ -126,8 +128,9 @@ class Finishing:
             if len(reviews) >= self.limits.review_rounds_max:
                 return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
             try:
+                body = _review_body(task, done, self.place, claim.teammate)
                 review = await self.board.follow_up(
-                    claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=_review_body(task, done, self.place),
+                    claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
                     role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
                 )  # fmt: skip
             except LimitReached as guard:
@@ -140,8 +143,9 @@ class Finishing:
             return None
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
+        told = "{who} looked at your work and asks for changes:\n{words:quoted}\nMake them, then finish."
         return GoOn(
-            f"{review.teammate} looked at your work and asks for changes:\n{quote(words)}\nMake them, then finish.",
+            tell(told, who=review.teammate, words=words),
             f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
         )
 
@@ -160,17 +164,19 @@ class Finishing:
 def _is_verdict(done: Done) -> Done | GoOn:
     if done.outcome in (APPROVED, CHANGES):
         return done
-    told = f"A review ends with a word: use finish with the outcome {APPROVED}, or {CHANGES} and what must change."
-    return GoOn(told, "the review ended without a verdict")
+    told = "A review ends with a word: use finish with the outcome {approved}, or {changes} and what must change."
+    return GoOn(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
 
 
-def _review_body(task: Task, done: Done, place: Place) -> str:
-    parts = [
-        f"Look at what was done for #{task.id}, and say whether it may go in. {place.how_to_look}".strip(),
-        f"Finish with the outcome {APPROVED}, or {CHANGES} and a result that says what must change and why.",
-        f"The task was: {one_line(task.title, 200)}",
-    ]
-    if task.body:
-        parts.append(quote(shorten(task.body, 20_000)))
-    parts.append(f"Whoever did it says:\n{quote(shorten(done.result, 8_000))}")
-    return "\n\n".join(parts)
+def _review_body(task: Task, done: Done, place: Place, who: str) -> Told:
+    told = "Look at what was done for #{id}, and say whether it may go in. {how}"
+    ends = "Finish with the outcome {approved}, or {changes} and a result that says what must change and why."
+    return joined(
+        (
+            tell(told, id=task.id, how=place.how_to_look),
+            tell(ends, approved=APPROVED, changes=CHANGES),
+            tell("The task was: {title:200}", title=task.title),
+            quote(shorten(task.body, 20_000)) if task.body else None,
+            tell("{who}, who did it, says:\n{words:quoted}", who=who, words=shorten(done.result, 8_000)),
+        )
+    )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..errors import ToolError
 from ..private import held
-from ..text import clean, one_line
+from ..text import NOTHING, Told, joined, one_line, tell
 from ..types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from .places import Kit, Place, Places, Red, Workshop, mark_of
 
@@ -32,7 +32,7 @@ _ITS_OWN_TROUBLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENX
 _COPY = "You work in a folder of your own, a copy of the project as it was when this task began."
 _EMPTY = "You work in an empty folder of your own: the project is too large to be copied for each task."
 _STAYS = (
-    " It is not in git, so nothing is merged: what you leave there stays there, and your result should say what it is."
+    "It is not in git, so nothing is merged: what you leave there stays there, and your result should say what it is."
 )
 _REVIEWING = "You look at the work of another, in a copy of the folder it was done in. What you change is thrown away."
 _HOW_TO_LOOK = "Your folder is a copy of the one it was done in, as it was left."
@@ -44,7 +44,7 @@ class _Held:
 
     tree: Path
     lock: int
-    told: str
+    told: Told
 
     def let_go(self) -> None:
         os.close(self.lock)
@@ -93,11 +93,11 @@ def folders(shop: Workshop, project: Path, folder: Path) -> Places:
         except asyncio.CancelledError:  # A thread cannot be stopped; what it comes to hold is let go.
             opening.add_done_callback(_let_go)
             raise
-        told = _REVIEWING if reviews and held.told else held.told
+        told = tell(_REVIEWING) if reviews and held.told else held.told
         kit = shop.kit(claim, held.tree)
         return Folder(
             shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, reviews=reviews,
-            how_to_look=_HOW_TO_LOOK, shown=str(held.tree.relative_to(project)),
+            how_to_look=tell(_HOW_TO_LOOK), shown=str(held.tree.relative_to(project)),
         )  # fmt: skip
 
     return place
@@ -141,7 +141,7 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.pwrite(lock, mark_of(task).encode(), 0)
-        told = ""
+        told = NOTHING
         if not os.path.lexists(tree):
             half = folder / f"{name}.new"  # A copy that a crash cut short is never taken for a whole one.
             told = _fill(source, half)
@@ -155,16 +155,17 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
         raise
 
 
-def _fill(source: Path, tree: Path) -> str:
+def _fill(source: Path, tree: Path) -> Told:
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     if not _is_small(source):
-        return _EMPTY + _STAYS
-    left_out = [one_line(clean(each)) for each in _copy(source, tree)]
+        return joined((tell(_EMPTY), tell(_STAYS)), " ")
+    left_out = [one_line(each) for each in _copy(source, tree)]
     if not left_out:
-        return _COPY + _STAYS
-    more = " and more" if len(left_out) > _SHOWN_MAX else ""
-    return f"{_COPY} Without {', '.join(left_out[:_SHOWN_MAX])}{more}, which cannot be copied.{_STAYS}"
+        return joined((tell(_COPY), tell(_STAYS)), " ")
+    names = ", ".join(left_out[:_SHOWN_MAX]) + (" and more" if len(left_out) > _SHOWN_MAX else "")
+    without = tell("Without {names:2000}, which cannot be copied.", names=names)
+    return joined((tell(_COPY), without, tell(_STAYS)), " ")
 
 
 def _copy(source: Path, tree: Path) -> Iterator[str]:

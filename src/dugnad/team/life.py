@@ -28,14 +28,16 @@ from ..errors import (
     UnknownTask,
 )
 from ..settings import TeamLimits
-from ..text import shorten
+from ..text import NOTHING, Told, shorten, tell
 from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
 from .finishing import Finishing
 from .places import Place, Places, nowhere
 
 RESTED = "rested: there was nothing to do"
 MADE_ROOM = "made room for "
-AUTO_CLAIMED = "<auto-claimed>\nYou had nothing to do, and took this task from the board yourself.\n</auto-claimed>"
+AUTO_CLAIMED = tell(
+    "<auto-claimed>\nYou had nothing to do, and took this task from the board yourself.\n</auto-claimed>"
+)
 _ERRAND = (
     "You were written to while you had no task. Do what the messages ask of you: answer, put tasks on the board, "
     "approve or refuse; or just take note. Then end with plain text"
@@ -270,7 +272,7 @@ class Life:
 
     async def _until_done_or_dropped(self, claim: Claim) -> Outcome:
         """The outcome, also if the host had it dropped. Work that does not let go is left behind, fenced off."""
-        told = AUTO_CLAIMED if claim.continues is None and not claim.task.key.startswith(ERRAND) else ""
+        told = AUTO_CLAIMED if claim.continues is None and not claim.task.key.startswith(ERRAND) else NOTHING
         self._why_dropped = ""
         dropped = asyncio.ensure_future(self._until_dropped(claim))
         work = asyncio.ensure_future(self._mind(claim, told))
@@ -304,7 +306,7 @@ class Life:
                 except BoardTrouble:
                     continue  # The beat will tell.
 
-    async def _mind(self, claim: Claim, told: str) -> Outcome:
+    async def _mind(self, claim: Claim, told: Told) -> Outcome:
         """Where the task is worked, until it is done there."""
         while True:
             try:
@@ -315,7 +317,7 @@ class Life:
             except (ToolError, OSError) as trouble:
                 why = f"there is no place to work it: {trouble}"
                 return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
-        told_of_place = "" if place.anew else place.told
+        told_of_place = NOTHING if place.anew else place.told
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
         finishing = Finishing(
             board=self.board,
@@ -338,7 +340,7 @@ class Life:
         place, self._place = self._place, None
         return place
 
-    async def _think(self, claim: Claim, told: str) -> Outcome:
+    async def _think(self, claim: Claim, told: Told) -> Outcome:
         """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""
         interrupted = False
         while True:
@@ -355,7 +357,7 @@ class Life:
                     raise  # The board says so.
                 while not self.agent.may_act():  # noqa: ASYNC110  The machine slept. The next beat renews, or drops us.
                     await asyncio.sleep(_PAUSE_SECONDS)
-            told, interrupted = "", True
+            told, interrupted = NOTHING, True
 
     async def _answer_human(self, claim: Claim, outcome: Done) -> None:
         while claim.task.key.startswith(f"{ERRAND}human:") and outcome.result.strip():

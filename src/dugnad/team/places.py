@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..board import Board
 from ..errors import ToolError
+from ..text import NOTHING, Told
 from ..tools import Tool, file_tools
 from ..tools.commands import OUTPUT_BYTES_MAX, Commands, ran_text
 from ..types import Attempt, Claim, Done, Failed, Outcome, Released, Task
@@ -40,9 +41,9 @@ class Place:
     tools: Sequence[Tool] = ()
     tree: Path | None = None
     readable: tuple[Path, ...] = ()  # What commands there may read besides.
-    told: str = ""  # What whoever works there must know.
+    told: Told = NOTHING  # What whoever works there must know.
     anew: bool = False  # What was done before is not there: it has to be looked at again, even if it was finished.
-    how_to_look: str = ""  # What a reviewer must know to see what was done here.
+    how_to_look: Told = NOTHING  # What a reviewer must know to see what was done here.
     sees_changes: bool = False  # Whether `commit` knows if anything was changed, and names no two changes alike.
 
     def checks(self, task: Task) -> Sequence[str]:

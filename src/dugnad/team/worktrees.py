@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..board import Board
 from ..errors import StaleClaim, ToolError
-from ..text import clean, one_line, shorten
+from ..text import NOTHING, clean, joined, one_line, shorten, tell
 from ..types import ENDED, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ..workspace import merging
 from ..workspace.merging import Conflict, Merged, Work
@@ -49,17 +50,17 @@ class Worktrees:
         reviewed = task.key.rpartition(":")[2] if task.key.startswith(REVIEW) else None
         place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=reviewed)
         tree = await self.trees.begin(place)
-        told = _REVIEWING if reviewed else _HERE.format(target=self.trees.target)
+        told = tell(_REVIEWING) if reviewed else tell(_HERE, target=self.trees.target)
         if claim.continues is not None:
-            told = ""  # It was said when the line began.
+            told = NOTHING  # It was said when the line began.
         elif self.shop.prefix.parts:
-            told += f" The project itself lies in {self.shop.prefix} there."
+            told = tell("{told} The project itself lies in {where:q} there.", told=told, where=self.shop.prefix)
         kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
             owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None,
             anew=tree.anew, readable=tree.readable,
-            told="\n".join(filter(None, (told, tree.told))),
-            how_to_look=_HOW_TO_LOOK.format(target=self.trees.target),
+            told=joined((told, tell("{told:2000}", told=tree.told)), "\n"),
+            how_to_look=tell(_HOW_TO_LOOK, target=shlex.quote(self.trees.target)),
             tools=kit.tools, sees_changes=True,
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..board import Board
 from ..errors import ToolError
 from ..settings import ShellLimits
+from ..text import Told
 from ..types import Claim
 from ..workspace.sandbox import Ran, Sandbox
 from .context import Context, Piece
@@ -106,7 +107,7 @@ class Commands:
     def piece(self, output: str, start: int, most: int) -> Piece | None:
         return self._outputs.piece(output, start, most) if self._outputs is not None else None
 
-    def unfinished(self) -> str:
+    def unfinished(self) -> Told:
         return self._jobs.unfinished()
 
     async def end_jobs(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..board import Board
 from ..settings import AgentLimits
+from ..text import Told
 from ..types import Claim, Outcome, Teammate
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Keeper(Protocol):
     def piece(self, output: str, start: int, most: int) -> Piece | None:
         """Of an output that is kept under this name; None: there is none. Called in a thread."""
 
-    def unfinished(self) -> str:
+    def unfinished(self) -> Told:
         """What still goes on and would be ended with the attempt, told once; or nothing."""
 
 

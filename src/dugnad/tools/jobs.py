@@ -13,7 +13,7 @@ from ..board import Board
 from ..board.watch import Watch
 from ..errors import BoardTrouble, DugnadError, ToolError
 from ..settings import ShellLimits
-from ..text import clean, one_line
+from ..text import NOTHING, Told, clean, one_line, tell
 from ..types import Claim
 from ..workspace.sandbox import Ran
 from .context import Context
@@ -183,17 +183,18 @@ class Jobs:
     def listed(self) -> str:
         return "\n".join(map(self._line, self._jobs.values())) or "Nothing runs in the background."
 
-    def unfinished(self) -> str:
+    def unfinished(self) -> Told:
         running = [job for job in self._jobs.values() if not job.ended and not job.mentioned]
         if not running:
-            return ""
+            return NOTHING
         for job in running:
             job.mentioned = True
         named = ", ".join(f"{job.name} ({one_line(job.command, 60)})" for job in running)
-        return (
-            f"Not ended yet: {named} still runs in the background, and is ended with the task. If you need what it "
-            f"does, wait for it with jobs(wait={running[0].name!r}). If not, end the task once more."
-        )
+        return tell(
+            "Not ended yet: {named:1000} still runs in the background, and is ended with the task. If you need what it "
+            "does, wait for it with jobs(wait={first:q}). If not, end the task once more.",
+            named=named, first=running[0].name,
+        )  # fmt: skip
 
     async def close(self) -> None:
         self._closed = True

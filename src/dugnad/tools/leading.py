@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..board import Board
 from ..errors import ToolError
+from ..text import tell
 from ..types import HUMAN, Claim
 from .context import Context
 from .talking import GONE
@@ -39,8 +40,10 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
     there = [member for member in await context.board.team() if member.status not in GONE]
     if len(there) >= context.limits.teammates_max and name not in {member.name for member in there}:
         raise ToolError(f"The team has {len(there)} teammates, and {context.limits.teammates_max} is the most.")
+    lead = context.teammate
+    said = tell("{lead} brought you to the team, and says of you:\n{prompt:quoted}", lead=lead.name, prompt=prompt)
     spawned = await context.board.spawn(
-        name, roles=[role] if role else [], prompt=prompt, model=context.teammate.model, by=context.teammate.name
+        name, roles=[role] if role else [], prompt=said if prompt else "", model=lead.model, by=lead.name
     )
     return f"{spawned.name} is on the team ({', '.join(spawned.roles) or 'any work'}) and takes what is ready."
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..errors import ToolError
-from ..text import cut_from, one_line, quote
+from ..text import Told, cut_from, tell
 from ..types import Note
 from .context import Context, Piece
 from .tool import own_tool
 
 
-def note_text(note: Note) -> str:
-    about = f", about #{note.task}" if note.task else ""
-    return f"Note {note.id} by {note.author}{about}: {one_line(note.title)}\n{quote(note.text)}"
+def note_text(note: Note) -> Told:
+    by = f"{note.author}, about #{note.task}" if note.task else note.author
+    return tell("Note {id} by {by}: {title:120}\n{text:quoted}", id=note.id, by=by, title=note.title, text=note.text)
 
 
 @own_tool(early=True)

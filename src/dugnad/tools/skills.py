@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
-from ..text import one_line, shorten
+from ..text import Told, one_line, quote, shorten
 from .context import Context
 from .tool import own_tool
 
@@ -53,9 +53,9 @@ def _read(path: Path, project: Path) -> Skill | None:
     return Skill(name, one_line(str(head["description"]), 1024), path.parent)
 
 
-def skills_text(skills: tuple[Skill, ...]) -> str:
-    """For the prompt: names and what they are good for."""
-    return "\n".join(f"- {skill.name}: {skill.description}" for skill in skills)
+def skills_text(skills: tuple[Skill, ...]) -> Told:
+    """For the prompt: names and what they are good for, in the project's words."""
+    return quote("\n".join(f"- {skill.name}: {skill.description}" for skill in skills))
 
 
 @own_tool(safe=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..board import Board
 from ..errors import ToolError, UnknownRequest
-from ..text import one_line, quote
+from ..text import Told, joined, one_line, quote, tell
 from ..types import HUMAN, Message, Released, Waiting
 from .context import Context, Ends
 from .tool import own_tool
@@ -12,21 +14,28 @@ from .tool import own_tool
 GONE = ("stopped", "failed")
 
 
-def message_text(message: Message, leads: frozenset[str]) -> str:
+def message_text(message: Message, leads: frozenset[str]) -> Told:
     """A message as the model reads it: who, what kind, and the words marked as theirs."""
     who = "the human" if message.sender == HUMAN else message.sender
     who += " (lead)" if message.sender in leads else ""
     kind = "" if message.kind == "text" else f" [{message.kind.replace('_', ' ')}]"
-    lines = [f"From {who}{kind}{f', about #{message.task}' if message.task else ''}:", quote(message.text)]
+    about = f", about #{message.task}" if message.task else ""
+    head = tell("From {who}:", who=f"{who}{kind}{about}")
     if message.kind == "notice" and message.sender == message.recipient:
-        lines[0] = "From the runtime, about what you started in the background:"
+        head = tell("From the runtime, about what you started in the background:")
+    lines = [head, quote(message.text)]
     if message.accepted is not None:
-        lines.insert(1, "accepted" if message.accepted else "refused")
+        lines.insert(1, tell("accepted") if message.accepted else tell("refused"))
     if message.kind in ("shutdown", "plan", "question"):
-        lines.append(f"Answer with respond(request={message.request!r}, ...).")
+        lines.append(tell("Answer with respond(request={request:q}, ...).", request=message.request))
     if message.kind == "shutdown":
-        lines.append("If you accept, the task you hold is given back as it stands. If you refuse, say why.")
-    return "\n".join(lines)
+        lines.append(tell("If you accept, the task you hold is given back as it stands. If you refuse, say why."))
+    return joined(lines, "\n")
+
+
+def inbox_text(messages: Sequence[Message], leads: frozenset[str]) -> Told:
+    """What the runtime shows of an inbox. No line of anybody's words can look like it: theirs start with "> "."""
+    return tell("<inbox>\n{inside}\n</inbox>", inside=joined((message_text(each, leads) for each in messages), "\n"))
 
 
 @own_tool(early=True)
@@ -103,12 +112,12 @@ async def submit_plan(context: Context, plan: str) -> str | Ends:
     return Ends(Waiting(on="plan", question=plan or "No plan.", ask=others[0] if others else HUMAN))
 
 
-async def answer_to(context: Context) -> str | None:
+async def answer_to(context: Context) -> Told | None:
     """What was answered to the question this very call put the task down with, if it did and if it was."""
     return await answer_since(context.board, context.claim.task.id, context.since)
 
 
-async def answer_since(board: Board, task: int, epoch: int | None) -> str | None:
+async def answer_since(board: Board, task: int, epoch: int | None) -> Told | None:
     """What was answered to the question a task was put down with in that epoch."""
     if epoch is None:
         return None
@@ -122,7 +131,8 @@ async def answer_since(board: Board, task: int, epoch: int | None) -> str | None
         await board.show(reply.recipient, [reply.id])
     verdict = "" if reply.accepted is None else ("Approved. " if reply.accepted else "Not approved. ")
     who = "The human" if reply.sender == HUMAN else reply.sender
-    return f"{verdict}{who} answered:\n{quote(reply.text or ('yes' if reply.accepted is not False else 'no'))}"
+    words = reply.text or ("yes" if reply.accepted is not False else "no")
+    return tell("{who} answered:\n{words:quoted}", who=f"{verdict}{who}", words=words)
 
 
 @own_tool(early=True)

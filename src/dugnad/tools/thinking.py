@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import ToolError
-from ..text import one_line, quote
+from ..text import Told, one_line, tell
 from ..types import Task, Waiting
 from .context import Context, Ends
 from .talking import GONE
@@ -71,10 +71,10 @@ async def _waits_for(context: Context, task: int, other: int) -> bool:
     return False
 
 
-def result_text(task: Task) -> str:
+def result_text(task: Task) -> Told:
     """How a task ended, in its worker's words."""
-    outcome = f", {task.outcome}" if task.outcome else ""
-    head = f"#{task.id} {one_line(task.title)!r} ended as {task.state}{outcome}"
+    how = task.state + (f", {task.outcome}" if task.outcome else "")
     words = task.result or task.reason
-    by = f" ({task.teammate})" if task.teammate else ""
-    return f"{head}{by}:\n{quote(words)}" if words else f"{head}."
+    by = f" ({task.teammate})" if task.teammate and words else ""
+    head = tell("#{id} {title:q} ended as {how}", id=task.id, title=task.title, how=f"{how}{by}")
+    return tell("{head}:\n{words:quoted}", head=head, words=words) if words else tell("{head}.", head=head)
