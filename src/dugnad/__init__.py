@@ -14,27 +14,9 @@ if TYPE_CHECKING:
     from .types import Budget, Done, Failed, Need, NewTask, Released, Task, Waiting
 
 __all__ = [
-    "Agent",
-    "Board",
-    "Budget",
-    "Context",
-    "Done",
-    "DugnadError",
-    "Failed",
-    "Need",
-    "NewTask",
-    "Released",
-    "Report",
-    "ScriptedModel",
-    "Task",
-    "Team",
-    "Waiting",
-    "__version__",
-    "drain",
-    "open_board",
-    "open_model",
-    "tool",
-]
+    "Agent", "Board", "Budget", "Context", "Done", "DugnadError", "Failed", "Need", "NewTask", "Released", "Report",
+    "ScriptedModel", "Task", "Team", "Waiting", "__version__", "drain", "open_board", "open_model", "tool",
+]  # fmt: skip
 __version__ = "0.3.0"
 
 

@@ -1,8 +1,13 @@
-"""From rows to records. The one place that knows both the columns' names and the records' fields."""
+"""From rows to records. The one place that knows both the columns' names and the records' fields.
+
+A record's field is filled from the column of its name, or of the name below; what is derived is given beside it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
 
 import orjson
 
@@ -20,73 +25,35 @@ from ..types import (
     Task,
     Teammate,
     Turn,
-)
+)  # fmt: skip
 from .store import Row
+
+T = TypeVar("T")
+
+_COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host": "host_id", "check": "check_command"}
+
+
+@cache
+def _columns(kind: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((each.name, _COLUMNS.get(each.name, each.name)) for each in fields(kind))
+
+
+def _made(kind: Callable[..., T], row: Row, **derived: object) -> T:
+    """A record of a row. `derived`: fields that are not what a column holds."""
+    return kind(**{name: row[column] for name, column in _columns(kind) if name not in derived}, **derived)
 
 
 def task(row: Row) -> Task:
-    return Task(
-        id=row["id"],
-        root=row["root_id"],
-        parent=row["parent_id"],
-        depth=row["depth"],
-        key=row["key"],
-        title=row["title"],
-        body=row["body"],
-        role=row["role"],
-        assignee=row["assignee"],
-        priority=row["priority"],
-        chain=row["chain"],
-        check=row["check_command"],
-        plan=bool(row["plan"]),
-        review=row["review"],
-        network=bool(row["network"]),
-        not_for=row["not_for"],
-        state=row["state"],
-        open_needs=row["open_needs"],
-        due_at=row["due_at"],
-        epoch=row["epoch"],
-        claims=row["claims"],
-        tries=row["tries"],
-        teammate=row["teammate"],
-        host=row["host_id"],
-        waiting_for=row["waiting_for"],
-        request=row["request"],
-        outcome=row["outcome"],
-        result=row["result"],
-        reason=row["reason"],
-        put_by=row["put_by"],
-        put_at=row["put_at"],
-        ended_at=row["ended_at"],
-    )
+    return _made(Task, row, plan=bool(row["plan"]), network=bool(row["network"]))
 
 
 def attempt(row: Row) -> Attempt:
-    return Attempt(
-        task=row["task_id"],
-        epoch=row["epoch"],
-        number=row["number"],
-        teammate=row["teammate"],
-        host=row["host_id"],
-        continues=row["continues"],
-        claimed_at=row["claimed_at"],
-        ended_at=row["ended_at"],
-        ended_as=row["ended_as"],
-        handover=row["handover"],
-        reason=row["reason"],
-    )
+    return _made(Attempt, row)
 
 
 def past_attempt(row: Row) -> PastAttempt:
-    return PastAttempt(
-        task=row["task_id"],
-        role=row["role"],
-        outcome=row["outcome"],
-        ended_as=row["ended_as"],
-        seconds=(row["ended_at"] - row["claimed_at"]) / 1000,
-        replies=row["replies"],
-        used=Amount(tokens=int(row["tokens"] or 0), microdollars=int(row["microdollars"] or 0)),
-    )
+    used = Amount(tokens=int(row["tokens"] or 0), microdollars=int(row["microdollars"] or 0))
+    return _made(PastAttempt, row, seconds=(row["ended_at"] - row["claimed_at"]) / 1000, used=used)
 
 
 def amount(row: Row, suffix: str = "") -> Amount:
@@ -99,79 +66,31 @@ def amount(row: Row, suffix: str = "") -> Amount:
 
 def turn(row: Row) -> Turn:
     covers = None if row["covers_from"] is None else (row["covers_from"], row["covers_to"])
-    return Turn(
-        task=row["task_id"],
-        epoch=row["epoch"],
-        number=row["number"],
-        kind=row["kind"],
-        body=row["body"],
-        used=amount(row),
-        covers=covers,
-        at=row["at"],
-    )
+    return _made(Turn, row, used=amount(row), covers=covers)
 
 
 def spending(row: Row) -> Spending:
-    return Spending(
-        root=row["root_id"],
-        tasks_max=row["tasks_max"],
-        tokens_max=row["tokens_max"],
-        microdollars_max=row["microdollars_max"],
-        milliseconds_max=row["milliseconds_max"],
-        runs=row["runs"],
-        spent=amount(row),
-        reserved=amount(row, "_reserved"),
-        tasks=row["tasks"],
-        held=row["held"],
-    )
+    return _made(Spending, row, spent=amount(row), reserved=amount(row, "_reserved"))
 
 
 def cooldown(row: Row) -> Cooldown:
-    return Cooldown(
-        key=row["key"],
-        until=row["until"],
-        seconds=row["milliseconds"] / 1000,
-        strikes=row["strikes"],
-        reason=row["reason"],
-    )
+    return _made(Cooldown, row, seconds=row["milliseconds"] / 1000)
+
+
+def _accepted(row: Row) -> bool | None:
+    return None if row["accepted"] is None else bool(row["accepted"])
 
 
 def message(row: Row) -> Message:
-    return Message(
-        id=row["id"],
-        key=row["key"],
-        sender=row["sender"],
-        recipient=row["recipient"],
-        kind=row["kind"],
-        text=row["text"],
-        request=row["request"],
-        accepted=None if row["accepted"] is None else bool(row["accepted"]),
-        task=row["task_id"],
-        sent_at=row["sent_at"],
-        shown_at=row["shown_at"],
-    )
+    return _made(Message, row, accepted=_accepted(row))
 
 
 def shutdown_request(row: Row) -> ShutdownRequest:
-    return ShutdownRequest(
-        teammate=row["recipient"],
-        sender=row["sender"],
-        request=row["request"],
-        why=row["text"],
-        accepted=None if row["accepted"] is None else bool(row["accepted"]),
-    )
+    return _made(ShutdownRequest, row, teammate=row["recipient"], why=row["text"], accepted=_accepted(row))
 
 
 def note(row: Row) -> Note:
-    return Note(
-        id=row["id"],
-        author=row["author"],
-        title=row["title"],
-        text=row["text"],
-        task=row["task_id"],
-        root=row["root_id"],
-        at=row["at"],
-    )
+    return _made(Note, row)
 
 
 def teammate(row: Row) -> Teammate:
@@ -186,38 +105,13 @@ def teammate(row: Row) -> Teammate:
             status = "working"
         else:
             status = "waiting" if row["waiting"] else "idle"
-    return Teammate(
-        name=row["name"],
-        roles=tuple(orjson.loads(row["roles"])),
-        lead=bool(row["lead"]),
-        prompt=row["prompt"],
-        model=row["model"],
-        plan=bool(row["plan"]),
-        status=status,
-        host=row["host_id"],
-        seat=row["seat"],
-        reason=row["reason"],
-        spawned_at=row["spawned_at"],
-    )
+    roles = tuple(orjson.loads(row["roles"]))
+    return _made(Teammate, row, roles=roles, lead=bool(row["lead"]), plan=bool(row["plan"]), status=status)
 
 
 def host(row: Row) -> Host:
-    return Host(
-        id=row["id"],
-        label=row["label"],
-        alive=bool(row["alive"]),
-        started_at=row["started_at"],
-        lease_until=row["lease_until"],
-    )
+    return _made(Host, row, alive=bool(row["alive"]))
 
 
 def event(row: Row) -> Event:
-    return Event(
-        seq=row["seq"],
-        at=row["at"],
-        kind=row["kind"],
-        task=row["task_id"],
-        root=row["root_id"],
-        actor=row["actor"],
-        data=orjson.loads(row["data"]),
-    )
+    return _made(Event, row, data=orjson.loads(row["data"]))

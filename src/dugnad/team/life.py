@@ -202,12 +202,11 @@ class Life:
     async def _errand(self, unread: list[Message]) -> Claim | None:
         """Make a task of answering. None: it cannot be one, so the messages count as read; the next packet has them."""
         from_human = any(message.sender == HUMAN for message in unread)
-        parent = next((message.task for message in unread if message.task is not None), None)
-        if from_human:
-            parent = None  # What a person says is not a goal's to pay for.
+        told_in = next((message.task for message in unread if message.task is not None), None)
+        parent = None if from_human else told_in  # What a person says is not a goal's to pay for.
         errand: Task | None = None
         try:
-            if parent is None or not await self._is_in_scope(parent):
+            if parent is None or (self.scope is not None and (await self.board.find(parent)).root not in self.scope):
                 parent = self.payer
             errand = await self.board.put(
                 f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
@@ -231,9 +230,6 @@ class Life:
             pass
         await self.board.show(self.name, [message.id for message in unread])
         return None
-
-    async def _is_in_scope(self, task: int) -> bool:
-        return self.scope is None or (await self.board.find(task)).root in self.scope
 
     def _errand_budget(self) -> Budget:
         """What a person asks for in passing may become a goal like any other; so it has a cap like any other."""
