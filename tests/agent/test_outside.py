@@ -62,6 +62,7 @@ async def test_what_a_run_says_it_cost_is_what_is_spent(
     await stage.run(budget=Budget(dollars=1.0, tokens=50_000))
     account = await board.budget(1)
     assert (spent(account.spent), account.reserved) == (REPORTED, Amount())
+    assert 5 < account.spent.milliseconds < 300_000  # No program starts and ends in less.
     (run,) = asked(tree)
     assert run["argv"][-2:] == ["--max-budget-usd", "1.000000"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import until
 from stage_agent import END, FAST, TITLE, Listening, all_told, call
 from stage_team import AnswerLost, Between, busy, within
 from standin import asked, block, prompts, script, stand_in
@@ -14,7 +15,7 @@ from test_outside import stage_of
 
 from dugnad.agent import Agent
 from dugnad.board import Board
-from dugnad.errors import LimitReached, StaleClaim
+from dugnad.errors import LimitReached, ModelMisconfigured, StaleClaim
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
 from dugnad.team import handshakes
@@ -144,3 +145,33 @@ async def test_a_late_holder_cannot_put_what_its_agent_asked_for(
     with pytest.raises(StaleClaim):
         await stage.agent.work(claim)
     assert [task.title for task in await board.list_tasks()] == [TITLE]
+
+
+@pytest.mark.parametrize(("sender", "runs"), [("human", 2), ("lead", 2), ("bob", 1)])
+async def test_only_a_word_of_a_person_or_the_lead_begins_another_run_of_one_that_is_done(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path, sender: str, runs: int
+) -> None:
+    await board.spawn("lead", lead=True)
+    await board.spawn("bob")
+    script(tree, {"say": "Done.", "until": "go"})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder))
+    working = asyncio.create_task(stage.run(assignee="alice"))
+    await until((tree / ".waits").exists)
+    await board.tell(sender, "alice", "By the way.")
+    (tree / "go").touch()
+    assert await working == Done("Done.")
+    assert len(asked(tree)) == runs
+
+
+async def test_a_cap_in_dollars_that_comes_while_it_works_is_refused_before_the_next_run(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    script(tree, {"say": block(nonsense="x"), "until": "go"}, {"say": "Done."})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder, "plain"))
+    working = asyncio.create_task(stage.agent.work(await stage.begin()))
+    await until((tree / ".waits").exists)
+    await board.set_budget(1, Budget(dollars=1))
+    (tree / "go").touch()
+    with pytest.raises(ModelMisconfigured, match="does not say what it costs"):
+        await working
+    assert len(asked(tree)) == 1

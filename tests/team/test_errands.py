@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from crew import crew
 from stage_agent import END, TITLE, all_told, call, of_task, told
 from stage_team import (
     AnswerLost,
@@ -54,6 +55,19 @@ async def test_a_human_is_answered_by_one_who_rests(board: Board) -> None:
     assert budget.tasks_max is not None
     assert budget.tokens_max is not None
     assert not await board.inbox("alice")
+
+
+async def test_a_goal_does_not_pay_for_what_a_person_says_beside_a_word_about_it(board: Board) -> None:
+    peers = await crew(board, "bob")
+    goal = await board.put("Goal", budget=Budget(tasks=1))
+    await board.spawn("alice")
+    await board.tell("bob", "alice", "I began.", claim=await peers.must_claim("bob"))
+    await board.tell("human", "alice", "And you?")
+    async with hosting(board, ScriptedModel(SCRIPT)):
+        await until(board, lambda: board.inbox("human"))
+        (errand,) = await until_ended(board, *await errands(board))
+    assert (errand.parent, errand.root) == (None, errand.id)
+    assert (await board.budget(goal.id)).runs == 1  # Bob's own.
 
 
 async def test_people_and_the_lead_come_before_work_and_a_peers_word_comes_with_it(board: Board) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from repository import at, git, new_repository, subjects
 from stage_agent import all_told, call
-from stage_team import Paused, hosting, kill, short_lease, until_ended, until_state, within
+from stage_team import Paused, hosting, kill, short_lease, until, until_ended, until_state, within
 from stage_trees import finish, has_no_trees, shell, worktrees, write
 
 from conftest import Opener
@@ -248,3 +248,25 @@ async def test_a_review_ends_with_a_word_and_the_rounds_are_bounded(opener: Open
     reviews = [each for each in await board.list_tasks() if each.title.startswith("Review")]
     assert [each.outcome for each in reviews] == ["changes-requested"] * 2
     assert subjects(root) == ["Begin"]
+
+
+async def test_what_is_changed_in_answering_a_person_is_reviewed_like_any_other_work(
+    board: Board, tmp_path: Path
+) -> None:
+    root = new_repository(tmp_path / "p")
+    await board.spawn("alice", roles=["coder"])
+    await board.spawn("bob", roles=["reviewer"])
+    script = {
+        "Answer human": [write("a", "1\n"), finish("I made it.")],
+        "Review #1: Answer human": [finish("Good.", outcome="approved")],
+    }
+    async with (
+        worktrees(board, root) as places,
+        hosting(board, ScriptedModel(script), places=places, reviewer="reviewer"),
+    ):
+        await board.tell("human", "alice", "Please make a.")
+        await until(board, lambda: board.inbox("human"))
+        answer = await until_state(board, 1, "done", "failed")
+    review = await board.find(2)
+    assert (answer.state, at(root, "dugnad/main", "a")) == ("done", "1")
+    assert (review.title, review.outcome, review.teammate) == ("Review #1: Answer human", "approved", "bob")

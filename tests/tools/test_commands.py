@@ -326,6 +326,21 @@ def test_outputs_of_all_tasks_together_are_bounded_too(folder: Path) -> None:
     assert (folder / "outputs" / "0" / "mine.txt").exists()
 
 
+def test_an_output_that_is_still_written_does_not_give_way(folder: Path) -> None:
+    outputs = Outputs(folder / "outputs" / "1", ShellLimits(output_bytes_max=5_000, outputs_bytes_max=9_500))
+    _, running = outputs.log_of_job(1)
+    running.add(b"x" * 2_000)
+    os.utime(outputs.folder / running.name, (1, 1))  # The oldest of all.
+    for number in range(4):
+        log = outputs.log_of_call(f"t1.e1.1.{number}")
+        log.add(b"y" * 4_000)
+        outputs.close(log)
+    assert outputs.has("b1")
+    running.add(b"and the end")
+    outputs.close(running)
+    assert (outputs.folder / "b1.log").read_bytes().endswith(b"and the end")
+
+
 async def test_a_flood_of_lines_is_shown_a_few_times_a_second_and_its_last_line_always() -> None:
     said: list[str] = []
     echo = Echo(said.append)

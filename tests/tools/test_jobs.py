@@ -257,3 +257,13 @@ async def test_a_notice_that_comes_too_late_makes_no_work_and_keeps_nobody_awake
         assert await errands(board) == []
         assert await board.inbox("alice") == []
     assert not model.asked
+
+
+async def test_one_that_cannot_be_run_is_told_of_as_not_run(board: Board, sandbox: Sandbox, tree: Path) -> None:
+    steps = [start("x" * 200_000), call("jobs", wait="b1"), call("jobs"), END]
+    async with attempt(board, sandbox, tree, steps) as it:
+        assert await it.work() == Done("built")
+        (listed,) = it.results
+    assert listed.startswith("b1: not run: ")
+    (noticed,) = await told(board) or [listed]
+    assert "not run: " in noticed

@@ -76,6 +76,19 @@ async def test_what_a_web_server_says_in_refusing_is_told_without_the_secrets() 
             await Line(server, approved=None, limits=PATIENT).call("echo", {"text": "hi"})
 
 
+async def test_a_server_that_changes_its_list_without_end_is_dropped(sandbox: Sandbox) -> None:
+    """It says so with each list it is asked for, so one change brings the next."""
+    line = line_to(plain("restless"), sandbox, limits=LineLimits(list_seconds=30, changes_max=3, starts_max=1))
+
+    async def for_ever() -> None:
+        while True:
+            await line.call("echo", {"text": "hi"})
+
+    with pytest.raises(ToolError, match="changes its list of tools all the time"):
+        await for_ever()
+    await line.close()
+
+
 async def test_what_is_not_text_is_named(sandbox: Sandbox) -> None:
     assert (await said(sandbox, plain("parts"))).splitlines() == [
         "Look:",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crew import meddle
 from stage_agent import (
     END,
     TITLE,
@@ -239,6 +240,16 @@ async def test_what_cannot_be_answered_is_told(board: Board) -> None:
     )
     assert [text.startswith("Error: ") for text in texts] == [True, True, True]
     assert "That was asked of bob, not of you." in texts[1]
+
+
+async def test_a_shutdown_asked_of_an_earlier_life_is_over(board: Board, url: str) -> None:
+    await board.spawn("alice")
+    asked = await board.tell("human", "alice", "Go.", kind="shutdown")
+    await meddle(url, "UPDATE messages SET sent_at = 1")
+    await board.stop_teammate("alice", by="human", reason="shut down as asked")
+    (said,) = await results(board, ("respond", {"request": asked.request, "accept": True}))
+    assert "That was asked before you were spawned again; it is over." in said
+    assert (await board.find(1)).state == "done"  # It went on.
 
 
 async def test_a_second_answer_that_says_something_else_is_not_told_as_given(board: Board) -> None:

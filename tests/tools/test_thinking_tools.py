@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stage_agent import END, TITLE, all_told, call, calls, last_results, of_task, set_stage
+from stage_agent import END, TITLE, all_told, call, calls, last_results, of_task, results, set_stage
 
 from dugnad.agent import Agent
 from dugnad.board import Board
@@ -177,3 +177,11 @@ async def test_a_circle_of_delegated_tasks_is_told(board: Board) -> None:
     await board.put(TITLE)
     await stage.drain()
     assert (await board.find(1)).state == "done"
+
+
+async def test_work_for_a_role_whose_last_teammate_left_is_not_waited_for(board: Board) -> None:
+    await board.spawn("will", roles=["writer"])
+    await board.stop_teammate("will", by="human", reason="enough")
+    (said,) = await results(board, ("delegate", {"task": "Write it up", "role": "writer"}))
+    assert "Nobody on the team has the role 'writer', so this would wait for ever" in said
+    assert len(await board.list_tasks()) == 1

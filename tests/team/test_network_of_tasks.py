@@ -1,0 +1,45 @@
+"""Only a task that was put with the network has it: for its teammate's commands, and for its check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attempts import WORD
+from outside import outside
+from running import strict_here
+from stage_agent import all_told
+from stage_team import hosting, until_ended
+from stage_trees import OWN, PATH, finish, shell
+
+from conftest import Opener
+from dugnad.models import ScriptedModel
+from dugnad.settings import Limits
+from dugnad.team.places import Workshop, shared
+from dugnad.workspace.sandbox import Sandbox
+
+
+@pytest.mark.parametrize("network", [True, False])
+@pytest.mark.parametrize("checked", [True, False])
+async def test_a_task_reaches_the_hosts_that_are_allowed_only_if_it_asks_for_the_network(
+    opener: Opener, tmp_path: Path, network: bool, checked: bool
+) -> None:
+    board = await opener(limits=Limits(attempts_max=1))
+    await board.spawn("alice")
+    async with outside() as world:
+        host = f"files.example.org:{world.secret_port}"
+        fetch = f"curl -sSp --http0.9 http://{host}/"
+        sandbox = Sandbox(strict_here(), readable=OWN, network=world.network())
+        shop = Workshop(board=board, sandbox=sandbox, environment={"PATH": PATH}, hosts=(host,))
+        model = ScriptedModel({"Fetch it": [finish()] if checked else [shell(fetch), finish()]})
+        check = f"{fetch} | grep -q {WORD}" if checked else None
+        try:
+            async with hosting(board, model, places=shared(shop, tmp_path), limits={"check_rounds_max": 0}):
+                (task,) = await until_ended(board, await board.put("Fetch it", check=check, network=network))
+        finally:
+            await sandbox.close()
+    if checked:
+        assert task.state == ("done" if network else "failed")
+    else:
+        assert (WORD in all_told(model.asked[-1])) == network
+    assert bool(world.passages) == network
