@@ -6,7 +6,7 @@ Nothing here does I/O or knows how a record is stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -363,6 +363,7 @@ class Moment:
     ready: Mapping[str, int]  # By lane, as `Board.ready_work` tells it.
     counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
     accounts: Mapping[int, Spending]  # By root.
+    begun: Set[int]  # Roots with something ready, or soon, that was begun before: it needs no other task run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ async def test_when_patience_is_over_the_task_is_given_back_and_not_failed(opene
     stage = await set_stage(board, [], limits=AgentLimits(patience_max=2, give_back_seconds=77))
     stage.model._script = {TITLE: [faulty(*["rate_limited"] * 9)]}
     outcome = await stage.run()
-    assert outcome == Released("scripted gave no reply: scripted: too many requests.", 77)
+    assert outcome == Released("scripted gave no reply: scripted: too many requests.", 77, resume=True)
     found = await board.find(1)
     assert (found.state, found.tries) == ("scheduled", 0)
 

@@ -77,13 +77,15 @@ class Model(Tasks):
     def _no_run_left(self, job: Job) -> bool:
         account = self.accounts[job.root]
         cap = account.caps["tasks"]
-        return account.held is not None or (cap is not None and account.runs >= cap)
+        if account.held not in (None, "tasks"):
+            return True
+        return not job.goes_on and (account.held is not None or (cap is not None and account.runs >= cap))
 
     def _take(self, job: Job, who: str, host: str, key: str) -> int:
         self.holds.append(Hold(job.id, who, host))
         number = len(self.holds) - 1
         job.state, job.teammate, job.writer, job.claims = "claimed", who, number, job.claims + 1
-        self.accounts[job.root].runs += 1
+        self.accounts[job.root].runs += not job.goes_on
         self.claim_keys[key] = number
         return number
 
@@ -108,22 +110,31 @@ class Model(Tasks):
             if outcome.retry and job.tries < self.limits.attempts_max and not worn_out:
                 self._forfeit(job.id)
                 self._let_go(job, self._backoff(job.tries - 1))
+                job.goes_on = False
                 return "retry"
             self._end(job, "failed")
             if outcome.retry:
                 self.post("board", HUMAN, "notice", job.id)
             return "failed"
-        if worn_out:
+        if worn_out and isinstance(outcome, Released) and outcome.resume and outcome.delay_seconds:
+            outcome = Waiting(on="human", question="Mend that")  # Nothing is wrong with the work.
+        if isinstance(outcome, Released):
+            free = outcome.resume and not outcome.delay_seconds
+        else:
+            free = outcome.on == "budget" or (outcome.on in ("human", "plan") and outcome.ask == HUMAN)
+        if worn_out and not free:
             self._end(job, "failed")
             self.post("board", HUMAN, "notice", job.id)
             return "failed"
         if isinstance(outcome, Released):
             self._let_go(job, round(outcome.delay_seconds * 1000))
-            self._forfeit(job.id)
-            return "released"
-        self._wait(job, own, outcome)
+            job.goes_on = outcome.resume
+        else:
+            self._wait(job, own, outcome)
+            job.goes_on = True
+        job.claims -= free
         self._forfeit(job.id)
-        return "waiting"
+        return "released" if isinstance(outcome, Released) else "waiting"
 
     def _backoff(self, tries: int) -> int:
         """Without jitter: the machine hands in a chance that is always the same."""
@@ -181,6 +192,7 @@ class Model(Tasks):
             taken.append(job.id)
             self.holds[job.writer].lost = True
             self._forfeit(job.id)
+            job.goes_on = True
             job.tries += 1
             if job.tries >= self.limits.attempts_max or job.claims >= self.limits.claims_max:
                 self._end(job, "failed")

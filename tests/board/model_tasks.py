@@ -32,6 +32,7 @@ class Job:
     due: int | None = None
     chain: int = 0
     claims: int = 0
+    goes_on: bool = False  # The next claim goes on with what was begun, and charged, before.
     tries: int = 0
     children: int = 0
     repeats: int = 0
@@ -291,6 +292,7 @@ class Tasks(Team):
         if job.state not in ("claimed", "waiting") or "open" in job.verdicts():
             raise NotReady
         self._forfeit(task)
+        job.goes_on = job.goes_on and job.state == "waiting"
         self._let_go(job, delay_ms)
 
     def _let_go(self, job: Job, delay_ms: int) -> None:
@@ -304,6 +306,7 @@ class Tasks(Team):
         opened = [job]
         for each in opened:
             each.state, each.outcome, each.due, each.claims, each.tries = "blocked", None, None, 0, 0
+            each.goes_on = False
             self._free(each)
             for other in self.jobs.values():
                 edge = other.needs.get(each.id)
@@ -337,7 +340,7 @@ class Tasks(Team):
         for kind in KINDS if reservation.open else ():
             account.reserved[kind] -= getattr(reservation.amount, kind)
             account.spent[kind] += getattr(used, kind)
-        if reservation.open and account.parked and account.held is None:
+        if reservation.open and account.parked and account.held in (None, "tasks"):
             self._unpark(self.jobs[reservation.task].root)
         reservation.tokens = used.tokens if reservation.open else reservation.tokens
         reservation.open = False

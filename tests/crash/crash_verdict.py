@@ -111,8 +111,9 @@ def account(end: Picture) -> Iterator[str]:
     for column in Amount.__dataclass_fields__:
         if getattr(spending.spent, column) != (total := sum(getattr(part, column) for part in parts)):
             yield f"{column} spent: {getattr(spending.spent, column)}, but by the log {total}"
-    if spending.runs != end.count("claimed"):
-        yield f"{spending.runs} runs are counted, of {end.count('claimed')} claims"
+    begun = sum(event.kind == "claimed" and event.data.get("continues") is None for event in end.events)
+    if spending.runs != begun:
+        yield f"{spending.runs} runs are counted, and {begun} were begun"
     reserved = Counter(event.data["key"] for event in end.events if event.kind == "reserved")
     closed = Counter(event.data["key"] for event in end.events if event.kind in ("spent", "forfeited"))
     if reserved != closed:
@@ -130,13 +131,12 @@ def forfeited_at_once(end: Picture) -> Iterator[str]:
 
 
 def losses(calm: Picture, cuts: Sequence[Picture], end: Picture) -> Iterator[str]:
-    """What crashes cost: the reservations they left open, the runs they lost, and the turns it takes to look again."""
+    """What crashes cost: the reservations they left open, and the turns it takes to look again."""
     unknown = _total([cut.spending.reserved for cut in cuts])
     if (forfeited := _total(end.closed("forfeited"))) != unknown:
         yield f"{unknown} was open and unknown, but {forfeited} counts as spent"
-    lost = sum(task.state == "claimed" for cut in cuts for tasks in cut.tasks.values() for task in tasks)
-    if end.spending.runs != calm.spending.runs + lost:
-        yield f"{end.spending.runs} runs, {calm.spending.runs} without a crash and {lost} lost"
+    if end.spending.runs != calm.spending.runs:  # What a lost host had begun is gone on with.
+        yield f"{end.spending.runs} runs, and {calm.spending.runs} without a crash"
     expected = {title: calm.replies(title) for title in (ERRAND, CHILD, FOLLOW_UP)}
     expected[ERRAND] += sum(_turns_to_mend(call.name, cut) for call, cut in _mended(cuts).values())
     replies = {title: end.replies(title) for title in expected}

@@ -38,7 +38,9 @@ from dugnad.view.ending import report_page, report_shape
     ],
 )
 def test_how_it_stands(counts: dict[str, int], held: bool, deserted: bool, stands: str) -> None:
-    now = Moment(team=[], ready={}, counts={1: counts}, accounts={1: account(held="tasks" if held else None)})
+    now = Moment(
+        team=[], ready={}, counts={1: counts}, accounts={1: account(held="tasks" if held else None)}, begun=set()
+    )
     assert standing(now, [1], deserted=deserted) == stands
 
 

@@ -17,7 +17,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Request
 from dugnad.settings import Limits
-from dugnad.types import HUMAN
+from dugnad.types import HUMAN, Budget
 
 SOON = Limits(backoff_seconds=0.01)
 
@@ -85,23 +85,26 @@ async def test_a_board_in_trouble_is_waited_for(opener: Opener, tmp_path: Path, 
     assert subjects(root) == ["Write a", "Begin"]
 
 
-async def test_a_target_that_a_person_has_checked_out_is_waited_for(board: Board, tmp_path: Path) -> None:
+async def test_a_target_that_a_person_has_checked_out_is_asked_about_once_and_costs_nothing(
+    board: Board, tmp_path: Path
+) -> None:
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = Paused({"Write a": [write("a", "a\n"), finish()]}, where=lambda request: request.turn == 2)
-    limits = {"no_place_seconds": 0.05}
-    async with worktrees(board, root) as places, hosting(board, model, places=places, limits=limits):
-        task = await board.put("Write a")
+    async with worktrees(board, root) as places, hosting(board, model, places=places):
+        task = await board.put("Write a", budget=Budget(tasks=1))
         await within(model.reached.wait())
         git(root, "switch", "--quiet", "dugnad/main")
         model.go.set()
-        task = await until_state(board, task, "scheduled", "ready")
-        assert "could not be delivered: The branch dugnad/main is checked out" in str(
-            (await board.attempts(task.id))[0].reason
-        )
+        task = await until_state(board, task, "waiting")
+        (asked,) = await board.requests()
+        assert "could not be delivered: The branch dugnad/main is checked out" in asked.text
         assert git(root, "status", "--porcelain") == ""
         git(root, "switch", "--quiet", "main")
+        assert asked.request is not None
+        await board.reply(asked.request, "human", "It is free.")
         (done,) = await until_ended(board, task)
+        assert (await board.budget(task.id)).runs == 1
     assert done.state == "done"
     assert len(model.asked) == 2  # Nobody had to think about it again.
     assert subjects(root) == ["Write a", "Begin"]

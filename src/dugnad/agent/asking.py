@@ -104,7 +104,8 @@ class Asker:
                 spent = min(self.sources.working_ms() - began, amount.milliseconds)
                 used = used_by(reply, self.model, input_tokens, spent)
                 return Answer(reply, used, reservation)
-        raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds))
+        rested = waits >= self.limits.patience_max  # Nothing is wrong with the work, so it goes on where it is.
+        raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds, resume=rested))
 
     async def _return(self, reservation: str) -> None:
         await self.board.spend(self.claim, reservation, Amount())

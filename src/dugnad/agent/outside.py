@@ -297,7 +297,7 @@ class Outside:
                         raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
                 self._note("waits for others to give back what they reserved")
                 await watch.wait(60)
-        raise PutDown(Released("others hold what is left of the budget", self.limits.give_back_seconds))
+        raise PutDown(Released("others hold what is left of the budget", self.limits.give_back_seconds, True))
 
     async def _must_be_there(self, sandbox: Sandbox, tree: Path) -> None:
         program = self.command.run[0]

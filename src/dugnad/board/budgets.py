@@ -146,7 +146,7 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
         )  # fmt: skip
         wake(tx, f"budget:{row['root_id']}")
     for account in await move(tx, moves):
-        if account["parked"] and account["held"] is None:
+        if account["parked"] and account["held"] in (None, "tasks"):  # What was begun needs no other run to go on.
             await tx.fetch("none_parked", root=account["root_id"])
             await _unpark(tx, account["root_id"])
 

@@ -136,19 +136,24 @@ async def _named(
             answers[place] = NotReady(f"#{task} is for {whose}, which {asks[place].teammate} is not.")
         elif row["not_for"] == asks[place].teammate:
             answers[place] = NotReady(f"#{task} is for anybody but {asks[place].teammate}; another has to take it.")
-        elif rules.runs_left(_counted(budgets, row["root_id"], grants)) == 0:
+        elif not rules.may_begin(rules.runs_left(_counted(budgets, row["root_id"], grants)), _candidate(row)):
             kind = budgets[row["root_id"]]["held"] or "tasks"
             answers[place] = BudgetSpent(
                 f"Root #{row['root_id']} has spent its {kind}; raise them with `dugnad budget {row['root_id']}`.",
                 kind=kind, may_free_up=False,
             )  # fmt: skip
         else:
-            grants[place] = Candidate(task, row["lane"], row["priority"], row["chain"], row["root_id"])
+            grants[place] = _candidate(row)
+
+
+def _candidate(row: Row) -> Candidate:
+    place = row["id"], row["lane"], row["priority"], row["chain"], row["root_id"]
+    return Candidate(*place, fresh=row["continues"] is None)
 
 
 def _counted(budgets: Mapping[int, dict[str, Any]], root: int, grants: Mapping[int, Candidate]) -> dict[str, Any]:
     """The root's account with the grants of this very transaction charged."""
-    own = sum(grant.root == root for grant in grants.values())
+    own = sum(grant.root == root and grant.fresh for grant in grants.values())
     return {**budgets[root], "runs": budgets[root]["runs"] + own}
 
 
@@ -188,7 +193,7 @@ async def _next(
             if shut_out in left:
                 await _next(tx, asks, left, scope, grants, budgets, answers)
                 return later
-        candidates = [Candidate(row["id"], row["lane"], row["priority"], row["chain"], row["root_id"]) for row in rows]
+        candidates = [_candidate(row) for row in rows]
         if unknown := {candidate.root for candidate in candidates} - budgets.keys():
             budgets.update(await hold(tx, unknown))
         runs = {root: rules.runs_left(_counted(budgets, root, grants)) for root in budgets}
@@ -245,7 +250,7 @@ async def _take(
     numbers = {row["task_id"]: row["number"] for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
     charges: dict[int, int] = {}
     for candidate in grants.values():
-        charges[candidate.root] = charges.get(candidate.root, 0) + 1
+        charges[candidate.root] = charges.get(candidate.root, 0) + candidate.fresh
     await tx.fetch("charge_runs", roots=as_json([{"root": root, "n": n} for root, n in sorted(charges.items())]))
     answers: dict[int, Answer] = {}
     for (place, candidate), attempt in zip(grants.items(), attempts, strict=True):
@@ -254,6 +259,6 @@ async def _take(
         answers[place] = _claim(row, {**attempt, "number": number, "host_id": ask.host})
         event(
             tx, "claimed", ask.teammate, task=candidate.id, root=candidate.root, epoch=row["epoch"], host=ask.host,
-            number=number, continues=row["continues"], key=ask.key,
+            number=number, continues=row["continues"], key=ask.key, charged=None if candidate.fresh else 0,
         )  # fmt: skip
     return answers

@@ -242,16 +242,17 @@ class Reading:
             _ready(_MOST, scope),
         ]
         for root in roots:
-            asks += [("count_tasks_of", {"root": root}), ("read_budget", {"root": root})]
+            asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
         self._must_be_open()
         team, ready, *found = await self._store.snapshot(asks)
         return Moment(
             team=[records.teammate(row) for row in team],
             ready=_by_lane(ready, _MOST),
             counts={
-                root: {row["state"]: row["n"] for row in rows} for root, rows in zip(roots, found[::2], strict=True)
+                root: {row["state"]: row["n"] for row in rows} for root, rows in zip(roots, found[::3], strict=True)
             },
-            accounts={root: records.spending(rows[0]) for root, rows in zip(roots, found[1::2], strict=True) if rows},
+            accounts={root: records.spending(rows[0]) for root, rows in zip(roots, found[1::3], strict=True) if rows},
+            begun={root for root, rows in zip(roots, found[2::3], strict=True) if rows},
         )
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[Task], dict[int, Spending]]:

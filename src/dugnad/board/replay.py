@@ -107,7 +107,7 @@ def _claimed(state: State, event: Event, data: Data) -> None:
         "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data.get("continues"),
         "ended_as": None, "handover": None,
     }  # fmt: skip
-    state["budget"][str(event.root)]["runs"] += 1
+    state["budget"][str(event.root)]["runs"] += data.get("charged", 1)  # Once every claim was charged.
 
 
 def _settled(state: State, event: Event, data: Data) -> None:
@@ -125,7 +125,7 @@ def _settled(state: State, event: Event, data: Data) -> None:
     task.update(
         state=data["state"], epoch=data["epoch"] + 1, due_at=data.get("due_at"), reason=data.get("reason") or None,
         waiting_for=data.get("waiting_for"), request=data.get("request"),
-        tries=task["tries"] + data.get("tried", 0),
+        tries=task["tries"] + data.get("tried", 0), claims=task["claims"] - data.get("back", 0),
     )  # fmt: skip
     if not by_hand:
         task.update(

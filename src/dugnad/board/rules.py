@@ -282,6 +282,7 @@ class Candidate:
     priority: int
     chain: int
     root: int
+    fresh: bool = True  # False: it goes on with a run that was begun, and charged, before.
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -306,8 +307,8 @@ def match(
             front = min(fronts, key=lambda queue: queue[-1].order)
             best = front.pop()
             left = runs_left[best.root]
-            if left is None or left > 0:
-                runs_left[best.root] = None if left is None else left - 1
+            if may_begin(left, best):
+                runs_left[best.root] = None if left is None else left - best.fresh
                 given[asker] = best
             else:
                 passed.append(best)
@@ -344,10 +345,15 @@ def too_much(budget: Mapping[str, Any], ask: Amount) -> tuple[str, str, bool] | 
 
 
 def runs_left(budget: Mapping[str, Any]) -> int | None:
-    """How many tasks may still be started; None: any number."""
+    """How many tasks may still be started; None: any number; -1: not even what was begun goes on."""
     if budget["held"] is not None:
-        return 0
+        return 0 if budget["held"] == "tasks" else -1
     return None if budget["tasks_max"] is None else max(0, budget["tasks_max"] - budget["runs"])
+
+
+def may_begin(left: int | None, candidate: Candidate) -> bool:
+    """Whether a root with so many runs left pays for this one."""
+    return left is None or left >= candidate.fresh
 
 
 def amount(given: Amount) -> Amount:

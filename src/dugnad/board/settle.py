@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import BadInput, DugnadError, StaleClaim, UnknownTask
 from ..settings import Limits
-from ..types import Done, Failed, Outcome, Released, Waiting
+from ..types import HUMAN, Done, Failed, Outcome, Released, Waiting
 from . import rules
 from .budgets import forfeit, park
 from .fence import fence_all, refused
@@ -41,6 +41,7 @@ class Move:
     state: str
     ended_as: str  # Of the attempt.
     tried: int = 0
+    back: int = 0  # 1: the claim is not counted after all.
     outcome: str | None = None
     result: str | None = None
     reason: str | None = None
@@ -76,8 +77,28 @@ def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
     return outcome
 
 
+def if_worn_out(row: Row, outcome: Outcome, limits: Limits) -> Outcome:
+    """The outcome itself; or, of work that was put off too often, a question to a person.
+
+    Nothing was wrong with the work, which may be finished: so the guard does not fail it, but asks once.
+    """
+    put_off = isinstance(outcome, Released) and outcome.resume and outcome.delay_seconds
+    if not put_off or row["claims"] < limits.claims_max:
+        return outcome
+    assert isinstance(outcome, Released)
+    what = f"#{row['id']} was put off {row['claims']} times, the last time because {outcome.why}"
+    return Waiting(on="human", question=f"{what.rstrip('.')}. Mend that, then answer; or cancel it.")
+
+
+def is_free(outcome: Outcome) -> bool:
+    """Whether the claim does not count: it waits for a person, or for a budget, or was only put down."""
+    if isinstance(outcome, Waiting):
+        return outcome.on == "budget" or (outcome.on != "tasks" and outcome.ask == HUMAN)
+    return isinstance(outcome, Released) and outcome.resume and not outcome.delay_seconds
+
+
 def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
-    """Where the task goes. Every way back to ready is bounded, the peaceful ones too."""
+    """Where the task goes. Every way back to ready is bounded, by a guard or by a person who has to act."""
     worn_out = row["claims"] >= limits.claims_max
     if isinstance(outcome, Done):
         return Move(state="done", ended_as="done", outcome=outcome.outcome, result=outcome.result)
@@ -89,17 +110,18 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
             return Move(state="scheduled", ended_as="retry", tried=tried, reason=outcome.reason, delay=delay)
         guard = f"{tries} attempts failed, the last with: {outcome.reason}" if outcome.retry else None
         return Move(state="failed", ended_as="failed", tried=tried, reason=outcome.reason, guard=guard)
-    if worn_out:
+    back = int(is_free(outcome))
+    if worn_out and not back:
         guard = f"it was claimed {row['claims']} times without an end"
         return Move(state="failed", ended_as="failed", reason=f"guard: {guard}", guard=guard)
     if isinstance(outcome, Released):
         delay = rules.quantity("A delay", outcome.delay_seconds, scale=1000)
         return Move(
             state="scheduled" if delay else "ready", ended_as="released", reason=outcome.why or None, delay=delay,
-            continues=row["epoch"] if outcome.resume else None,
+            back=back, continues=row["epoch"] if outcome.resume else None,
         )  # fmt: skip
     return Move(
-        state="waiting", ended_as="waiting", waiting_for=outcome.on, continues=row["epoch"],
+        state="waiting", ended_as="waiting", waiting_for=outcome.on, continues=row["epoch"], back=back,
         reason=outcome.question or None, open_needs=len(outcome.tasks),
         request=f"task-{row['id']}-{row['epoch']}" if outcome.on in ("human", "plan") else None,
     )  # fmt: skip
@@ -127,9 +149,11 @@ async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
             answers[place] = stale
             continue
         seen.add(call.task)
-        move = decide(rows[call.task], call.outcome, tx.limits, tx.sources.chance())
+        row = rows[call.task]
+        outcome = if_worn_out(row, call.outcome, tx.limits)
+        move = decide(row, outcome, tx.limits, tx.sources.chance())
         try:
-            moves[place] = await _wait(tx, call, move, rows[call.task]["chain"]) if move.waiting_for else move
+            moves[place] = await _wait(tx, call, outcome, move, row["chain"]) if move.waiting_for else move
         except DugnadError as refusal:
             answers[place] = refusal
     if moves:
@@ -153,11 +177,10 @@ async def _said_before(tx: Tx, calls: Sequence[Settle], places: Sequence[int]) -
     return told
 
 
-async def _wait(tx: Tx, call: Settle, move: Move, chain: int) -> Move:
+async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) -> Move:
     """What a wait needs before it can begin: edges to the tasks, a question sent, or a budget that is really spent."""
-    outcome = call.outcome
     assert isinstance(outcome, Waiting)
-    ready = Move(state="ready", ended_as="waiting", continues=move.continues)
+    ready = Move(state="ready", ended_as="waiting", continues=move.continues, back=move.back)
     if outcome.on == "tasks":
         await tx.fetch("lock_needs")
         needed = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(set(outcome.tasks))))}
@@ -184,8 +207,8 @@ def _with(move: Move, **changes: Any) -> Move:
 async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
     settled = [
         {
-            "id": task, "state": move.state, "tried": move.tried, "outcome": move.outcome, "result": move.result,
-            "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
+            "id": task, "state": move.state, "tried": move.tried, "back": move.back, "outcome": move.outcome,
+            "result": move.result, "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
             "request": move.request, "open_needs": move.open_needs, "delay": move.delay, "ended": int(move.ended),
         }
         for task, (_, move) in sorted(moves.items())
@@ -206,8 +229,9 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         row = rows[task]
         event(
             tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
-            state=move.state, tried=move.tried, outcome=move.outcome, result=move.result, reason=move.reason,
-            handover=call.handover, resume=(move.ended_as == "released" and move.continues is not None) or None,
+            state=move.state, tried=move.tried, back=move.back or None, outcome=move.outcome, result=move.result,
+            reason=move.reason, handover=call.handover,
+            resume=(move.ended_as == "released" and move.continues is not None) or None,
             waiting_for=move.waiting_for, request=move.request, due_at=due[task],
             tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
         )  # fmt: skip

@@ -101,7 +101,7 @@ MUTANTS: tuple[Mutant, ...] = (
            '[(row, records.amount(row), "forfeited", actor) for row in rows]',
            '[(row, Amount(), "forfeited", actor) for row in rows]'),
     Mutant("runs are not charged", 5, "board/claims.py",
-           "charges[candidate.root] = charges.get(candidate.root, 0) + 1", "charges[candidate.root] = 0", seed=6),
+           "charges.get(candidate.root, 0) + candidate.fresh", "0", seed=6),
     Mutant("dollars are not charged", 5, "agent/asking.py",
            "microdollars=price.microdollars(usage) if price else 0,", "microdollars=0,"),
     Mutant("a failed call takes no time", 5, "agent/asking.py",

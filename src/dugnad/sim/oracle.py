@@ -145,7 +145,10 @@ def _claimed(history: History, event: Event, data: Mapping[str, Any]) -> None:
     task.lines[task.epoch] = task.lines.get(data.get("continues") or 0, task.epoch)
     if history.limits is not None and task.claims > history.limits.claims_max:
         history.fault(event, f"claimed {task.claims} times; {history.limits.claims_max} is the most", 6)
-    history.accounts[task.root].runs += 1
+    begins = data.get("continues") is None  # Who goes on was charged when it began.
+    history.accounts[task.root].runs += begins
+    if history.limits is not None and bool(data.get("charged", 1)) != begins:
+        history.fault(event, f"a run is {'not ' * begins}charged, and it {'begins' if begins else 'goes on'}", 5)
 
 
 def _met(needed: TaskHistory, wanted: str | None) -> bool:
@@ -165,6 +168,10 @@ def _settled(history: History, event: Event, data: Mapping[str, Any]) -> None:
         # Counted here, whatever the event says; one that was lost before has been counted.
         task.tries += event.kind in ("failed", "retrying") and task.held
         task.goes_on_from = data["epoch"] if event.kind == "waiting" or data.get("resume") else None
+        task.claims -= data.get("back", 0)
+        put_down = data.get("resume") and data.get("due_at") is None
+        if data.get("back") and not (put_down or event.kind == "waiting"):
+            history.fault(event, f"{data['back']} claims are not counted that were work", 6)
     elif task.held:  # By hand: whoever takes it from its holder begins anew, who waited goes on there.
         task.goes_on_from = None
     if data.get("resume"):

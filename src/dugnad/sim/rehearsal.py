@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -193,6 +193,7 @@ class _Run:
         heappop(self.ready[candidate.lane])
         self.waiting -= 1
         if self.runs_left[candidate.root] is not None:
+            candidate = replace(candidate, fresh=number not in self.rest)
             _, passed = rules.match((lanes,), (candidate,), self.runs_left)
             if passed:
                 self._stop(candidate.root, "tasks")
@@ -219,7 +220,7 @@ class _Run:
 
     def _stop(self, root: int, kind: str) -> None:
         """Nothing more under this root. Only a person could go on."""
-        self.runs_left[root] = 0
+        self.runs_left[root] = 0 if kind == "tasks" else -1
         if root not in self.stopped:
             self.stopped.add(root)
             self.ran.stops.append((self.now, root, kind))

@@ -15,7 +15,7 @@ from ..board import Board
 from ..errors import BoardTrouble, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten, tell
-from ..types import ERRAND, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ..types import ERRAND, REVIEW, Claim, Done, Failed, Outcome, Task, Waiting
 from .places import Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
@@ -108,8 +108,8 @@ class Finishing:
         try:
             return await self.place.deliver(task, done)
         except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
-            why = f"it is done, and could not be delivered: {trouble}"
-            return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
+            why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
+            return Waiting(on="human", question=f"{why}. Mend that, then answer: nobody has to do it again.")
 
     def _role_of_reviewer(self, task: Task) -> str | None:
         """An answer to a message needs no review; but what changes the project in answering does."""

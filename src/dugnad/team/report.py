@@ -20,7 +20,8 @@ ACCOUNT = "account:"  # The key of a task that is no work: it holds the budget o
 def standing(now: Moment, roots: Sequence[int], *, deserted: bool) -> Standing:
     """How the work under all these roots stands: working while one of them is. `deserted`: nobody is there, and nobody
     will come by themselves. Pure, from one moment: what is seen in two may be seen in neither of its places."""
-    found = [_of_root(now.counts[root], now.accounts[root].held is not None, deserted) for root in roots]
+    held = {root for root in roots if (why := now.accounts[root].held) and not (why == "tasks" and root in now.begun)}
+    found = [_of_root(now.counts[root], root in held, deserted) for root in roots]
     order: tuple[Standing, ...] = ("working", "budget", "waiting", "stuck")
     return next((each for each in order if each in found), "ended")
 

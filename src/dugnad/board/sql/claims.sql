@@ -23,7 +23,7 @@ LEFT JOIN hosts ON hosts.id = asked.value ->> 'host'
 
 -- name: claim_candidates (sqlite)
 -- The first few of each lane, straight from the index of ready work, without what is not for the asker.
-SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for
+SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
@@ -32,10 +32,10 @@ JOIN tasks ON tasks.id IN (
 )
 
 -- name: claim_candidates (postgres)
-SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for
+SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for, best.continues
 FROM json_each(CAST(:lanes AS text)) AS asked
 CROSS JOIN LATERAL (
-  SELECT id, lane, priority, chain, root_id, not_for FROM tasks
+  SELECT id, lane, priority, chain, root_id, not_for, continues FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
     AND not_for IS DISTINCT FROM CAST(:asker AS text)
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
@@ -43,7 +43,7 @@ CROSS JOIN LATERAL (
 
 -- name: claim_candidates_under (sqlite)
 -- The same under some roots only. A root has few tasks, so they are looked at one by one, however many others wait.
-SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for
+SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(:roots))
@@ -52,10 +52,10 @@ JOIN tasks ON tasks.id IN (
 )
 
 -- name: claim_candidates_under (postgres)
-SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for
+SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for, best.continues
 FROM json_each(CAST(:lanes AS text)) AS asked
 CROSS JOIN LATERAL (
-  SELECT id, lane, priority, chain, root_id, not_for FROM tasks
+  SELECT id, lane, priority, chain, root_id, not_for, continues FROM tasks
   WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
     AND state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
     AND not_for IS DISTINCT FROM CAST(:asker AS text)
@@ -69,25 +69,27 @@ WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:tasks AS
 
 -- name: shelve_lane (sqlite)
 -- The same for the front of a whole lane, where many stand together. Only of roots whose accounts we hold: of any
--- other, the cap may be raised at this very moment.
+-- other, the cap may be raised at this very moment. What goes on with a run that was charged before needs no other.
 WITH front AS MATERIALIZED (
-  SELECT id AS front_id, root_id AS front_root FROM tasks
+  SELECT id AS front_id, root_id AS front_root, continues AS front_continues FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = :lane
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 UPDATE tasks SET shelved = 1 FROM front
 WHERE tasks.id = front_id
   AND front_root IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+  AND (front_continues IS NULL OR (SELECT held FROM budgets WHERE root_id = front_root) <> 'tasks')
 
 -- name: shelve_lane (postgres)
 -- Rows that others hold are passed over: they may be waiting for the very account we hold.
 WITH front AS MATERIALIZED (
-  SELECT id AS front_id, root_id AS front_root FROM tasks
+  SELECT id AS front_id, root_id AS front_root, continues AS front_continues FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = :lane
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 ), free AS MATERIALIZED (
   SELECT tasks.id AS free_id FROM front JOIN tasks ON tasks.id = front_id
   WHERE front_root IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+    AND (front_continues IS NULL OR (SELECT held FROM budgets WHERE root_id = front_root) <> 'tasks')
   FOR UPDATE OF tasks SKIP LOCKED
 )
 UPDATE tasks SET shelved = CASE WHEN state = 'ready' THEN 1 ELSE shelved END FROM free WHERE tasks.id = free_id
@@ -116,14 +118,14 @@ WHERE claim_key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 
 -- name: settle_tasks
 UPDATE tasks SET
-  state = given.state, epoch = epoch + 1, tries = tries + given.tried,
+  state = given.state, epoch = epoch + 1, tries = tries + given.tried, claims = claims - given.back,
   outcome = given.outcome, result = given.result, reason = given.reason, continues = given.continues,
   waiting_for = given.waiting_for, request = given.request, open_needs = given.open_needs,
   due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
   ended_at = CASE WHEN given.ended = 1 THEN now_ms() END
 FROM (
   SELECT CAST(value ->> 'id' AS bigint) AS given_id, value ->> 'state' AS state,
-    CAST(value ->> 'tried' AS bigint) AS tried, value ->> 'outcome' AS outcome, value ->> 'result' AS result,
+    CAST(value ->> 'tried' AS bigint) AS tried, CAST(value ->> 'back' AS bigint) AS back, value ->> 'outcome' AS outcome, value ->> 'result' AS result,
     value ->> 'reason' AS reason, CAST(value ->> 'continues' AS bigint) AS continues,
     value ->> 'waiting_for' AS waiting_for, value ->> 'request' AS request,
     CAST(value ->> 'open_needs' AS bigint) AS open_needs, CAST(value ->> 'delay' AS bigint) AS delay,
@@ -220,6 +222,10 @@ SELECT lane, count(*) AS n FROM (
   WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
     AND ((state = 'ready' AND shelved = 0) OR (state = 'scheduled' AND due_at <= now_ms()))
 ) AS found GROUP BY lane LIMIT :most
+
+-- name: ready_to_go_on
+SELECT 1 AS found FROM tasks
+WHERE root_id = :root AND state IN ('ready', 'scheduled') AND shelved = 0 AND continues IS NOT NULL LIMIT 1
 
 -- name: next_due
 SELECT min(due_at) - now_ms() AS milliseconds FROM tasks WHERE state = 'scheduled' AND due_at > now_ms()
