@@ -8,6 +8,9 @@ attempts             attempts to get out that succeed without the sandbox on thi
 escapes              how many of them succeed inside.
 worktree_ms          the median of setting up the tree of an attempt in a project of 1,000 files, fence, branch and lock
                      included; bare_worktree_ms is `git worktree add` alone, taken in turns.
+git_ms               the median of a commit of ten changed files in such a tree, through the one door to git;
+                     bare_git_ms is `git add --all` and `git commit`, taken in turns.
+git_attacks          ways to have git run a program that plain git falls for; git_attacks_run: that ours does.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "workspace"))
 
+import git_attacked  # noqa: E402
 from attempts import ATTEMPTS, ORDINARY, stage  # noqa: E402
-from repository import git, new_repository, place, trees_of  # noqa: E402
+from repository import PERSON, git, new_repository, place, trees_of  # noqa: E402
 
 from dugnad.workspace.sandbox import Sandbox, probe  # noqa: E402
 
@@ -118,9 +122,45 @@ async def measure_worktree(runs: int) -> dict[str, float]:
     }
 
 
+async def measure_commit(runs: int) -> dict[str, float]:
+    """Ten changed files of a thousand become a commit, ours and bare in turns."""
+    where = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dugnad-bench-"))
+    files = {f"part{each % 20}/file{each}.py": f"value = {each}\n" * 50 for each in range(FILES)}
+    root = await asyncio.to_thread(new_repository, where / "project", files)
+    tree = await (await trees_of(root)).begin(place(1))
+    await asyncio.to_thread(git, root, "worktree", "add", "--quiet", "-b", "bare", str(where / "bare"), "main")
+    ours, bare = [], []
+    for number in range(runs + 1):  # The first is for the caches.
+        for path in (tree.path, where / "bare"):
+            for each in range(10):
+                (path / f"part{each}" / f"file{each}.py").write_text(f"value = {number}\n" * 50)
+        began = time.perf_counter()
+        await tree.commit("Some work", "alice")
+        ours.append((time.perf_counter() - began) * 1_000)
+        began = time.perf_counter()
+        for words in (("add", "--all"), ("commit", "--quiet", "--message", "Some work")):
+            ran = await asyncio.create_subprocess_exec("git", *PERSON, *words, cwd=where / "bare")
+            await ran.wait()
+        bare.append((time.perf_counter() - began) * 1_000)
+    tree.let_go()
+    shutil.rmtree(where)
+    return {
+        "git_ms": round(statistics.median(ours[1:]), 1),
+        "bare_git_ms": round(statistics.median(bare[1:]), 1),
+    }
+
+
+async def count_git_attacks() -> dict[str, Any]:
+    where = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dugnad-bench-"))
+    attacks, ran = await git_attacked.count(where)
+    shutil.rmtree(where)
+    return {"git_attacks": attacks, "git_attacks_run": len(ran), "git_attacked": ran}
+
+
 async def measure(*, quick: bool) -> dict[str, Any]:
     started = await measure_start(20 if quick else 200)
-    return {**started, **await measure_worktree(5 if quick else 30), **await count_escapes()}
+    trees = {**await measure_worktree(5 if quick else 30), **await measure_commit(5 if quick else 30)}
+    return {**started, **trees, **await count_git_attacks(), **await count_escapes()}
 
 
 def main() -> None:
@@ -135,6 +175,8 @@ def main() -> None:
     print(f"start: {found['start_ms_over_bare']} ms over bare ({found['strict_ms']} against {found['bare_ms']})")
     ratio = f"{found['worktree_over_bare']} times bare git's {found['bare_worktree_ms']}"
     print(f"worktree: {found['worktree_ms']} ms for {FILES:,} files, {ratio}")
+    print(f"commit: {found['git_ms']} ms for ten files, bare git's {found['bare_git_ms']}")
+    print(f"git attacks: {found['git_attacks']}, of which ours ran {found['git_attacks_run']}")
     for user, count in found["attempts"].items():
         print(f"attempts as {user}: {count}")
     print(f"escapes: {found['escapes']} {', '.join(found['escaped'])}")

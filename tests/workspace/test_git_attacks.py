@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from git_attacks import ATTACKS, Attack, Stage, everything, with_settings
+from git_attacked import Stage, everything, with_settings
+from git_attacks import ATTACKS, Attack
 from repository import new_repository, trees_of
 
 from dugnad.workspace.door import NO_WALLS, Call, Walls, ask, walls
@@ -21,11 +22,13 @@ SOURCE = Path(__file__).parents[2] / "src" / "dugnad"
 NAMED = {each.name: each for each in ATTACKS}
 # Of those with settings in .git/config alone: what commands of ours come past, if they read it.
 MET = ("clean filter", "smudge filter", "process filter", "filter without a name", "merge.default", "core.fsmonitor",
-       "core.hooksPath", "merge driver")  # fmt: skip
+       "core.hooksPath")  # fmt: skip
 # Without walls, our settings and the choice of commands have to do.
-WITHOUT_WALLS = (*MET, "info/attributes", "hook reference-transaction", "hook post-index-change", "include.path",
-                 "includeIf onbranch:**", "config.worktree", "the user's own settings", "GIT_CONFIG_COUNT",
-                 *(each for each in NAMED if "in a tree" in each or "submodule" in each))  # fmt: skip
+WITHOUT_WALLS = (
+    *MET, "merge driver", "info/attributes", "hook reference-transaction", "hook post-index-change", "include.path",
+    "includeIf onbranch:**", "config.worktree", "the user's own settings", "GIT_CONFIG_COUNT",
+    *(each for each in NAMED if "in a tree" in each or "submodule" in each),
+)  # fmt: skip
 
 
 def staged(attack: Attack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:

@@ -23,7 +23,6 @@ from .turns import turn
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 
 _LOOK_SECONDS = 0.05  # Between two tries to move the target.
-_PROGRAM_ASKED = "internal merge"  # In git's words when it could not start one.
 _TRIES_MAX = 20  # Times the target could not be moved although it stands where it should and nobody holds its lock.
 _MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
 _SHOWN_MAX = 20
@@ -151,8 +150,6 @@ async def _merge(
             made, *files = [each for each in tried.text.split("\0") if each] or [""]
             if tried.code == 1:
                 return Conflict(files=tuple(dict.fromkeys(files)), others=others)
-            if _PROGRAM_ASKED in tried.errors.lower():
-                return Conflict(files=await _changed_by_both(trees, base, head, work.tip), others=others)
             if tried.code:
                 raise GitTrouble(f"git merge-tree failed: {tried.errors.strip()[:500]}")
         if made == await _tree_of(trees, head):
@@ -188,13 +185,6 @@ async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
     return True
 
 
-async def _changed_by_both(trees: Trees, base: str, head: str, tip: str) -> tuple[str, ...]:
-    """What a merge program was to have a say on is among these."""
-    words = ("diff-tree", "-r", "--name-only", "--no-renames", "-z")
-    one, other = [(await trees.git.run(*words, base, each)).text.split("\0") for each in (head, tip)]
-    return tuple(each for each in one if each and each in other)
-
-
 async def _tree_of(trees: Trees, commit: str) -> str:
     return (await trees.git.run("rev-parse", f"{commit}^{{tree}}")).text.strip()
 
@@ -218,4 +208,5 @@ def _turn(trees: Trees, what: str) -> AbstractAsyncContextManager[None]:
     """One merge at a time for each target."""
     name = trees.target.removeprefix(BRANCHES).replace("/", "%")
     path = trees.git.directory / "dugnad" / f"{name}.lock"
-    return turn(path, what, lease_seconds=trees.lease_seconds, tell=trees.on_wait)
+    lease, tell = trees.lease_seconds, trees.on_wait
+    return turn(path, what, lease_seconds=lease, tell=tell, tell_seconds=trees.tell_seconds)

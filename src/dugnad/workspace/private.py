@@ -25,8 +25,6 @@ _OURS: Mapping[str, Mapping[str, str]] = {
         "excludesFile": "/dev/null", "sparseCheckout": "false", "fsync": "committed,reference", "fsyncMethod": "batch",
     },
     "user": {"name": "dugnad", "email": "dugnad@dugnad.invalid"},
-    # Nobody's conflict is resolved for them: a program in place of the built-in union that never succeeds.
-    'merge "union"': {"driver": "false"},
     "merge": {"renames": "true"}, "checkout": {"workers": "1"}, "index": {"sparse": "false"}, "gc": {"auto": "0"},
     "maintenance": {"auto": "false"}, "submodule": {"recurse": "false"}, "diff": {"ignoreSubmodules": "all"},
     "advice": {"detachedHead": "false"}, "color": {"ui": "false"}, "log": {"showSignature": "false"},

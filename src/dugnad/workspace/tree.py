@@ -114,8 +114,8 @@ class Tree:
 
     async def _put_on_branch(self, made: str, base: str, message: str, author: str) -> str:
         tip = await self.git_commit(made, [base], message, author)
-        await self.run("update-ref", "HEAD", tip, base)
-        await self.run("update-ref", self.branch, tip)  # A merge that did not come to its end may have left it.
+        await self.run("update-ref", self.branch, tip)
+        private.write(self.own / "HEAD", f"ref: {self.branch}\n")  # A merge that did not come to its end left it off.
         return tip
 
     async def _changes(self) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,8 @@ class Trees:
     target: str  # The branch that finished work goes to.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     lease_seconds: float = 30.0  # Of whoever merges: who does not say for so long that it lives is not waited for.
-    on_wait: Callable[[str], None] = lambda _: None  # Told whom a merge waits for, and that it does no longer.
+    tell_seconds: float = 3.0  # Of waiting for a turn to merge, before `on_wait` is told
+    on_wait: Callable[[str], None] = lambda _: None  # for whom, and with an empty text that it is over.
 
     def __post_init__(self) -> None:
         self.folder = self.folder.parent.resolve() / self.folder.name  # As git names it.

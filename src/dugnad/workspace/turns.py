@@ -18,14 +18,16 @@ from itertools import count
 from pathlib import Path
 
 _LOOK_SECONDS = 0.05  # Between two looks at whether it is our turn.
-_TELL_SECONDS = 3.0  # Before it is said whom one waits for.
 _SAID_BYTES_MAX = 4_096
 
 
 @asynccontextmanager
-async def turn(path: Path, what: str, *, lease_seconds: float, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the lock. `what` is done meanwhile, for others to read; `tell` hears whom this one waits for."""
-    lock = await _take(path, lease_seconds, tell)
+async def turn(
+    path: Path, what: str, *, lease_seconds: float, tell: Callable[[str], None], tell_seconds: float = 3.0
+) -> AsyncIterator[None]:  # fmt: skip
+    """Hold the lock. `what` is done meanwhile, for others to read. `tell` hears after `tell_seconds` for whom this one
+    waits, and with an empty text that it no longer does."""
+    lock = await _take(path, lease_seconds, tell, tell_seconds)
     _say(lock, what, 0)
     beating = asyncio.create_task(_beat(lock, what, lease_seconds / 3))
     try:
@@ -35,7 +37,7 @@ async def turn(path: Path, what: str, *, lease_seconds: float, tell: Callable[[s
         os.close(lock)
 
 
-async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None]) -> int:
+async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None], tell_seconds: float) -> int:
     began, seen, since, told = time.monotonic(), b"", time.monotonic(), False
     while True:
         lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -54,7 +56,7 @@ async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None]) -
                 # own step decides.
                 with suppress(FileNotFoundError):
                     os.unlink(path)
-            if now - began >= _TELL_SECONDS and not told:
+            if now - began >= tell_seconds and not told:
                 told = True
                 tell(_whom(said))
         except BaseException:
