@@ -140,6 +140,18 @@ async def test_a_tree_that_an_earlier_version_made_is_taken_over(tmp_path: Path,
     assert git(root, "worktree", "list").splitlines() == [git(root, "worktree", "list")]
 
 
+async def test_half_a_tree_is_cleared_away(tmp_path: Path) -> None:
+    root = new_repository(tmp_path / "p")
+    trees = await trees_of(root)
+    tree = await trees.begin(place(1))
+    await trees.remove(tree)
+    trees.git.make_private(tree.own, tree.branch)  # As a host leaves it that dies over it.
+    tree.path.mkdir()
+    await trees.sweep({"1-abcd1234": True}.get)
+    assert os.listdir(trees.folder) == []
+    assert not tree.own.exists()
+
+
 # What may be in a tree.
 
 

@@ -287,7 +287,7 @@ class Trees:
                 continue
             place = Place(mark=found["mark"], epoch=int(found["epoch"]), born=int(found["epoch"]))
             own = self._own(self.folder / name)
-            if own is not None:
+            if own is not None and (own / _WHOLE).exists():
                 tree = self._tree(place, own, name=name, _lock=lock)
                 try:
                     await self.put_away(tree, keep=kept)
