@@ -127,3 +127,29 @@ def test_a_check_that_stays_red_is_not_believed(folder: Path, monkeypatch: pytes
     ran = shell("run", "--agents", "1", "--model", "scripted:script.yaml", "--in-place", "--json")
     assert ran.exit_code == 1
     assert "stayed red" in shell.says("show", "1")
+
+
+def test_changes_that_make_other_programs_run_are_named_before_they_are_merged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = "conftest.py/.github/workflows/\\u009b\\u202ex\\n.yml"
+    script = (
+        '"*":\n  - calls: [{write_file: {path: .github/workflows/ci.yml, text: x}},'
+        f' {{write_file: {{path: b.txt, text: b}}}}, {{write_file: {{path: "{odd}", text: x}}}}]\n  - say: Done.\n'
+    )
+    project = new_repository(folder / "project", {"script.yaml": script})
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    said = shell.says("run", "goal", "--agents", "1", "--model", "scripted:script.yaml")
+    assert "careful" in said
+    assert ".github/workflows/ci.yml (CI)" in " ".join(said.split())
+    shown = shell.says("show", "1")
+    assert "it changes what other programs run: .github/workflows/ci.yml (CI)" in " ".join(shown.split())
+    assert "b.txt (" not in said
+    for text in (said, shown):
+        assert not set(text) & set("\x9b\u202e")
+    told = shell.json("run", "another", "--agents", "1", "--model", "scripted:script.yaml", "--json")
+    assert told["deliveries"]["runs"] == {
+        ".github/workflows/ci.yml": "CI",
+        "conftest.py/.github/workflows/\x9b\u202ex\n.yml": "CI",
+    }

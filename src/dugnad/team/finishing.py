@@ -6,7 +6,7 @@ again after a crash: a check is run again, a commit found unchanged, a review as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -19,6 +19,10 @@ from ..types import ERRAND, REVIEW, Claim, Done, Failed, Outcome, Task, Waiting
 from .places import Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
+_RUNS = """\
+It changes files that make other programs run something when a person next opens or builds the project. Approve only \
+what each of them should run:
+{runs:quoted}"""
 T = TypeVar("T")
 Think = Callable[[Claim, Told], Awaitable[Outcome]]
 Pause = Callable[[BoardTrouble], Awaitable[None]]
@@ -128,7 +132,7 @@ class Finishing:
             if len(reviews) >= self.limits.review_rounds_max:
                 return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
             try:
-                body = _review_body(task, done, self.place, claim.teammate)
+                body = _review_body(task, done, self.place, claim.teammate, await self.place.triggers(tip))
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
                     role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
@@ -168,13 +172,14 @@ def _is_verdict(done: Done) -> Done | GoOn:
     return GoOn(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
 
 
-def _review_body(task: Task, done: Done, place: Place, who: str) -> Told:
+def _review_body(task: Task, done: Done, place: Place, who: str, runs: Mapping[str, str]) -> Told:
     told = "Look at what was done for #{id}, and say whether it may go in. {how}"
     ends = "Finish with the outcome {approved}, or {changes} and a result that says what must change and why."
     return joined(
         (
             tell(told, id=task.id, how=place.how_to_look),
             tell(ends, approved=APPROVED, changes=CHANGES),
+            tell(_RUNS, runs="\n".join(f"{path} ({kind})" for path, kind in runs.items())) if runs else None,
             tell("The task was: {title:200}", title=task.title),
             quote(shorten(task.body, 20_000)) if task.body else None,
             tell("{who}, who did it, says:\n{words:quoted}", who=who, words=shorten(done.result, 8_000)),

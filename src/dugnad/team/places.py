@@ -63,6 +63,10 @@ class Place:
         """Fix what was done, and name it, so that another can look at just that. None: nothing was changed."""
         return hashlib.sha256(done.result.encode()).hexdigest()[:12]
 
+    async def triggers(self, tip: str) -> Mapping[str, str]:
+        """What of the work makes other programs run something, by path; nothing where that cannot be seen."""
+        return {}
+
     async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
         """Bring it where it counts. Failed or released: it does not fit there any more, and has to be done anew."""
         return done

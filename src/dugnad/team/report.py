@@ -47,6 +47,13 @@ class Deliveries:
     target: str  # A branch.
     commits: int  # That the person's own branch has not.
     kept: Mapping[int, Sequence[str]]  # By task, the branches of its attempts.
+    runs: Mapping[str, str] = field(default_factory=dict)  # Paths that make other programs run something, and which.
+
+
+def named_triggers(runs: Mapping[str, str], most: int = 20) -> str:
+    """In a line; what cannot be named any more is counted."""
+    named = [f"{one_line(path, 100)} ({kind})" for path, kind in list(runs.items())[:most]]
+    return ", ".join(named) + (f" and {len(runs) - most} more" if len(runs) > most else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +152,12 @@ class Report:
         """The branches with what attempts at a task came to that did not end done."""
         return () if self.deliveries is None else self.deliveries.kept.get(task.id, ())
 
+    @property
+    def runs(self) -> str:
+        """What to look at before it is merged, since it makes other programs run something."""
+        found = {} if self.deliveries is None else self.deliveries.runs
+        return f"look before you merge, other programs run what is in {named_triggers(found)}" if found else ""
+
     def __str__(self) -> str:
         lines = []
         for task in self.tasks:
@@ -158,6 +171,7 @@ class Report:
             price = f", ${used.microdollars / 1e6:.4f}" if used.microdollars else ""
             lines.append(f"{name:>9}  {used.tokens:,} tokens{price}")
         lines += [f"{'failed':>9}  {name}: {one_line(why, 100)}" for name, why in self.trouble.items()]
+        lines += [f"{'careful':>9}  {self.runs}"] if self.runs else []
         return "\n".join([*lines, *(f"{'next':>9}  {step}" for step in self.next_steps())])
 
 

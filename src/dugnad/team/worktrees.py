@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..board import Board
@@ -15,8 +15,9 @@ from ..workspace.merging import Conflict, Merged, Work
 from ..workspace.tree import Place as TreePlace
 from ..workspace.tree import Tree
 from ..workspace.trees import Trees
+from ..workspace.triggers import triggers
 from .places import Kit, Place, Red, Workshop, line_of, mark_of
-from .report import Deliveries
+from .report import Deliveries, named_triggers
 
 _HERE = (
     "You work in a git tree of your own, on a branch from {target}. Git can look at it but not commit: what you leave "
@@ -74,7 +75,9 @@ class Worktrees:
         for branch in await self.trees.branches():
             if (task := marks.get(branch.rpartition("task-")[2].rpartition(".")[0])) is not None:
                 kept.setdefault(task.id, []).append(branch)
-        return Deliveries(target=self.trees.target, commits=int(counted.text.strip() or 0), kept=kept)
+        commits = int(counted.text.strip() or 0)
+        runs = triggers(await git.changed_paths(own, target)) if commits else {}
+        return Deliveries(target=self.trees.target, commits=commits, kept=kept, runs=runs)
 
     async def sweep(self) -> None:
         """Take away what a crash left of tasks that have ended."""
@@ -122,17 +125,22 @@ class Worktree(Place):
         tip = await self.work.commit(_message(task, done), self.claim.teammate)
         return tip if await self.work.is_ahead(self.owner.trees.target_name, tip) else None
 
+    async def triggers(self, tip: str) -> Mapping[str, str]:
+        return triggers(await self.work.git.changed_paths(self.owner.trees.target_name, tip))
+
     async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
         tip = await self.commit(task, done)
         if tip is None:
             return done
+        runs = await self.triggers(tip)
         work = Work(tip=tip, message=_message(task, done), author=self.claim.teammate)
         came = await merging.merge(
             self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
         )
         if isinstance(came, Merged):
             where = f"merged into {self.owner.trees.target}" + (f" as {came.commit[:12]}" if came.commit else " before")
-            return Done(f"{done.result}\n\n[{where}]".lstrip(), done.outcome)
+            named = f"\n[it changes what other programs run: {named_triggers(runs)}]" if runs else ""
+            return Done(f"{done.result}\n\n[{where}]{named}".lstrip(), done.outcome)
         if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
             return Released(self._does_not_fit(came))
         return Failed(self._does_not_fit(came), retry=True)

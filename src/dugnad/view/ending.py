@@ -7,7 +7,7 @@ from rich.text import Text
 
 from ..team.growth import one_chain
 from ..team.report import Report
-from ..text import one_line
+from ..text import clean, one_line
 from ..tools.planning import budget_line
 from .figures import money
 from .shapes import Shape, amount_shape, message_shape, spending_shape, task_shape
@@ -28,7 +28,12 @@ def report_shape(end: Report) -> Shape:
         "failed_teammates": dict(end.trouble),
         "interrupted": end.interrupted,
         "deliveries": deliveries
-        and {"target": deliveries.target, "commits": deliveries.commits, "kept": deliveries.kept},
+        and {
+            "target": deliveries.target,
+            "commits": deliveries.commits,
+            "kept": deliveries.kept,
+            "runs": {clean(path): kind for path, kind in deliveries.runs.items()},
+        },
         "others_waiting": end.others,
         "says": end.says or _HEADS[end.exit_code],
         "next": end.next_steps(),
@@ -62,6 +67,7 @@ def report_page(end: Report) -> RenderableType:
         parts.append(Text(f"{one_line(name, 20):>9}  {used.tokens:,} tokens{price}", style="dim"))
     for name, why in end.trouble.items():
         parts.append(Text(f"{'failed':>9}  {one_line(name, 20)}: {one_line(why, 160)}", style="red"))
+    parts += [Text(f"{'careful':>9}  {one_line(end.runs, 3_000)}", style="bold yellow")] if end.runs else []
     if chain := one_chain(end.tasks):
         parts.append(Text(f"{'note':>9}  The {chain} tasks left are one chain: one teammate is as fast (--agents 1)."))
     if end.others:

@@ -169,6 +169,12 @@ class Git:
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         return (await self.run(*words, may_fail=True)).text.strip() or None
 
+    async def changed_paths(self, base: str, tip: str) -> list[str]:
+        """What differs between a commit and the one where it parted from another."""
+        parted = (await self.run("merge-base", base, tip, may_fail=True)).text.strip() or base
+        listed = await self.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", parted, tip)
+        return [each for each in listed.text.split("\0") if each]
+
     async def blob(self, text: str) -> str:
         return (await self.run("hash-object", "-w", "--stdin", "--no-filters", stdin=text.encode())).text.strip()
 

@@ -1,0 +1,51 @@
+"""Files that make other programs run something: which they are, wherever they lie; and that the document names them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dugnad.workspace.triggers import TRIGGERS, triggers
+
+DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "operating.md"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (".github/workflows/ci.yml", "CI"), ("sub/.GitHub/Workflows/x.yaml", "CI"), (".gitlab-ci.yml", "CI"),
+        ("Jenkinsfile", "CI"), ("action.yml", "CI"), (".githooks/pre-commit", "git"), (".husky/pre-push", "git"),
+        (".pre-commit-config.yaml", "git"), (".gitattributes", "git"), ("deep/down/.gitattributes", "git"),
+        (".gitmodules", "git"), (".vscode/tasks.json", "editor"), (".vscode/settings.json", "editor"),
+        (".idea/runConfigurations/x.xml", "editor"), (".idea", "editor"), ("x.code-workspace", "editor"),
+        (".claude/settings.json", "agent"), (".claude/skills/a/SKILL.md", "agent"), ("AGENTS.md", "agent"),
+        ("pkg/agents.MD", "agent"), ("CLAUDE.md", "agent"), (".mcp.json", "agent"), (".cursor/rules/x.mdc", "agent"),
+        (".codex/config.toml", "agent"), (".gemini/settings.json", "agent"), ("dugnad.toml", "agent"),
+        (".github/copilot-instructions.md", "agent"), (".envrc", "shell"), (".env.local", "shell"),
+        ("flake.nix", "shell"), ("package.json", "package"), ("web/package.json", "package"), ("setup.py", "package"),
+        ("pyproject.toml", "package"), ("tests/conftest.py", "package"), ("x.pth", "package"), (".npmrc", "package"),
+        ("Makefile", "build"), ("Makefile.am", "build"), ("src/CMakeLists.txt", "build"), ("build.rs", "build"),
+        ("vite.config.ts", "build"), ("build.gradle.kts", "build"), ("configure", "build"),
+        ("Dockerfile", "container"), ("dev.Dockerfile", "container"), (".devcontainer/devcontainer.json", "container"),
+        ("compose.yaml", "container"),
+    ],
+)  # fmt: skip
+def test_what_makes_something_run_is_known_wherever_it_lies(path: str, kind: str) -> None:
+    assert triggers([path, "src/main.py"]) == {path: kind}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["src/main.py", "README.md", "docs/makefile-guide.md", "github/workflows/x.yml", "my.vscode/x", "envrc",
+     "agents.py", "Makefile-notes/x.txt", "configure.py", "tests/test_setup.py", "package-lock.json", ".gitignore"],
+)  # fmt: skip
+def test_other_files_are_not_named(path: str) -> None:
+    assert triggers([path]) == {}
+
+
+def test_the_document_has_the_whole_list() -> None:
+    section = DOCUMENT.read_text().partition("## Files that make other programs run\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| (`.*`) \|$", section, re.MULTILINE)
+    assert {kind: tuple(re.findall(r"`([^`]+)`", names)) for kind, names in rows} == dict(TRIGGERS)
