@@ -134,6 +134,6 @@ def places_of(board: Board) -> Places:
     shop = Workshop(board=board, sandbox=sandbox())
 
     async def place(claim: Claim) -> Place:
-        return _Looked(shop=shop, kit=Kit(tools=()), tree=TREE)
+        return _Looked(shop=shop, kit=Kit(tools=()), claim=claim, tree=TREE)
 
     return place

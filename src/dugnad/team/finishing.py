@@ -12,10 +12,10 @@ from functools import partial
 from typing import TypeVar
 
 from ..board import Board
-from ..errors import BoardTrouble, LimitReached, ToolError
+from ..errors import BoardTrouble, BudgetSpent, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten, tell
-from ..types import ERRAND, REVIEW, Claim, Done, Failed, Outcome, Task, Waiting
+from ..types import ERRAND, REVIEW, Amount, Claim, Done, Failed, Outcome, Task, Waiting
 from .places import Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
@@ -103,6 +103,8 @@ class Finishing:
                     f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
                 )
             tip = await self.place.commit(task, done)
+        except BudgetSpent as spent:
+            return _no_time(spent)
         except ToolError as trouble:
             told = "You said it is done, but it cannot be committed:\n{trouble:quoted}"
             return GoOn(tell(told, trouble=trouble), str(trouble))
@@ -111,6 +113,8 @@ class Finishing:
             return verdict
         try:
             return await self.place.deliver(task, done)
+        except BudgetSpent as spent:
+            return _no_time(spent)
         except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
             why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
             return Waiting(on="human", question=f"{why}. Mend that, then answer: nobody has to do it again.")
@@ -163,6 +167,11 @@ class Finishing:
         found = await self.board.find_all(needed)
         asked = [found[each] for each in sorted(needed)]
         return born, [each for each in asked if each.key.startswith(f"{REVIEW}{task.id}:") and each.put_at >= since]
+
+
+def _no_time(spent: BudgetSpent) -> Waiting:
+    """What was done stays; the check is run when there is time for it."""
+    return Waiting(on="budget", question=str(spent), amount=Amount(milliseconds=1_000))
 
 
 def _is_verdict(done: Done) -> Done | GoOn:

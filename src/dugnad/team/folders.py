@@ -56,6 +56,7 @@ class Folder(Place):
     kit: Kit
     shown: str  # How people find it.
     held: _Held
+    claim: Claim
     reviews: bool
 
     def checks(self, task: Task) -> Sequence[str]:
@@ -67,7 +68,7 @@ class Folder(Place):
 
     async def check(self, task: Task) -> Red | None:
         await self.kit.rest()
-        return await self.shop.check(self.checks(task), self.held.tree, task)
+        return await self.shop.check(self.checks(task), self.held.tree, self.claim)
 
     async def deliver(self, task: Task, done: Done) -> Done | Failed:
         return Done(f"{done.result}\n\n[its files are in {self.shown}]".lstrip(), done.outcome)
@@ -96,7 +97,7 @@ def folders(shop: Workshop, project: Path, folder: Path) -> Places:
         told = tell(_REVIEWING) if reviews and held.told else held.told
         kit = shop.kit(claim, held.tree)
         return Folder(
-            shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, reviews=reviews,
+            shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, claim=claim, reviews=reviews,
             how_to_look=tell(_HOW_TO_LOOK), shown=str(held.tree.relative_to(project)),
         )  # fmt: skip
 

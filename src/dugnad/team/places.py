@@ -7,23 +7,25 @@ share because a person said so.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..board import Board
-from ..errors import ToolError
-from ..text import NOTHING, Told
+from ..errors import BudgetSpent, DugnadError, ToolError
+from ..text import NOTHING, Told, one_line
 from ..tools import Tool, file_tools
 from ..tools.commands import OUTPUT_BYTES_MAX, Commands, ran_text
-from ..types import Attempt, Claim, Done, Failed, Outcome, Released, Task
+from ..types import Amount, Attempt, Claim, Done, Failed, Outcome, Released, Task
 from ..workspace.files import Files
 from ..workspace.sandbox import Sandbox
 
 Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
-_CHECK_SECONDS_MAX = 1_800.0
+CHECK_SECONDS_MAX = 1_800.0  # Of all checks of an attempt together.
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Red:
 
     command: str
     output: str
+    timed_out: bool = False
 
 
 @dataclass(kw_only=True)
@@ -158,24 +161,56 @@ class Workshop:
         return Kit(tools=(*files, *commands.tools), commands=commands)
 
     async def check(
-        self, commands: Sequence[str], tree: Path, task: Task, *, readable: tuple[Path, ...] = ()
+        self, commands: Sequence[str], tree: Path, claim: Claim, *, readable: tuple[Path, ...] = ()
     ) -> Red | None:
-        """All of them, one after another. What the sandbox refuses is red: "done" is never believed without them."""
-        hosts = self.hosts if task.network else ()
+        """All of them, on the goal's time, as that of models and tools is. BudgetSpent: it has not enough."""
+        if not commands:
+            return None
+        spending = await self.board.budget(claim.task.root)
+        most, least = int(CHECK_SECONDS_MAX * 1000), 1_000
+        if spending.milliseconds_max is not None:
+            left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
+            most = min(most, max(least, left))
+        reservation = await self.board.reserve(claim, Amount(milliseconds=most))
+        clock = asyncio.get_running_loop().time
+        began, hosts = clock(), self.hosts if claim.task.network else ()
+        try:
+            red = await self.run_checks(commands, tree, seconds=most / 1000, readable=readable, hosts=hosts)
+        except asyncio.CancelledError:  # How long it ran is known, so it does not count as all that was set aside.
+            with suppress(DugnadError):
+                await self.board.spend(claim, reservation, _took(clock() - began, most))
+            raise
+        await self.board.spend(claim, reservation, _took(clock() - began, most))
+        if red is not None and red.timed_out and most < CHECK_SECONDS_MAX * 1000:
+            sentence = f"Root #{claim.task.root} has no time left for `{one_line(red.command)}` to come to its end."
+            raise BudgetSpent(sentence, kind="seconds", may_free_up=False)
+        return red
+
+    async def run_checks(
+        self, commands: Sequence[str], tree: Path, *, seconds: float, readable: tuple[Path, ...] = (),
+        hosts: tuple[str, ...] = (), on_output: Callable[[bytes], None] | None = None,
+    ) -> Red | None:  # fmt: skip
+        """One after another. What the sandbox refuses is red: "done" is never believed without them."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
         for command in commands:
             inside = command if self.prefix == Path() else f"cd {shlex.quote(str(self.prefix))} && {command}"
             try:
                 if self.sandbox is None:
                     raise ToolError(self.why_not)
                 ran = await self.sandbox.run(
-                    inside, tree=tree, seconds=_CHECK_SECONDS_MAX, output_bytes_max=OUTPUT_BYTES_MAX,
-                    environment=self.environment, readable=readable, hosts=hosts,
+                    inside, tree=tree, seconds=max(0.1, until - clock()), output_bytes_max=OUTPUT_BYTES_MAX,
+                    environment=self.environment, readable=readable, hosts=hosts, on_output=on_output,
                 )  # fmt: skip
             except ToolError as refused:
                 return Red(command, str(refused))
             if ran.code != 0 or ran.timed_out:
-                return Red(command, ran_text(ran))
+                return Red(command, ran_text(ran), ran.timed_out)
         return None
+
+
+def _took(seconds: float, most: int) -> Amount:
+    return Amount(milliseconds=max(0, min(int(seconds * 1000), most)))
 
 
 @dataclass(kw_only=True)
@@ -184,6 +219,7 @@ class Shared(Place):
 
     shop: Workshop
     kit: Kit
+    claim: Claim
 
     @property
     def cannot_check(self) -> str:
@@ -195,7 +231,7 @@ class Shared(Place):
     async def check(self, task: Task) -> Red | None:
         assert self.tree is not None
         await self.kit.rest()
-        return await self.shop.check(self.checks(task), self.tree, task)
+        return await self.shop.check(self.checks(task), self.tree, self.claim)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await self.kit.close()
@@ -204,6 +240,6 @@ class Shared(Place):
 def shared(shop: Workshop, tree: Path) -> Places:
     async def place(claim: Claim) -> Place:
         kit = shop.kit(claim, tree)
-        return Shared(shop=shop, kit=kit, tree=tree, tools=kit.tools)
+        return Shared(shop=shop, kit=kit, claim=claim, tree=tree, tools=kit.tools)
 
     return place

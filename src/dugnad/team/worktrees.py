@@ -112,7 +112,7 @@ class Worktree(Place):
         if not commands:
             return None
         async with self.work.checking():
-            return await self.owner.shop.check(commands, self.work.path, task, readable=self.work.readable)
+            return await self.owner.shop.check(commands, self.work.path, self.claim, readable=self.work.readable)
 
     async def _says_something(self) -> bool:
         return await self.work.changed() or await self.work.is_ahead(
@@ -159,7 +159,7 @@ class Worktree(Place):
         )
 
     async def _check_all(self, task: Task) -> str | None:
-        red = await self.owner.shop.check(self.checks(task), self.work.path, task, readable=self.work.readable)
+        red = await self.owner.shop.check(self.checks(task), self.work.path, self.claim, readable=self.work.readable)
         return None if red is None else f"`{red.command}` printed:\n{red.output}"
 
     async def _is_ours(self) -> None:

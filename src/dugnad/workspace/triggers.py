@@ -43,11 +43,11 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "gemfile", "*.gemspec", "cargo.toml", ".cargo/", "mix.exs",
         ),
         "build": (
-            "makefile", "makefile.*", "gnumakefile", "*.mk", "justfile", ".justfile", "taskfile.y*ml", "rakefile", "cmakelists.txt",
-            "*.cmake", "meson.build", "build.rs", "build.zig", "configure", "configure.ac", "autogen.sh", "*.gradle",
+            "makefile", "makefile.*", "gnumakefile", "*.mk", "justfile", ".justfile", "taskfile.y*ml", "rakefile",
+            "cmakelists.txt", "*.cmake", "meson.build", "build.rs", "build.zig", "configure", "configure.ac", "autogen.sh",
             "*.gradle.kts", "gradlew*", "gradle/", "pom.xml", ".mvn/", "mvnw*", "build.xml", "build.bazel", ".bazelrc",
             "*.csproj", "directory.build.*", "binding.gyp", "gulpfile.*", "gruntfile.*", "*.config.js", "*.config.ts",
-            "*.config.mjs", "*.config.cjs", ".eslintrc*", ".babelrc*",
+            "*.config.mjs", "*.config.cjs", "*.gradle", ".eslintrc*", ".babelrc*",
         ),
         "container": (
             "dockerfile*", "*.dockerfile", "containerfile*", "docker-compose*", "compose.y*ml", ".devcontainer/",
