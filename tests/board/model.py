@@ -132,7 +132,7 @@ class Model(Tasks):
         else:
             self._wait(job, own, outcome)
             job.goes_on = True
-        job.claims -= free
+        job.claims -= free and not own.lost
         self._forfeit(job.id)
         return "released" if isinstance(outcome, Released) else "waiting"
 

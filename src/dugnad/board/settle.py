@@ -110,8 +110,9 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
             return Move(state="scheduled", ended_as="retry", tried=tried, reason=outcome.reason, delay=delay)
         guard = f"{tries} attempts failed, the last with: {outcome.reason}" if outcome.retry else None
         return Move(state="failed", ended_as="failed", tried=tried, reason=outcome.reason, guard=guard)
-    back = int(is_free(outcome))
-    if worn_out and not back:
+    free = is_free(outcome)
+    back = int(free and row["state"] == "claimed")  # One that was lost before has been counted as a try, too.
+    if worn_out and not free:
         guard = f"it was claimed {row['claims']} times without an end"
         return Move(state="failed", ended_as="failed", reason=f"guard: {guard}", guard=guard)
     if isinstance(outcome, Released):
