@@ -44,10 +44,10 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "build": (
             "makefile", "makefile.*", "gnumakefile", "*.mk", "justfile", ".justfile", "taskfile.y*ml", "rakefile",
-            "cmakelists.txt", "*.cmake", "meson.build", "build.rs", "build.zig", "configure", "configure.ac", "autogen.sh",
+            "cmakelists.txt", "*.cmake", "meson.build", "build.rs", "build.zig", "configure", "configure.ac",
             "*.gradle.kts", "gradlew*", "gradle/", "pom.xml", ".mvn/", "mvnw*", "build.xml", "build.bazel", ".bazelrc",
             "*.csproj", "directory.build.*", "binding.gyp", "gulpfile.*", "gruntfile.*", "*.config.js", "*.config.ts",
-            "*.config.mjs", "*.config.cjs", "*.gradle", ".eslintrc*", ".babelrc*",
+            "*.config.mjs", "*.config.cjs", "autogen.sh", "*.gradle", ".eslintrc*", ".babelrc*",
         ),
         "container": (
             "dockerfile*", "*.dockerfile", "containerfile*", "docker-compose*", "compose.y*ml", ".devcontainer/",
