@@ -15,16 +15,6 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def uptime() -> float:
-    """Seconds of a clock that nobody sets, and that runs on while the machine sleeps."""
-    return time.clock_gettime(_UPTIME)
-
-
-def working_ms() -> int:
-    """Milliseconds of a clock that nobody sets, and that stands still while the machine sleeps."""
-    return time.monotonic_ns() // 1_000_000
-
-
 def new_id() -> str:
     """Unique, and growing with time: keys made together stand together in an index, on few pages."""
     return f"{wall_ms():011x}{secrets.token_hex(7)}"
@@ -35,7 +25,8 @@ class Sources:
     """Where a board takes time, ids and chance from. Simulation hands in its own."""
 
     now_ms: Callable[[], int] = wall_ms  # Only SQLite asks; PostgreSQL's server has its own clock.
-    uptime: Callable[[], float] = uptime  # For leases.
-    working_ms: Callable[[], int] = working_ms  # For what something took: sleep is no work.
+    # Clocks that nobody sets. The first runs on while the machine sleeps, for leases; the second stands still.
+    uptime: Callable[[], float] = lambda: time.clock_gettime(_UPTIME)
+    working_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     new_id: Callable[[], str] = new_id
     chance: Callable[[], float] = field(default_factory=lambda: random.SystemRandom().random)

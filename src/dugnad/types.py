@@ -6,7 +6,6 @@ Nothing here does I/O or knows how a record is stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -353,17 +352,6 @@ class Host:
     alive: bool
     started_at: int
     lease_until: int = 0  # By the board's clock.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """How a board stands at one moment: everything in it was true together."""
-
-    team: Sequence[Teammate]
-    ready: Mapping[str, int]  # By lane, as `Board.ready_work` tells it.
-    counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
-    accounts: Mapping[int, Spending]  # By root.
-    begun: Set[int]  # Roots with something ready, or soon, that was begun before: it needs no other task run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

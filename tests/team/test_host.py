@@ -27,7 +27,7 @@ from stage_team import (
 
 from conftest import Opener
 from dugnad.board import Board
-from dugnad.clock import Sources, uptime
+from dugnad.clock import Sources
 from dugnad.errors import ModelMisconfigured
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
@@ -109,7 +109,7 @@ async def test_no_tool_runs_when_the_lease_is_over_by_our_own_clock(opener: Open
 
     def clock() -> float:
         looks[0] += bool(slept[0])
-        return uptime() + slept[0]
+        return Sources().uptime() + slept[0]
 
     @tool
     def first() -> str:

@@ -11,11 +11,12 @@ from stage_agent import END, TITLE, call
 from stage_team import hosting, until, until_ended, until_state
 
 from dugnad.board import Board
+from dugnad.board.reading import Moment
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Price
 from dugnad.team.report import Report, report, standing
-from dugnad.types import Amount, Budget, Moment, NewTask, Spending
+from dugnad.types import Amount, Budget, NewTask, Spending
 from dugnad.view.ending import report_page, report_shape
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +18,6 @@ from ..types import (
     Event,
     Host,
     Message,
-    Moment,
     Need,
     Note,
     PastAttempt,
@@ -36,6 +36,17 @@ from .watch import Hub, Watch
 
 _MOST = 100  # Ready tasks of a lane that are counted.
 _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How a board stands at one moment: everything in it was true together."""
+
+    team: Sequence[Teammate]
+    ready: Mapping[str, int]  # By lane, as `Board.ready_work` tells it.
+    counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
+    accounts: Mapping[int, Spending]  # By root.
+    begun: Set[int]  # Roots with something ready, or soon, that was begun before: it needs no other task run.
 
 
 class Reading:

@@ -8,7 +8,7 @@ for like all other work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..agent import Mind
@@ -43,10 +43,6 @@ _ERRAND = (
     "approve or refuse; or just take note. Then end with plain text"
 )
 _PAUSE_SECONDS = 1.0
-
-
-def _soon(work: Coroutine[object, object, None]) -> asyncio.Future[None]:
-    return asyncio.ensure_future(work)
 
 
 def may_come_back(member: Teammate) -> bool:
@@ -286,7 +282,9 @@ class Life:
                 self.left_behind.append(work)
                 if (place := self._take_place()) is not None:  # It may still be at work there.
                     gives_up = Released(self._why_dropped, resume=True)
-                    work.add_done_callback(lambda _: self._closing.append(_soon(place.close(gives_up, settled=False))))
+                    work.add_done_callback(
+                        lambda _: self._closing.append(asyncio.ensure_future(place.close(gives_up, settled=False)))
+                    )
             elif not work.cancelled():
                 work.exception()  # Looked at, so that nobody complains that nobody did.
 

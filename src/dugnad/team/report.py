@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..board import Board
+from ..board.reading import Moment
 from ..text import one_line
 from ..tools.planning import budget_line
-from ..types import OPEN, Amount, Message, Moment, Spending, Task
+from ..types import OPEN, Amount, Message, Spending, Task
 from .handshakes import waiting_requests
 
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]

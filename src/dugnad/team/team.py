@@ -16,6 +16,7 @@ from typing import Any
 
 from ..agent import Agent, Command, Mind, Outside
 from ..board import Board, open_board
+from ..board.reading import Moment
 from ..errors import BadInput, BoardClosed, BoardTrouble, ModelMisconfigured
 from ..models import open_model
 from ..models.talk import Model
@@ -23,7 +24,7 @@ from ..settings import AgentLimits, Limits, TeamLimits
 from ..text import one_line
 from ..tools import OF_A_TREE, Policy, Tool
 from ..tools.talking import GONE
-from ..types import HUMAN, OPEN, Budget, Event, Moment, Need, Task, Teammate
+from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from ..workspace.sandbox import Sandbox
 from .growth import Joins, fresh_names
 from .host import Host, as_before
