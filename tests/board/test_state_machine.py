@@ -314,10 +314,12 @@ def walk(stage: Stage, examples: int) -> None:
     )
 
 
+@pytest.mark.timeout(1_800)  # Long walks, and longer with DUGNAD_EXAMPLES.
 def test_both_boards_do_what_the_rules_say(stage: Stage) -> None:
     walk(stage, 20)
 
 
+@pytest.mark.timeout(1_800)
 def test_sqlite_does_what_the_rules_say() -> None:
     """The rules are the same code on both databases, and here a step costs a quarter: so many more of them."""
     with asyncio.Runner() as runner:
