@@ -246,9 +246,10 @@ class Git:
 
     async def is_tracked(self, name: str) -> bool:
         """Whether something of this name in the project is under version control."""
-        path = (self.prefix / name).as_posix()
-        listed = await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=self.own / "index")
-        return bool(listed.text)
+        path, index = (self.prefix / name).as_posix(), self.own / "index"
+        if not index.is_file():
+            return False
+        return bool((await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=index)).text)
 
     async def changes(self, *, new: bool = True) -> list[str]:
         """What of the project in the user's own checkout is not committed as it is. Their index is not touched."""
