@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
-from shell import environment, run
+from shell import environment, run, start
 from terminal import BRIEF, MODEL, SECONDS, make_project, told, until_line
 
 SCRIPT = """
@@ -20,6 +20,8 @@ Ask:
   - say: So be it.
 Long:
   - {seconds: 60, say: Too late.}
+"*":
+  - say: Gladly.
 """
 NOT_MEANT_FOR_IT = (signal.SIGINT, signal.SIGHUP)
 
@@ -71,3 +73,22 @@ def test_sigterm_stops_it_in_order_whatever_came_before(project: Path, command: 
     assert "gave it back" in out
     (attempt,) = told(project, "show", "1")["attempts"]
     assert attempt["ended_as"] == "released"
+
+
+def test_sigterm_ends_a_chat_in_order_and_as_interrupted(project: Path) -> None:
+    program = start("chat", "--agents", "1", *MODEL, folder=project, stdin=subprocess.PIPE)
+    limit = Timer(SECONDS, program.kill)
+    limit.start()
+    try:
+        assert program.stdin is not None
+        program.stdin.write("Hello\n")
+        program.stdin.flush()
+        until_line(program, "Gladly.")
+        program.send_signal(signal.SIGTERM)
+        program.wait(SECONDS)
+    finally:
+        limit.cancel()
+        program.kill()
+        program.communicate()
+    assert program.returncode == 130
+    assert {member["status"] for member in told(project, "team")["teammates"]} == {"wanted"}  # By the next host.

@@ -202,3 +202,10 @@ def test_held_work_says_how_it_goes_on_and_does_so(shell: Shell) -> None:
     assert "Held: the budget of tasks is used up." in shell.says("budget", "1")
     assert "dugnad budget 1 --add --tasks 10" in shell.says("budget", "1")
     assert shell.json("budget", "1", "--add", "--tasks", "10")["budget"]["held"] is None
+
+
+def test_minutes_are_counted_in_seconds_wherever_they_are_typed(shell: Shell) -> None:
+    shell.says("add", "goal", "--minutes", "2.5")
+    assert shell.json("budget", "1")["budget"]["seconds_max"] == 150
+    assert shell.json("budget", "1", "--minutes", "2")["budget"]["seconds_max"] == 120
+    assert shell.json("budget", "1", "--add", "--minutes", "0.5")["budget"]["seconds_max"] == 150

@@ -80,12 +80,12 @@ async def test_a_server_that_changes_its_list_without_end_is_dropped(sandbox: Sa
     """It says so with each list it is asked for, so one change brings the next."""
     line = line_to(plain("restless"), sandbox, limits=LineLimits(list_seconds=30, changes_max=3, starts_max=1))
 
-    async def for_ever() -> None:
-        while True:
+    async def again_and_again() -> None:
+        for _ in range(100):
             await line.call("echo", {"text": "hi"})
 
     with pytest.raises(ToolError, match="changes its list of tools all the time"):
-        await for_ever()
+        await again_and_again()
     await line.close()
 
 
