@@ -8,6 +8,7 @@ line of ours. The type is what a request takes, so text that did not come this w
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from string import Formatter
 from typing import TypeVar
@@ -64,6 +65,11 @@ def persons(text: str) -> Told:
 def quote(text: object) -> Told:
     """Other people's words: every line starts with "> ", whatever kind of line break made it."""
     return Told("\n".join(f"> {_CONTROLS.sub(_mark, line)}" for line in _BREAKS.split(str(text))))
+
+
+def pasted(branch: str) -> str:
+    """A branch's name in a command that a person may paste into a shell."""
+    return shlex.quote(f"refs/heads/{branch}" if branch.startswith("-") else branch)
 
 
 def clean(text: str) -> str:

@@ -95,7 +95,7 @@ async def test_inbox_shows_what_was_said_and_what_waits(board: Board) -> None:
         "human to lead: How far are you?",
         "lead: Half of it.",
         "alice asks about #1 (m3): Which?",
-        "  answer with: /answer m3 TEXT",
+        "-> answer with: /answer m3 TEXT",
     ]
     assert "How far are you?" in await talk.says("/inbox lead")
     assert "alice has read everything." in await talk.says("/inbox alice")

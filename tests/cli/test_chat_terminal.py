@@ -57,7 +57,7 @@ async def test_a_question_appears_by_itself_and_is_answered(opener: Opener, url:
         screen.type("words for the lead")
         await screen.has_typed("words for the lead")
         await lead.asks("alice", "Pick a licence", "Which licence?")
-        await screen.shows("alice asks about #1 (m1): Which licence?", "  answer with: /answer m1 TEXT")
+        await screen.shows("alice asks about #1 (m1): Which licence?", "-> answer with: /answer m1 TEXT")
         await screen.until(lambda: "1 question for you: /answer" in screen.bar)
         screen.type("\r")  # What was typed before the question came is still for the lead.
         assert [message.text for message in await lead.hears()] == ["words for the lead"]

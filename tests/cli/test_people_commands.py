@@ -73,7 +73,7 @@ def test_my_messages_are_shown_once_and_requests_until_they_are_answered(shell: 
     assert [each["text"] for each in shell.json("inbox", "--keep")["messages"]] == ["I began."]
     said = shell.says("inbox")
     assert "I began." in said
-    assert 'Red or blue?\n  dugnad answer m1 "..."' in said
+    assert 'Red or blue?\ndugnad answer m1 "..."' in said
     again = shell.json("inbox")
     assert again["messages"] == []
     assert [each["text"] for each in again["requests"]] == ["Red or blue?"]

@@ -106,8 +106,8 @@ def test_a_request_says_how_it_is_answered_and_only_while_it_waits() -> None:
         Message(id=2, kind="plan", text="So.", sent_at=0, shown_at=None, **base),  # type: ignore[arg-type]
     ]
     said = drawn(messages_table(asked))
-    assert '  dugnad answer m1 "..."' in said
-    assert '  dugnad approve m2    or    dugnad reject m2 --why "..."' in said
+    assert 'dugnad answer m1 "..."' in said
+    assert 'dugnad approve m2    or    dugnad reject m2 --why "..."' in said
     assert not [each for each in drawn(messages_table(asked, waiting={2})) if "answer m1" in each]
 
 

@@ -179,12 +179,12 @@ def show(what: RenderableType) -> None:
 
 
 def console() -> Console:
-    from rich.console import Console
+    from ..view.console import SafeConsole
 
     style: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
     if sys.stdout.isatty():
-        return Console(**style)
-    return Console(**style, width=_PIPE_WIDTH, color_system=None, force_terminal=False, force_interactive=False)
+        return SafeConsole(**style)
+    return SafeConsole(**style, width=_PIPE_WIDTH, color_system=None, force_terminal=False, force_interactive=False)
 
 
 def show_json(shape: Shape) -> None:

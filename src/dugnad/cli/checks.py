@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -97,7 +98,7 @@ async def git(scene: Scene) -> Finding:
     try:
         found = await Git.find(root, path=path)
         if found is None:
-            return Finding("git", "warning", f"{root}: not a git repository.", f"git init {root}")
+            return Finding("git", "warning", f"{root}: not a git repository.", f"git init {shlex.quote(str(root))}")
         if await found.is_tracked(".dugnad"):
             says = "The board's folder is under version control: whoever commits could put tasks on your board."
             return Finding("git", "warning", says, "git rm -r --cached .dugnad")
@@ -157,9 +158,19 @@ def user_settings(scene: Scene) -> Finding:
         return Finding("user", "ok", f"There is no {where}; the environment has to do." if where else "No home folder.")
     mode = file.stat().st_mode
     if mode & 0o022:
-        return Finding("user", "wrong", f"Others may write {file}, and send your keys anywhere.", f"chmod 600 {file}")
+        return Finding(
+            "user",
+            "wrong",
+            f"Others may write {file}, and send your keys anywhere.",
+            f"chmod 600 {shlex.quote(str(file))}",
+        )
     if mode & 0o044 and any(each.api_key_env or each.base_url for each in scene.user.models.values()):
-        return Finding("user", "warning", f"Others may read in {file} where your models are.", f"chmod 600 {file}")
+        return Finding(
+            "user",
+            "warning",
+            f"Others may read in {file} where your models are.",
+            f"chmod 600 {shlex.quote(str(file))}",
+        )
     return Finding("user", "ok", f"{file} can be read.")
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from ..board import Board
 from ..team import handshakes
 from ..text import one_line, plain
 from ..types import HUMAN, Message
+from ..view.tables import Indented
 from .following import follow
 from .screen import said, sentence
 from .session import Session
@@ -24,16 +24,19 @@ _OPENS = {
     "plan_reply": "",
 }
 _HOW = {
-    "question": "answer with: /answer m{id} TEXT",
-    "plan": "decide with: /approve m{id}   or   /reject m{id} WHY",
-    "shutdown": "decide with: /approve m{id}   or   /reject m{id} WHY",
+    "question": "-> answer with: /answer m{id} TEXT",
+    "plan": "-> decide with: /approve m{id}   or   /reject m{id} WHY",
+    "shutdown": "-> decide with: /approve m{id}   or   /reject m{id} WHY",
 }
 _MORE = {"tasks": 10, "tokens": 100_000, "dollars": 1, "seconds": 600}  # What one might add to a cap.
 _WAIT_SECONDS = 60.0  # For a push; the board's own sweep is sooner behind a lost one.
 
 
 def announcement(message: Message, *, lead: str, waits: bool = True) -> RenderableType:
-    """A message as the person reads it. Under a request that waits stands how to answer it."""
+    """A message as the person reads it. Under a request that waits stands how to answer it.
+
+    What begins a line is ours. Words stand behind a name, or indented; so none can look like a hint of ours.
+    """
     head = Text()
     head.append(one_line(message.sender, 40), style="bold cyan" if message.sender != HUMAN else "bold")
     if message.recipient != HUMAN:
@@ -46,15 +49,22 @@ def announcement(message: Message, *, lead: str, waits: bool = True) -> Renderab
         head.append(f" (m{message.id})")
     words = plain(message.text).strip("\n")
     head.append(":" if words else ".")
-    parts: list[RenderableType] = []
-    if words and "\n" not in words:
-        parts.append(head.append(f" {words}"))
-    else:
-        parts.append(head)
-        parts += [Padding(Text(words), (0, 0, 0, 2), expand=False)] if words else []
-    if waits and message.kind in _HOW:
-        parts.append(Text(f"  {_HOW[message.kind].format(id=message.id)}", style="yellow"))
-    return Group(*parts)
+    hint = Text(_HOW[message.kind].format(id=message.id), style="yellow") if waits and message.kind in _HOW else None
+    return Group(_Said(head, words), hint) if hint is not None else _Said(head, words)
+
+
+class _Said:
+    """Words behind a name where they fit on its line, else below it."""
+
+    def __init__(self, head: Text, words: str) -> None:
+        self._head, self._words = head, words
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = self._head.copy().append(f" {self._words}" if self._words else "")
+        if "\n" not in self._words and whole.cell_len <= options.max_width:
+            yield whole
+        else:
+            yield from (self._head, Indented(self._words))
 
 
 def _verb(message: Message) -> str:

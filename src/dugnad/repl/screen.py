@@ -14,10 +14,11 @@ from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import default_ui_style
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from ..text import plain
+from ..view.console import SafeConsole
 
 _UNWRAPPED_COLUMNS = 2_000  # In a pipe a line stays a line; whoever reads it cuts it as they like.
 
@@ -31,7 +32,7 @@ class Screen(Protocol):
 def layout(what: RenderableType, columns: int, *, colours: bool) -> str:
     """What rich makes of it, as text."""
     text = StringIO()
-    console = Console(
+    console = SafeConsole(
         file=text, width=columns, force_terminal=colours, color_system="256" if colours else None, markup=False,
         highlight=False, emoji=False, legacy_windows=False,
     )  # fmt: skip

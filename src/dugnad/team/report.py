@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..board import Board
 from ..board.reading import Moment
-from ..text import one_line
+from ..text import one_line, pasted
 from ..tools.planning import budget_line
 from ..types import OPEN, Amount, Message, Spending, Task
 from .handshakes import waiting_requests
@@ -144,10 +144,8 @@ class Report:
     def _merges(self) -> list[str]:
         if self.deliveries is None or not self.deliveries.commits:
             return []
-        count = self.deliveries.commits
-        return [
-            f"git merge {self.deliveries.target}    takes over what was merged there: {count} commit{'s'[: count > 1]}"
-        ]
+        commits = f"{self.deliveries.commits} commit{'s'[: self.deliveries.commits > 1]}"
+        return [f"git merge {pasted(self.deliveries.target)}    takes over what was merged there: {commits}"]
 
     def kept(self, task: Task) -> Sequence[str]:
         """The branches with what attempts at a task came to that did not end done."""

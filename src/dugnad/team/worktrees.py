@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..board import Board
 from ..errors import StaleClaim, ToolError
-from ..text import NOTHING, clean, joined, one_line, shorten, tell
+from ..text import NOTHING, clean, joined, one_line, pasted, shorten, tell
 from ..types import ENDED, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ..workspace import merging
 from ..workspace.merging import Conflict, Merged, Work
@@ -61,7 +60,7 @@ class Worktrees:
             owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None,
             anew=tree.anew, readable=tree.readable,
             told=joined((told, tell("{told:2000}", told=tree.told)), "\n"),
-            how_to_look=tell(_HOW_TO_LOOK, target=shlex.quote(self.trees.target)),
+            how_to_look=tell(_HOW_TO_LOOK, target=pasted(self.trees.target)),
             tools=kit.tools, sees_changes=True,
         )  # fmt: skip
 
@@ -155,7 +154,8 @@ class Worktree(Place):
             what = f"merged into {target} as it is now, its check is red:\n{shorten(came.output, 4_000)}\n"
         return (
             f"The work was not merged: {what}. Since it began these came in:\n{others}\n"
-            f"What was done is on branch {branch} (`git diff {target}...{branch}`); do it anew on what is there now."
+            f"What was done is on branch {branch} (`git diff {pasted(f'{target}...{branch}')}`); do it anew on what is "
+            "there now."
         )
 
     async def _check_all(self, task: Task) -> str | None:

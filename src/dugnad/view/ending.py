@@ -79,4 +79,4 @@ def report_page(end: Report) -> RenderableType:
 def _step(step: str) -> str:
     """The command, and behind a gap what it is for."""
     command, _, why = step.partition("    ")
-    return f"{one_line(command, 80)}    {one_line(why, 100)}".rstrip()
+    return f"{one_line(command, 400)}    {one_line(why, 100)}".rstrip()

@@ -124,14 +124,15 @@ def messages_table(messages: Iterable[Message], *, waiting: Collection[int] | No
         head = Text(f"m{message.id}", style="bold")
         head.append(f"  {one_line(message.sender, 40)} to {one_line(message.recipient, 40)}{kind}{about}")
         head.append(f"  {clock(message.sent_at, dated=True)}", style="dim")
-        parts.append(head)
         if message.accepted is not None:
-            parts.append(Indented("agreed" if message.accepted else "refused", style="bold"))
+            head.append("  agreed" if message.accepted else "  refused")
+        parts.append(head)
         if message.text:
             parts.append(Indented(message.text))
         waits = message.recipient == HUMAN if waiting is None else message.id in waiting
         if waits and message.kind in _HOW_TO_ANSWER:
-            parts.append(Indented(_HOW_TO_ANSWER[message.kind].format(id=message.id), style="green"))
+            # Not indented, as what others say is: so their words cannot look like ours.
+            parts.append(Text(_HOW_TO_ANSWER[message.kind].format(id=message.id), style="green"))
     return Group(*parts)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import StaleClaim
+from ..text import pasted
 from .git import GitTrouble
 from .tree import BRANCHES, Tree, committer
 from .trees import Trees, gone
@@ -72,7 +73,7 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
         if await git.commit_of(f"refs/heads/{above}") is not None:
             raise GitTrouble(
                 f"There is a branch named {above}, so git can have none named {above}/…, which the team needs: rename "
-                f"it, `git branch -m {above} {above}-old`."
+                f"it, `git branch -m {pasted(str(above))} {pasted(f'{above}-old')}`."
             )
     if start is None or (theirs := await git.commit_of(start)) is None:
         raise GitTrouble("The repository has no commit yet; make a first one, so that there is something to work from.")
@@ -87,8 +88,8 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
         return ""
     own = start.removeprefix("refs/heads/") if start.startswith("refs/heads/") else start[:12]
     return (
-        f"{target} lacks commits of {own}. If the team should have them: `git switch {target} && git merge {own} && "
-        "git switch -`."
+        f"{target} lacks commits of {own}. If the team should have them: `git switch {pasted(target)} && git merge "
+        f"{pasted(own)} && git switch -`."
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import StaleClaim
 from ..private import held
+from ..text import pasted
 from . import private
 from .git import Git, GitTrouble
 from .tree import BRANCHES, CHECKING, FENCES, Place, Tree, on_branch
@@ -317,8 +318,8 @@ class Trees:
 
 def gone(trees: Trees) -> str:
     return (
-        f"The branch {trees.target} is gone, and finished work goes there: `git branch {trees.target}` makes it again "
-        "from what you have checked out."
+        f"The branch {trees.target} is gone, and finished work goes there: `git branch {pasted(trees.target)}` makes "
+        "it again from what you have checked out."
     )
 
 
