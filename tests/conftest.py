@@ -38,6 +38,16 @@ def pytest_configure() -> None:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state() -> Iterator[None]:
+    """What is accepted in a test is remembered in a folder of the tests' own, also by the processes they start."""
+    made = tempfile.mkdtemp(prefix="dugnad-state-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", made)
+        yield
+    shutil.rmtree(made, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a server that is there for this run. Never skipped: without a server the tests fail."""

@@ -15,6 +15,9 @@ from click.testing import CliRunner, Result
 
 from dugnad.board import Board, open_board
 from dugnad.cli import main
+from dugnad.cli.accepted import Accepted
+from dugnad.cli.strangers import flat
+from dugnad.team.project import read_project
 from dugnad.types import Claim, Outcome
 
 T = TypeVar("T")
@@ -86,8 +89,18 @@ async def claimed(board: Board, name: str, *, task: int | None = None) -> Claim:
     return claim
 
 
+def accept(folder: Path) -> None:
+    """What `dugnad trust --yes` does for a project's settings."""
+    Accepted(os.environ).add_settings(folder.resolve(), flat(read_project(folder, environment={}).given))
+
+
+def write_settings(folder: Path, text: str) -> None:
+    (folder / "dugnad.toml").write_text(text)
+    accept(folder)
+
+
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "XDG_STATE_HOME") if name in os.environ}
     return {**kept, **more}
 
 

@@ -23,7 +23,7 @@ from threading import Timer
 from typing import Any
 
 import pyte
-from shell import environment, run, start
+from shell import accept, environment, run, start
 
 SECONDS = 60.0  # At most, for anything. Nothing is expected to take so long.
 MODEL = ("--model", "scripted:script.yaml")
@@ -34,6 +34,7 @@ def make_project(folder: Path, script: str, settings: str = BRIEF) -> None:
     """A project in which the model says what the script says, and a run that is stopped is stopped soon."""
     (folder / "dugnad.toml").write_text(settings)
     (folder / "script.yaml").write_text(script)
+    accept(folder)
 
 
 def told(folder: Path, *words: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 from click.shell_completion import ShellComplete
-from shell import Shell, claimed, environment, run
+from shell import Shell, claimed, environment, run, write_settings
 
 from dugnad.board import Board
 from dugnad.cli import SECTIONS, main
@@ -88,6 +88,7 @@ COMMANDS = [
     ["team"], ["spawn", "bob"], ["stop", "alice", "--now"], ["tell", "alice", "x"], ["inbox"], ["answer", "4", "this"],
     ["approve", "5"], ["reject", "5", "--why", "no"], ["retry", "3"], ["cancel", "2"], ["release", "6"], ["budget"],
     ["budget", "1"], ["model", "anthropic:claude-sonnet-5-5"], ["rehearse", "--seeds", "2"],
+    ["trust"],
 ]  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def test_a_run_prints_the_documented_keys(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(folder)
     shell = Shell(f"sqlite:///{folder}/board.db")
     (folder / "script.yaml").write_text('"*": [{calls: [{ask_human: {question: Which one}}]}]')
-    (folder / "dugnad.toml").write_text("[team]\nidle_seconds = 0.2")
+    write_settings(folder, "[team]\nidle_seconds = 0.2")
     ran = shell("run", "goal", "--tasks", "3", "--agents", "1", "--model", "scripted:script.yaml", "--json")
     found = json.loads(ran.stdout)
     assert set(found) == set(promised("run"))
@@ -124,7 +125,7 @@ def test_a_run_prints_the_documented_keys(folder: Path, monkeypatch: pytest.Monk
 def test_working_and_the_doctor_print_the_documented_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     shell = Shell(f"sqlite:///{folder}/board.db")
-    (folder / "dugnad.toml").write_text("[team]\nidle_seconds = 0.2")
+    write_settings(folder, "[team]\nidle_seconds = 0.2")
     found = json.loads(shell("work", "--agents", "2", "--model", "scripted:", "--json").stdout)
     assert set(found) == set(promised("work"))
     found = json.loads(shell("doctor", "--json").stdout)

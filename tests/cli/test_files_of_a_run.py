@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from repository import at, git, new_repository
-from shell import Shell
+from shell import Shell, write_settings
 
 SCRIPT = """
 "*":
@@ -120,7 +120,7 @@ def test_commands_run_inside_and_a_red_check_goes_back_to_the_mind(
 
 def test_a_check_that_stays_red_is_not_believed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "script.yaml").write_text('"*": [{say: Done.}, {say: Done.}, {say: Done.}, {say: Done.}]')
-    (folder / "dugnad.toml").write_text("[limits]\nattempts_max = 1")
+    write_settings(folder, "[limits]\nattempts_max = 1")
     monkeypatch.chdir(folder)
     shell = Shell(f"sqlite:///{folder}/board.db")
     shell.says("add", "Never", "--check", "false")

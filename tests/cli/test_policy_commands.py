@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from shell import Shell, run, start
+from shell import Shell, run, start, write_settings
 
 from dugnad.board import Board
 
@@ -27,7 +27,7 @@ def project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = folder / "project"
     made.mkdir()
     (made / "script.yaml").write_text(SCRIPT)
-    (made / "dugnad.toml").write_text(QUICK)
+    write_settings(made, QUICK)
     user_says(folder, '[policies]\nbash = "ask"\n')
     monkeypatch.chdir(made)
     monkeypatch.setenv("HOME", str(folder))
@@ -96,7 +96,7 @@ def test_always_is_asked_once(folder: Path, project: Path) -> None:
 )
 def test_a_project_narrows_and_never_widens(folder: Path, project: Path, user: str, mine: str, said: str) -> None:
     user_says(folder, f"[policies]\n{user}\n")
-    (project / "dugnad.toml").write_text(f"{QUICK}[policies]\n{mine}\n")
+    write_settings(project, f"{QUICK}[policies]\n{mine}\n")
     shell = Shell(f"sqlite:///{folder}/board.db")
     shell.says("run", "goal", *WORK)
     assert said in shell.says("show", "1", "--transcript")
@@ -104,7 +104,7 @@ def test_a_project_narrows_and_never_widens(folder: Path, project: Path, user: s
 
 
 def test_kill_9_between_question_and_answer(url: str, folder: Path, project: Path) -> None:
-    (project / "dugnad.toml").write_text("[team]\nlead = false\n[limits]\nlease_seconds = 2\n")
+    write_settings(project, "[team]\nlead = false\n[limits]\nlease_seconds = 2\n")
     shell = Shell(url)
     shell.says("add", "goal")
     working = start("work", "--board", url, "--forever", *WORK, folder=project, home=folder)
@@ -115,7 +115,7 @@ def test_kill_9_between_question_and_answer(url: str, folder: Path, project: Pat
         working.communicate(timeout=30)
     assert made(project) == ""
     shell.says("answer", question_of(shell), "always")
-    (project / "dugnad.toml").write_text(QUICK)
+    write_settings(project, QUICK)
     ran = run("run", "--board", url, *WORK, "--json", folder=project, HOME=str(folder))
     assert json.loads(ran.stdout)["tasks"][0]["state"] == "done", ran.stderr
     assert made(project) == "made\nmore\n"

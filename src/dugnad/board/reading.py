@@ -287,6 +287,10 @@ class Reading:
         rows = await self._read("read_events", after=after, task=task, page=self._page(page))
         return [records.event(row) for row in rows]
 
+    async def identity(self) -> str:
+        """A name that no other board has, given when it was made, or first opened by a dugnad that gives them."""
+        return str((await self._read("read_identity"))[0]["id"])
+
     async def last_event(self) -> int:
         return int((await self._read("last_seq"))[0]["seq"])
 

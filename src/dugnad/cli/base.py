@@ -31,6 +31,7 @@ EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
 _PIPE_WIDTH = 1_000_000  # Nothing is wrapped for a reader that is a program.
 _BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board, instead of the project's own."})
 _JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md has the shapes."})
+Reads = bool | Callable[[dict[str, Any]], bool]
 Picture = Callable[[], "RenderableType"]  # Made only where it is looked at: rich is not imported for JSON.
 
 
@@ -49,13 +50,24 @@ class Call:
             show(picture if isinstance(picture, str) else picture())
 
 
-def verb(name: str, *, example: str, makes_board: bool = False) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
-    """Turn `async def name(call, **arguments)` into a command with `--board`, `--json` and an example in its help."""
+def verb(
+    name: str, *, example: str, makes_board: bool = False, only_reads: Reads = False
+) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
+    """Turn `async def name(call, **arguments)` into a command with `--board`, `--json` and an example in its help.
+
+    `only_reads`: it changes nothing on the board, always or with these arguments. Every other verb needs a project that
+    the user has accepted.
+    """
 
     def wrap(work: Callable[..., Awaitable[Any]]) -> click.Command:
         @functools.wraps(work)
         def run(*, board: str | None, as_json: bool, **arguments: Any) -> Any:
             import asyncio  # Here, so that help does not wait for it.
+
+            if not (only_reads(arguments) if callable(only_reads) else only_reads):
+                from .trust import require_trust
+
+                require_trust(board, makes=makes_board, asks=not as_json)
 
             async def once() -> Any:
                 async with opened(board, makes=makes_board) as there:
@@ -99,10 +111,18 @@ def here() -> Project:
 
 def board_url(given: str | None, project: Project) -> str:
     """Where the board is: `--board` > DUGNAD_BOARD > dugnad.toml > .dugnad/board.db under the project's root."""
+    return project.board_url(given or _group_board(), os.environ)
+
+
+def typed_board(given: str | None) -> bool:
+    """Whether the user named the board, and not a project or nobody."""
+    return bool(given or _group_board() or os.environ.get("DUGNAD_BOARD"))
+
+
+def _group_board() -> str | None:
     context = click.get_current_context(silent=True)
-    if given is None and context is not None:
-        given = context.find_root().params.get("board")
-    return project.board_url(given, os.environ)
+    named = context.find_root().params.get("board") if context is not None else None
+    return named if isinstance(named, str) else None
 
 
 @asynccontextmanager

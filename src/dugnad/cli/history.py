@@ -18,7 +18,7 @@ _LAST = 100  # Events shown when no beginning is given.
 _LOOKED_AT = 2_000  # Events looked through for them; many are steps of the machinery.
 
 
-@verb("log", example="""
+@verb("log", only_reads=True, example="""
     dugnad log --follow
     dugnad log 12 --all
     dugnad log --after 0 --json
@@ -88,7 +88,7 @@ class _Lines:
         show(event_line(event, dated=not self._terminal))
 
 
-@verb("notes", example="""
+@verb("notes", only_reads=lambda given: not given["write"], example="""
     dugnad notes login timeout
     dugnad notes --write "API limits" "At most 50 requests a minute."
     """)  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..types import Message, Task
 
 
-@verb("team", example="dugnad team")
+@verb("team", only_reads=True, example="dugnad team")
 async def team(call: Call) -> None:
     """Who is on the team, in which roles, and what each is doing."""
     from ..view.shapes import host_shape, teammate_shape
@@ -116,7 +116,7 @@ def _something(text: str) -> str:
     return text
 
 
-@verb("inbox", example="""
+@verb("inbox", only_reads=True, example="""
     dugnad inbox
     dugnad inbox alice --all
     """)  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput
-from .base import board_option, board_url, examples, file_of, here, json_option, make_folder
+from .base import board_option, board_url, examples, here, json_option
 
 if TYPE_CHECKING:
     from ..team import Team
@@ -96,7 +96,7 @@ def run(
     from .workplaces import Wishes
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
     wishes = Wishes.typed(typed)
     budget = typed_budget(typed)
     return asyncio.run(
@@ -123,7 +123,7 @@ def work(
     from .workplaces import Wishes
 
     project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever)
+    team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
     wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
     return asyncio.run(attend(team, project, Wishes.typed(typed), roles=wanted, as_json=as_json))
 
@@ -170,7 +170,7 @@ def demo(keep: str | None, as_json: bool) -> int:
 
 
 def open_team(
-    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool
+    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool, asks: bool = True
 ) -> Team:  # fmt: skip
     """The team of this project, as the files and the options say. A model that cannot be asked is told of now."""
     import math
@@ -179,6 +179,7 @@ def open_team(
 
     from ..team import Team
     from ..team.userfile import open_named_model, read_user
+    from .trust import require_trust
 
     url = board_url(board, project)
     user = read_user(os.environ)
@@ -193,9 +194,7 @@ def open_team(
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
     team.open_model()
-    path = file_of(url)
-    if path is not None:
-        make_folder(path.parent)
+    require_trust(board, makes=True, asks=asks, runs=True)
     return team
 
 

@@ -46,6 +46,10 @@ def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
     return Budget(**given)
 
 
+def _changes(given: dict[str, Any]) -> bool:
+    return any(given[name] is not None for name in ("tasks", "tokens", "dollars", "minutes"))
+
+
 # Putting.
 
 
@@ -110,7 +114,7 @@ def _lines(file: Any) -> list[str]:
 # Looking.
 
 
-@verb("tasks", example="""
+@verb("tasks", only_reads=True, example="""
     dugnad tasks
     dugnad tasks --ready --role coder
     dugnad tasks --ended --by alice --limit 200 --json
@@ -178,7 +182,7 @@ async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filte
         window *= 8
 
 
-@verb("show", example="""
+@verb("show", only_reads=True, example="""
     dugnad show 12
     dugnad show 12 --transcript
     """)  # fmt: skip
@@ -266,7 +270,7 @@ async def release(call: Call, *, task_id: int, why: str, delay: float) -> None:
 # Budgets.
 
 
-@verb("budget", example="""
+@verb("budget", only_reads=lambda given: not _changes(given), example="""
     dugnad budget
     dugnad budget 1 --dollars 5 --minutes none
     dugnad budget 1 --add --tasks 10
@@ -283,7 +287,7 @@ async def budget(call: Call, *, task_id: int | None, adds: bool, limit: int, **c
     from ..view.shapes import spending_shape
 
     board = call.board
-    changes = any(value is not None for value in caps.values())
+    changes = _changes(caps)
     if task_id is None:
         if changes or adds:
             raise BadInput("Say whose budget is to change: dugnad budget ID --tasks 10.")

@@ -87,6 +87,7 @@ class Project:
 
     root: Path
     file: Path | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)  # All that the file says, with what it takes from others.
     board: str | None = None  # As it is written; `board_url` is what to open.
     model: str | None = None
     team: str
@@ -268,6 +269,7 @@ def _project(root: Path, given: Mapping[str, Any]) -> Project:
     return Project(
         root=root,
         file=root / FILE,
+        given=MappingProxyType(dict(given)),
         board=given.get("board"),
         model=given.get("model"),
         team=name,

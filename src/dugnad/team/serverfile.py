@@ -164,7 +164,7 @@ def write_approved(environment: Mapping[str, str], name: str, said: str | None) 
             for each, approved in sorted(kept.items()):
                 if approved is not None:
                     lines.append(f"\n[{each}]\nhash = \"{hash_of(approved)}\"\ntext = '''\n{approved}'''\n")
-            _replace(path, "".join(lines))
+            replace_file(path, "".join(lines))
             os.fsync(folder)
         finally:
             os.close(folder)
@@ -173,8 +173,9 @@ def write_approved(environment: Mapping[str, str], name: str, said: str | None) 
     return path
 
 
-def _replace(path: Path, content: str) -> None:
-    number, made = tempfile.mkstemp(prefix=".approved-", dir=path.parent)
+def replace_file(path: Path, content: str) -> None:
+    """Write it all or not at all."""
+    number, made = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(content)

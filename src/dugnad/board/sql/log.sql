@@ -71,3 +71,6 @@ SELECT verb, answer FROM calls WHERE key = :key
 
 -- name: keep_answer
 INSERT INTO calls (key, verb, answer, at) VALUES (:key, :verb, :answer, now_ms())
+
+-- name: read_identity
+SELECT id FROM identity

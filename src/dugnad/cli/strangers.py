@@ -1,0 +1,228 @@
+"""What a project brings that the user has not accepted yet: settings, and a board that somebody else made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..errors import BadInput, BoardUnreachable, ToolError
+from ..text import one_line
+from ..tools.policy import Rules, verdict
+from ..types import HUMAN, OPEN, Budget
+from ..view.figures import counted
+from .accepted import Accepted, Settings
+from .base import file_of, shown_url
+
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..team.project import Project
+
+_LINE_CHARS = 150
+_VALUE_CHARS = 90
+_TABLES_SHOWN = 8  # Roles, and members; how many more there are is said.
+_LOOKED_AT = 1_000  # Of tasks and messages, of each kind.
+_ROOTS_MAX = 200
+_ORDER = ("board", "model", "check", "roles", "members", "mcp", "team", "limits", "budget", "review", "policies")
+
+
+class NotAccepted(BadInput):
+    """The project is new to you, and was not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a project brings, and how much of it is known."""
+
+    settings: Settings = field(default_factory=dict)
+    before: Settings | None = None  # What was accepted last; None: nothing of this project was.
+    settings_known: bool = True
+    where: str = ""  # The board, as it is remembered.
+    identity: str = ""  # Empty: there is no board yet.
+    board_known: bool = True
+    board_says: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.settings_known and self.board_known
+
+
+async def look(project: Project, url: str, accepted: Accepted, *, typed: bool) -> Found:
+    """What is there, without making anything. A board that was typed is the user's own word, so it is known."""
+    settings = flat(project.given)
+    known = not settings or accepted.has_settings(project.root, settings)
+    before = None if known else accepted.last_settings(project.root)
+    if before is not None and all(map(_harmless, changed(before, settings))):
+        accepted.add_settings(project.root, settings)
+        known = True
+    board = await _open(url)
+    if board is None:
+        return Found(settings, before, known, where_of(url))
+    async with board:
+        identity, where = await board.identity(), where_of(url)
+        if typed:
+            accepted.add_board(where, identity)
+        mine = accepted.has_board(where, identity)
+        says = () if mine else await _describe(board, shown_url(url))
+    return Found(settings, before, known, where, identity, mine, says)
+
+
+async def refuse_tracked(project: Project, url: str) -> None:
+    """A board that git tracks is whoever's who commits, also after it was accepted."""
+    from ..workspace.git import Git
+
+    path = file_of(url)
+    if path is None or not path.is_relative_to(project.root):
+        return
+    try:
+        git = await Git.find(project.root, path=os.environ.get("PATH", os.defpath))
+        for name in (".dugnad", path.relative_to(project.root).as_posix()):
+            if git is not None and await git.is_tracked(name):
+                raise NotAccepted(
+                    f"Git tracks {name}, so whoever commits could put tasks and answers on your board. Remove it from "
+                    f"the repository: git rm -r --cached {name}"
+                )
+    except ToolError as trouble:
+        raise NotAccepted(f"{trouble}") from None
+
+
+async def _open(url: str) -> Board | None:
+    """The board, if there is one. A server that cannot be reached is told of by whoever opens it next."""
+    from ..board import open_board
+
+    path = file_of(url)
+    if url.startswith("sqlite") and not _is_there(path):
+        return None
+    try:
+        return await open_board(url, make=False)
+    except BoardUnreachable:
+        if path is not None:
+            raise
+        return None
+
+
+def _is_there(path: Path | None) -> bool:
+    """Also where it is a link that leads nowhere: then it is refused when it is opened, and never made."""
+    return path is not None and os.path.lexists(path)
+
+
+def where_of(url: str) -> str:
+    """A board's place without the password: the real path of a file, or the server, the database and the name."""
+    path = file_of(url)
+    if path is not None:
+        return os.path.realpath(path)
+    if not url.startswith("postgres"):
+        return url
+    from ..board.postgres import split_url
+
+    address, board = split_url(url)
+    parts = urlsplit(address)
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}?board={board}"
+
+
+# Settings.
+
+
+def flat(given: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """The settings by their whole names, as JSON can keep them."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if isinstance(value, Rules):
+            found |= flat({**value.general, **value.roles}, f"{above}{key}.")
+        elif isinstance(value, Mapping):
+            found |= flat(value, f"{above}{key}.")
+        else:
+            found[f"{above}{key}"] = list(value) if isinstance(value, tuple | list) else value
+    return {key: value if isinstance(value, str | int | float | list) else str(value) for key, value in found.items()}
+
+
+def changed(before: Settings, now: Settings) -> list[str]:
+    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+
+
+def _harmless(key: str) -> bool:
+    """What only names the team, or says how long it waits: it asks nobody, runs nothing and spends nothing."""
+    return key == "team.name" or (key.startswith("team.") and key.endswith("_seconds"))
+
+
+def settings_lines(found: Found) -> list[str]:
+    """What the file sets, a line for each table; or of a file that was accepted before, what is different."""
+    if found.before is not None:
+        return [_change(key, found.before, found.settings) for key in changed(found.before, found.settings)]
+    tables: dict[str, list[str]] = {}
+    for key, value in found.settings.items():
+        table, _, name = key.rpartition(".")
+        if key.count(".") > 1 and not key.startswith(("roles.", "members.")):
+            table, name = key.partition(".")[0], key.partition(".")[2]
+        tables.setdefault(table or key, []).append(f"{name or key} = {_value(value)}")
+    lines = []
+    for first in sorted({each.partition(".")[0] for each in tables}, key=_rank):
+        those = [each for each in tables if each.partition(".")[0] == first]
+        for table in those[:_TABLES_SHOWN]:
+            inside = ", ".join(tables[table])
+            lines.append(one_line(inside if table in found.settings else f"[{table}] {inside}", _LINE_CHARS))
+        if len(those) > _TABLES_SHOWN:
+            lines.append(f"and {len(those) - _TABLES_SHOWN} more under [{one_line(first)}]")
+    return lines
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (_ORDER.index(name) if name in _ORDER else 0, name)
+
+
+def _change(key: str, before: Settings, now: Settings) -> str:
+    was, is_now = (_value(each[key]) if key in each else "not set" for each in (before, now))
+    return f"{one_line(key)}: {was} is now {is_now}" if was != is_now else f"{one_line(key)} is different further on"
+
+
+def _value(value: Any) -> str:
+    words = value if isinstance(value, list) else [value]
+    said = [f'"{each}"' if isinstance(each, str) else str(each).lower() for each in words]
+    return one_line(", ".join(said), _VALUE_CHARS)
+
+
+# A board.
+
+
+async def _describe(board: Board, shown: str) -> tuple[str, ...]:
+    """What a board would have done, or lets others do, in the user's name."""
+    states: Any = sorted(OPEN)
+    tasks = await board.list_tasks(states=states, page=_LOOKED_AT)
+    accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})[:_ROOTS_MAX]]
+    uncapped = sum(each.caps == Budget() for each in accounts)
+    team = await board.team()
+    leads, prompted = [each.name for each in team if each.lead], [each.name for each in team if each.prompt]
+    own = [each for each in await board.inbox(None, queued=False, page=_LOOKED_AT) if each.sender == HUMAN]
+    always = sum(verdict(each.text, each.accepted).always for each in own)
+    at_least = "at least " if len(tasks) == _LOOKED_AT else ""
+    said = [f"A board that you did not make, {one_line(shown)}, with {at_least}{counted(len(tasks), 'open task')}"]
+    if uncapped:
+        said.append(f"{counted(uncapped, 'open goal')} without any cap on what may be spent")
+    if leads:
+        said.append(f"led by {_names(leads)}")
+    if prompted:
+        said.append(f"prompts of its own for {_names(prompted)}")
+    if own:
+        said.append(
+            f"{counted(len(own), 'message')} and answers in your name" + (f', {always} "always"' if always else "")
+        )
+    return tuple(said)
+
+
+def _names(names: Iterable[str]) -> str:
+    return one_line(", ".join(names), _VALUE_CHARS)
+
+
+def lines_of(found: Found, root: Path) -> list[str]:
+    """All there is to show, in a few lines."""
+    said = []
+    if not found.settings_known:
+        head = "dugnad.toml sets:" if found.before is None else "dugnad.toml changed since you accepted it:"
+        said += [head, *(f"  {each}" for each in settings_lines(found))]
+    if not found.board_known:
+        first, *rest = found.board_says
+        said += [first + (":" if rest else ""), *(f"  {each}" for each in rest)]
+    return [f"{one_line(root, 200)} is new to you." if found.before is None else one_line(root, 200), *said]

@@ -1,0 +1,151 @@
+"""`dugnad trust`, and the question of verbs that act on a project: what it brings is used once it is accepted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .base import board_option, board_url, examples, here, json_option, make_folder, show_json, typed_board
+
+if TYPE_CHECKING:
+    from ..team.project import Project
+    from .strangers import Found
+
+_HOW = "`dugnad trust` shows what it brings, and asks once"
+
+
+def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bool = False) -> None:
+    """Go on only with settings and a board that this user made or accepted; otherwise ask, or refuse.
+
+    `makes`: the board is made if there is none. `runs`: a team will work, so that git is asked about the board also
+    where it was accepted before.
+    """
+    import asyncio
+
+    from .strangers import NotAccepted, lines_of
+
+    project = here()
+    url = board_url(given, project)
+    found = asyncio.run(_look(project, url, typed=typed_board(given), runs=runs))
+    if not found.known:
+        if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise NotAccepted(_refusal(found))
+        for each in lines_of(found, project.root):
+            click.echo(each, err=True)
+        if not click.confirm("Work with it?", err=True):  # Outside of the loop, so that Ctrl-C ends it.
+            raise NotAccepted("It was not accepted, and nothing was done.")
+    _accept(project, found)
+    if makes and not found.identity:
+        asyncio.run(_make(project, url))
+
+
+async def _look(project: Project, url: str, *, typed: bool, runs: bool) -> Found:
+    from .accepted import Accepted
+    from .strangers import look, refuse_tracked
+
+    found = await look(project, url, Accepted(os.environ), typed=typed)
+    if found.identity and not typed and (runs or not found.board_known):
+        await refuse_tracked(project, url)
+    return found
+
+
+def _accept(project: Project, found: Found) -> None:
+    from .accepted import Accepted
+
+    accepted = Accepted(os.environ)
+    if not found.settings_known:
+        accepted.add_settings(project.root, found.settings)
+    if not found.board_known:
+        accepted.add_board(found.where, found.identity)
+
+
+async def _make(project: Project, url: str) -> None:
+    """A board that was not there is the user's own."""
+    from ..board import open_board
+    from .accepted import Accepted
+    from .base import file_of
+    from .strangers import where_of
+
+    if (path := file_of(url)) is not None:
+        make_folder(path.parent)
+    elif url.startswith("sqlite"):
+        return  # In memory: nothing of it is left to be known again.
+    async with await open_board(url, limits=project.limits) as board:
+        Accepted(os.environ).add_board(where_of(url), await board.identity())
+
+
+def _refusal(found: Found) -> str:
+    if found.before is not None:
+        from .strangers import changed
+
+        keys = changed(found.before, found.settings)
+        few = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+        return f"dugnad.toml changed since you accepted it ({few}): {_HOW}."
+    settings, board = not found.settings_known, not found.board_known
+    what = (
+        "its dugnad.toml and its board are" if settings and board else "its board is" if board else "its dugnad.toml is"
+    )
+    return f"This project is new to you, and {what} not accepted yet: {_HOW}."
+
+
+@click.command("trust", epilog=examples("dugnad trust\ndugnad trust --yes"))
+@click.option("--yes", is_flag=True, help="Do not ask; what is accepted is still shown.")
+@click.option("--forget", is_flag=True, help="Take it back: ask again before anything is done here.")
+@board_option
+@json_option
+def trust(yes: bool, forget: bool, board: str | None, as_json: bool) -> int:
+    """Show what this project brings (its dugnad.toml, a board that somebody else made), and accept it.
+
+    Verbs that act or spend ask by themselves on a terminal; a script runs this once. What you accepted is remembered
+    for you alone, by what it says: when the settings change, you are asked again.
+    """
+    import asyncio
+
+    from .accepted import Accepted
+    from .strangers import NotAccepted, lines_of, where_of
+
+    project = here()
+    url = board_url(board, project)
+    if forget:
+        count = Accepted(os.environ).forget(project.root, where_of(url))
+        says = "It is forgotten; you are asked again." if count else "Nothing of this project was accepted."
+        if as_json:
+            show_json({"forgotten": count})
+        else:
+            click.echo(says)
+        return 0
+    found = asyncio.run(_look(project, url, typed=False, runs=True))
+    if not as_json:
+        lines = lines_of(found, project.root) if not found.known else []
+        for each in lines or [_nothing_new(found)]:
+            click.echo(each)
+    if not found.known and not yes and not as_json:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise NotAccepted("There is no terminal to ask on; look at it, then accept it with `dugnad trust --yes`.")
+        if not click.confirm("Work with it?", err=True):
+            raise NotAccepted("It was not accepted.")
+    if not found.known and (yes or not as_json):
+        _accept(project, found)
+        found = asyncio.run(_look(project, url, typed=False, runs=False))
+        if not as_json:
+            click.echo("It is accepted.")
+    if as_json:
+        show_json(_shape(project, found))
+    return 0
+
+
+def _nothing_new(found: Found) -> str:
+    if not found.settings and not found.identity:
+        return "There is nothing to accept: no dugnad.toml that sets anything, and no board."
+    return "All of it is accepted."
+
+
+def _shape(project: Project, found: Found) -> dict[str, Any]:
+    return {
+        "root": str(project.root), "accepted": found.known, "settings": dict(found.settings),
+        "settings_accepted": found.settings_known, "board": found.where if found.identity else None,
+        "board_accepted": found.board_known, "says": list(found.board_says),
+    }  # fmt: skip
