@@ -18,7 +18,7 @@ from stranger import SCRIPT, Stranger
 from dugnad.board.disk import enter
 from dugnad.cli import main
 from dugnad.errors import BoardUnreachable
-from dugnad.private import held
+from dugnad.own import held
 from dugnad.settings import ShellLimits
 from dugnad.tools.outputs import Outputs
 

@@ -6,6 +6,7 @@ attempt that is never resumed here, and goes on from its last recorded step wher
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,8 +60,9 @@ class Agent:
     turn: int = 0
 
     def __post_init__(self) -> None:
-        self._skills = (find_skills(self.project) if self.project else ()) if self.skills is None else self.skills
-        built_in = [each for each in self.built_in if each.name != "use_skill" or self._skills]
+        self._skills: tuple[Skill, ...] = self.skills or ()
+        may_have = self._skills or (self.skills is None and self.project is not None)
+        built_in = [each for each in self.built_in if each.name != "use_skill" or may_have]
         leading = LEADING if self.teammate.lead else ()
         self._always = (*built_in, *leading, *self.tools)
         self._begun: set[tuple[int, str]] = set()
@@ -78,6 +80,7 @@ class Agent:
 
     async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+        await self._find_skills()
         talk, resumed = await self._begin(claim, told)
         try:
             while True:
@@ -98,6 +101,13 @@ class Agent:
         finally:
             self._note("")
         return await self._leave(claim, talk, outcome)
+
+    async def _find_skills(self) -> None:
+        """In a thread: a project may lie on a disk that does not answer."""
+        if self.skills is None and self.project is not None:
+            self._skills = await asyncio.to_thread(find_skills, self.project)
+        if not self._skills and self._tools.pop("use_skill", None) is not None:
+            self._specs = tuple(each.spec for each in self._tools.values())
 
     def _holds_back(self, claim: Claim, talk: Conversation, outcome: Outcome) -> bool:
         """Who ends with plain text while something still goes on is told so, once; `finish` tells it as its result."""

@@ -8,12 +8,14 @@ from itertools import groupby
 from pathlib import Path
 
 from ..board import Board
+from ..errors import ToolError
 from ..settings import AgentLimits
 from ..text import Told, joined, quote, shorten, tell
 from ..tools.remembering import note_text
 from ..tools.talking import message_text
 from ..tools.thinking import result_text
 from ..types import ENDINGS, Attempt, Claim, Message, Task
+from ..workspace.beneath import read_within
 
 _ANY = (None, *ENDINGS)  # Needs that ask for no word of the one who works it.
 _AGENTS_BYTES_MAX = 32 * 1024
@@ -57,7 +59,7 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
     if owed:
         head = tell("These still wait for your answer:")
         parts.append(joined((head, *(message_text(each, frozenset()) for each in owed)), "\n"))
-    if project is not None and (guide := project_guide(project)):
+    if project is not None and (guide := await asyncio.to_thread(project_guide, project)):
         parts.append(tell("AGENTS.md of the project says:\n{guide:quoted}", guide=guide))
     share = limits.packet_chars_max // 2
     whole = joined(shorten(part, share, "show_task and read_notes show the rest") for part in parts)
@@ -88,8 +90,7 @@ def _attempt_text(attempt: Attempt) -> Told:
 
 def project_guide(project: Path) -> str:
     """The project's AGENTS.md, if there is one inside the project."""
-    path = project / "AGENTS.md"
-    if not path.is_file() or not path.resolve().is_relative_to(project.resolve()):
+    try:
+        return read_within(project, "AGENTS.md", _AGENTS_BYTES_MAX).decode(errors="replace").strip()
+    except (OSError, ToolError):
         return ""
-    with path.open("rb") as file:
-        return file.read(_AGENTS_BYTES_MAX).decode(errors="replace").strip()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import BoardOnNetworkDisk, BoardReadOnly, BoardUnreachable
-from ..private import OWN, held, owners
+from ..own import OWN, held, owners
 
 _PLAIN = (stat.S_ISREG, stat.S_ISDIR)
 _NAMES_A_FILE = bytes.fromhex("d9d505f920a163d7")  # The end of a journal that belongs to more than one database.

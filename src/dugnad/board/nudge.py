@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..private import held
+from ..own import held
 
 _NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
 _DATAGRAM_BYTES_MAX = 8192

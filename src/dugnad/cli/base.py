@@ -169,7 +169,7 @@ def _exists(path: Path) -> bool:
 def make_folder(folder: Path) -> None:
     """Make a board's folder. One of our own name is looked through, kept private and out of version control."""
     from ..board.disk import enter
-    from ..private import OWN
+    from ..own import OWN
 
     if folder.name == OWN:
         enter(folder)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..private import OWN
+from ..own import OWN
 from .base import file_of
 from .checks import Finding, Scene
 

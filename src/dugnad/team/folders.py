@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
-from ..private import held
+from ..own import held
 from ..text import NOTHING, Told, joined, one_line, tell
 from ..types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from .places import Kit, Place, Places, Red, Workshop, mark_of

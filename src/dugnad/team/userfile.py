@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from ..agent.command import PREFIX, Command
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
-from ..private import owners
+from ..own import owners
 from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp import Server
 from ..tools.policy import Rules

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from ..private import held
+from ..own import held
 from ..settings import ShellLimits
 from ..text import clean, one_line
 from ..workspace.kept import files_in, make_file, open_file, remove_files

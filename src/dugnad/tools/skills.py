@@ -1,56 +1,65 @@
 """Skills: folders with a SKILL.md, in the Agent Skills format. Their names stand in the prompt, their bodies come on
-demand."""
+demand. They are the project's: read beneath its root, bounded, and quoted."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ..errors import ToolError
 from ..text import Told, one_line, quote, shorten
+from ..workspace.beneath import names_within, read_within
 from .context import Context
 from .tool import own_tool
 
 FOLDERS = (".agents/skills", ".claude/skills")
-_FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*\n?(.*)\Z", re.S)
+_FRONT = re.compile(r"\A---\s*\n(.{0,8192}?)\n---\s*\n?(.*)\Z", re.S)
 _BYTES_MAX = 256 * 1024
 _SKILLS_MAX = 100
+_FILES_MAX = 50
+_DEPTH_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
     name: str
     description: str
-    folder: Path
+    project: Path
+    folder: str  # In the project.
 
 
 def find_skills(project: Path) -> tuple[Skill, ...]:
     """The skills of a project. The first of a name counts; what cannot be read is not a skill."""
     found: dict[str, Skill] = {}
     for parent in FOLDERS:
-        for path in sorted((project / parent).glob("*/SKILL.md"))[:_SKILLS_MAX]:
-            skill = _read(path, project)
+        for name, _ in names_within(project, parent, _SKILLS_MAX):
+            skill = _read(project, f"{parent}/{name}")
             if skill is not None:
                 found.setdefault(skill.name, skill)
     return tuple(found.values())
 
 
-def _read(path: Path, project: Path) -> Skill | None:
+def _read(project: Path, folder: str) -> Skill | None:
     import yaml
 
-    # A link that leads out of the project could show a teammate the rest of the disk.
-    if not path.resolve().is_relative_to(project.resolve()) or path.stat().st_size > _BYTES_MAX:
-        return None
-    front = _FRONT.match(path.read_text(errors="replace"))
     try:
+        front = _FRONT.match(_text(project, f"{folder}/SKILL.md"))
         head = yaml.safe_load(front[1]) if front else None
-    except yaml.YAMLError:
+    except (OSError, ToolError, yaml.YAMLError, ValueError, RecursionError):
         return None
-    if not isinstance(head, dict) or not head.get("description"):
+    if not isinstance(head, dict) or not isinstance(head.get("description"), str) or not head["description"]:
         return None
-    name = one_line(str(head.get("name") or path.parent.name), 64)
-    return Skill(name, one_line(str(head["description"]), 1024), path.parent)
+    name = one_line(str(head.get("name") or PurePosixPath(folder).name)[:_BYTES_MAX], 64)
+    return Skill(name, one_line(head["description"], 1024), project, folder)
+
+
+def _text(project: Path, path: str) -> str:
+    data = read_within(project, path, _BYTES_MAX + 1)
+    if len(data) > _BYTES_MAX:
+        raise ToolError(f"{one_line(path)} is larger than {_BYTES_MAX:,} bytes.")
+    return data.decode(errors="replace")
 
 
 def skills_text(skills: tuple[Skill, ...]) -> Told:
@@ -69,18 +78,32 @@ async def use_skill(context: Context, name: str, file: str = "SKILL.md") -> str:
     skill = next((each for each in context.skills if each.name == name), None)
     if skill is None:
         raise ToolError(f"There is no skill {name!r}; there are {', '.join(s.name for s in context.skills) or 'none'}.")
+    return await asyncio.to_thread(_shown, skill, file, context.limits.tool_chars_max - 4_000)
+
+
+def _shown(skill: Skill, file: str, most: int) -> str:
+    path = f"{skill.folder}/{file}"
+    if ".." in PurePosixPath(file).parts or file.startswith("/"):
+        path = ""
     try:
-        path = (skill.folder / file).resolve()
-        found = path.is_relative_to(skill.folder.resolve()) and path.is_file()
-    except (OSError, ValueError):  # A name no disk could hold.
-        found = False
-    if not found:
-        raise ToolError(f"The skill {name} has no file {one_line(file)!r}.")
-    if path.stat().st_size > _BYTES_MAX:
-        raise ToolError(f"{file} is larger than {_BYTES_MAX:,} bytes.")
-    text = path.read_text(errors="replace")
+        text = _text(skill.project, path)
+    except OSError:
+        raise ToolError(f"The skill {skill.name} has no file {one_line(file)!r}.") from None
     front = _FRONT.match(text) if file == "SKILL.md" else None
-    body = front[2] if front else text
-    others = sorted(str(p.relative_to(skill.folder)) for p in skill.folder.rglob("*") if p.is_file())[:50]
+    others = _files(skill)
     listing = f"\n\nFiles of this skill: {', '.join(others)}" if len(others) > 1 else ""
-    return shorten(body.strip(), context.limits.tool_chars_max - 4_000) + listing
+    return shorten((front[2] if front else text).strip(), most) + listing
+
+
+def _files(skill: Skill) -> list[str]:
+    found: list[str] = []
+    left = [""]
+    for above in left:  # Which grows on the way.
+        if len(found) >= _FILES_MAX or len(left) > _FILES_MAX:
+            break
+        for name, is_folder in names_within(skill.project, f"{skill.folder}/{above}", _FILES_MAX):
+            if not is_folder:
+                found.append(f"{above}{one_line(name)}")
+            elif above.count("/") < _DEPTH_MAX:
+                left.append(f"{above}{name}/")
+    return sorted(found[:_FILES_MAX])

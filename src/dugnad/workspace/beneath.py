@@ -16,9 +16,11 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from ..errors import ToolError
+from ..own import OWN
 
 PATH_CHARS_MAX = 4_096
 PARTS_MAX = 100  # The walk holds a descriptor for each.
@@ -255,6 +257,38 @@ class Beneath:
     def _check_kind(self, mode: int, parts: tuple[str, ...]) -> None:
         if not stat.S_ISREG(mode):
             raise ToolError(f"{'/'.join(parts) or '.'} is {kind_of(mode)}, not a file.")
+
+
+def read_within(root: Path, path: str, most: int) -> bytes:
+    """The first bytes of a file beneath a root, whatever links are put there meanwhile. OSError or ToolError: there is
+    no such file, it is none, or it is the runtime's own. Nothing is waited for."""
+    beneath = Beneath(root, opener=None)
+    with beneath.place(parts_of(path, beneath.root)) as place:
+        found = place.stat()
+        if found is None or OWN in place.real:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        beneath._check_kind(found.st_mode, place.real)
+        descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # Since a moment ago.
+            os.close(descriptor)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return read_from(descriptor, most)
+
+
+def names_within(root: Path, path: str, most: int) -> list[tuple[str, bool]]:
+    """The files and folders in a folder beneath a root, so many at most, in order of their names, each with whether it
+    is a folder, or a link to one. Nothing if there is no such folder."""
+    beneath = Beneath(root, opener=None)
+    try:
+        with beneath.place(parts_of(path, beneath.root)) as place:
+            descriptor = place.open(os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                with os.scandir(descriptor) as entries:
+                    return sorted((each.name, each.is_dir()) for each in islice(entries, most))
+            finally:
+                os.close(descriptor)
+    except (OSError, ToolError):
+        return []
 
 
 def _walk(held: list[tuple[int, str]], todo: list[str]) -> tuple[str, ...]:

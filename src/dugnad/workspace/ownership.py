@@ -7,7 +7,7 @@ import pwd
 from pathlib import Path
 
 from ..errors import ToolError
-from ..private import owners
+from ..own import owners
 
 
 def refuse_strangers(*paths: Path) -> None:

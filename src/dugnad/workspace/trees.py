@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StaleClaim
-from ..private import held
+from ..own import held
 from ..text import pasted
 from . import private
 from .git import Git, GitTrouble

@@ -26,17 +26,15 @@ def held(folder: Path, *, make: bool = False) -> Iterator[int]:
     is not there, something else is, or it is another user's."""
     parts = folder.absolute().parts
     first = max((at for at, name in enumerate(parts) if name == OWN), default=len(parts) - 1)
-    above = Path(*parts[:first])
     if make:
-        above.mkdir(parents=True, exist_ok=True)
-    inside = os.open(above, _LOOK)
+        Path(*parts[:first]).mkdir(parents=True, exist_ok=True)
+    inside = os.open(Path(*parts[:first]), _LOOK)
     try:
         for name in parts[first:]:
-            outer = inside
             if make:
                 with suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=outer)
-            inside = os.open(name, _FOLDER, dir_fd=outer)
+                    os.mkdir(name, 0o700, dir_fd=inside)
+            outer, inside = inside, os.open(name, _FOLDER, dir_fd=inside)
             os.close(outer)
             if os.fstat(inside).st_uid not in owners():
                 raise PermissionError(errno.EPERM, "It belongs to another user")
