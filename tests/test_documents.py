@@ -62,6 +62,16 @@ def test_every_module_is_in_the_readmes_tree(layer: str) -> None:
         assert path.name in tree or path.name == "__init__.py", path.name
 
 
+def test_each_cell_of_who_may_do_what_names_a_test() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text().split("## What is trusted, and what is not")[1].split("\n## ")[0]
+    _, _, *rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    assert len(rows) == 9
+    for who, *cells in rows:
+        assert len(cells) == 7, who
+        for cell in cells:
+            assert re.search(r": `test_\w+` *$", cell), f"{who}: {cell}"
+
+
 def test_every_decision_has_its_three_parts_and_is_short() -> None:
     for page in (ROOT / "docs" / "decisions").glob("*.md"):
         text = page.read_text()
