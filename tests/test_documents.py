@@ -63,7 +63,9 @@ def test_every_module_is_in_the_readmes_tree(layer: str) -> None:
 
 
 def test_each_cell_of_who_may_do_what_names_a_test() -> None:
-    page = (ROOT / "docs" / "operating.md").read_text().split("## What is trusted, and what is not")[1].split("\n## ")[0]
+    page = (
+        (ROOT / "docs" / "operating.md").read_text().split("## What is trusted, and what is not")[1].split("\n## ")[0]
+    )
     _, _, *rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
     assert len(rows) == 9
     for who, *cells in rows:

@@ -1,14 +1,19 @@
 """Folders of our own in a project that may come from anyone. A path is opened name by name, each folder held before the
-next, and no link is followed from `.dugnad` on."""
+next, and no link is followed from `.dugnad` on. And files that somebody named: never more of one than was meant, and
+never a device that has no end."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .errors import BadInput
+
+NAMED_BYTES_MAX = 4 * 1024 * 1024  # Of a named file that has no smaller bound of its own, and of standard input.
 OWN = ".dugnad"  # The folder of a project's board, of the trees that are worked in, and of what commands said.
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -16,7 +21,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def owners(environment: Mapping[str, str] | None = None) -> set[int]:
     """Whose files are believed: one's own, root's, and under sudo those of whoever asked."""
-    asked = (os.environ if environment is None else environment).get("SUDO_UID", "")
+    asked = (os.environ if environment is None else environment).get("SUDO_UID", "")[:10]
     return {0, os.geteuid()} | ({int(asked)} if os.geteuid() == 0 and asked.isdecimal() else set())
 
 
@@ -41,3 +46,23 @@ def held(folder: Path, *, make: bool = False) -> Iterator[int]:
         yield inside
     finally:
         os.close(inside)
+
+
+def read_named(
+    path: str | Path, label: str, bytes_max: int = NAMED_BYTES_MAX, *, pipes: bool = False
+) -> tuple[bytes, int]:
+    """What the file holds, and whose it is. With `pipes` it may also be a pipe, which is read to its end."""
+    # Not blocking: what looks like a file may be a pipe nobody writes to. Such a pipe is an empty one.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if pipes else os.O_NOFOLLOW)
+    try:
+        with os.fdopen(os.open(path if pipes else os.path.realpath(path), flags), "rb") as file:
+            found = os.fstat(file.fileno())
+            os.set_blocking(file.fileno(), True)
+            right = stat.S_ISREG(found.st_mode) or (pipes and stat.S_ISFIFO(found.st_mode))
+            content = file.read(bytes_max + 1) if right else b""
+    except (OSError, ValueError) as trouble:  # A ValueError says that a name holds a NUL.
+        raise BadInput(f"{label} cannot be read: {getattr(trouble, 'strerror', trouble)}.") from None
+    if not right or len(content) > bytes_max:
+        says = f"has more than {bytes_max // 1024} KiB; shorten it" if right else "is not a file; put a text file there"
+        raise BadInput(f"{label} {says}.")
+    return content, found.st_uid

@@ -71,7 +71,7 @@ async def set_up(board: Board) -> Scene:
 
 async def prune(scene: Scene) -> int:
     await asyncio.sleep(0.05)  # So that all there is is older than now.
-    return await scene.board.prune(0.02)
+    return (await scene.board.prune(0.02)).events
 
 
 def turn(scene: Scene) -> NewTurn:

@@ -107,7 +107,7 @@ async def test_after_pruning_the_rest_of_the_log_still_replays_to_the_same(board
     await everything(board, team, url)
     await grow_old(url, HOUR)
     last, state = await board.last_event(), await board.observed_state()
-    assert await board.prune(0) == last
+    assert (await board.prune(0)).events == last
     assert await board.events() == []
     assert await board.last_event() == last
     assert await board.observed_state() == state
@@ -116,9 +116,19 @@ async def test_after_pruning_the_rest_of_the_log_still_replays_to_the_same(board
     assert (await board.events())[0].seq == last + 1, "the numbers go on"
     await assert_replays(board)
     await grow_old(url, HOUR)
-    assert await board.prune(0) > 0
-    assert await board.prune(0) == 0
+    assert (await board.prune(0)).events > 0
+    assert (await board.prune(0)).events == 0
     await assert_replays(board)
+
+
+async def test_the_log_can_be_folded_after_any_event(board: Board, url: str) -> None:
+    """What one fold began, the next one ends: a claim here, its settle there."""
+    await everything(board, await crew(board), url)
+    before = await board.observed_state()
+    for number in range(1, await board.last_event() + 1):
+        await run(url, "UPDATE events SET at = 1 WHERE seq = $1", number)
+        assert (await board.prune(HOUR)).events == 1
+        assert await board.replayed_state() == before, number
 
 
 async def test_pruning_while_nothing_is_old_changes_nothing(board: Board) -> None:
@@ -126,13 +136,13 @@ async def test_pruning_while_nothing_is_old_changes_nothing(board: Board) -> Non
     await board.put("goal")
     await board.settle(await team.must_claim(), Done())
     before, last = await board.events(), await board.last_event()
-    assert await board.prune(HOUR) == 0
+    assert (await board.prune(HOUR)).events == 0
     assert await board.events() == before
     assert await board.last_event() == last
 
 
 async def test_pruning_an_empty_board_changes_nothing(board: Board) -> None:
-    assert await board.prune(0) == 0
+    assert (await board.prune(0)).events == 0
     assert await board.events() == []
 
 
@@ -140,7 +150,7 @@ async def test_only_what_is_old_is_pruned(board: Board, url: str) -> None:
     await board.put("old")
     await grow_old(url, 2 * HOUR)
     await board.put("new")
-    assert await board.prune(HOUR) == 1
+    assert (await board.prune(HOUR)).events == 1
     assert [event.seq for event in await board.events()] == [2]
     await assert_replays(board)
 
@@ -150,7 +160,7 @@ async def test_two_boards_that_prune_at_once_prune_once(opener: Opener, url: str
     for number in range(20):
         await one.put(str(number))
     await grow_old(url, HOUR)
-    assert sorted(await race(url, one.prune(60), two.prune(60))) == [0, 20]
+    assert sorted(each.events for each in await race(url, one.prune(60), two.prune(60))) == [0, 20]
     await assert_replays(one)
     await one.put("new")
     await grow_old(url, HOUR)
@@ -167,7 +177,7 @@ async def test_transcripts_of_ended_tasks_are_pruned_and_open_ones_kept(board: B
     for claim in (ended, still_open):
         await board.record(claim, NewTurn(number=1, kind="reply", body="{}"))
     await board.settle(ended, Done("ok"))
-    assert await board.prune(HOUR) == 0
+    assert (await board.prune(HOUR)).events == 0
     assert len(await board.transcript(ended.task.id, ended.epoch)) == 1, "not old yet"
     await grow_old(url, 2 * HOUR)
     await board.prune(HOUR)

@@ -88,7 +88,7 @@ COMMANDS = [
     ["team"], ["spawn", "bob"], ["stop", "alice", "--now"], ["tell", "alice", "x"], ["inbox"], ["answer", "4", "this"],
     ["approve", "5"], ["reject", "5", "--why", "no"], ["retry", "3"], ["cancel", "2"], ["release", "6"], ["budget"],
     ["budget", "1"], ["model", "anthropic:claude-sonnet-5-5"], ["rehearse", "--seeds", "2"],
-    ["trust"],
+    ["prune"], ["trust"],
 ]  # fmt: skip
 
 

@@ -262,7 +262,10 @@ def test_a_link_in_the_place_of_the_boards_folder_is_not_followed_out(folder: Pa
     "address",
     ["postgresql://db.example.org/team", "postgres://DB.example.org:5433/team", "postgresql://localhost,evil/x",
      "postgresql://me@evil.example,x@localhost/team", "postgresql:///team?host=evil", "postgresql://localhost/x?passfile=y",
-     "postgresql://%2Ftmp%2Fevil/team", "postgresql://me:secret@localhost/x", "postgresql://[evil/x"],
+     "postgresql://%2Ftmp%2Fevil/team", "postgresql://me:secret@localhost/x", "postgresql://[evil/x", "postgresql://localhost:6666/x",
+     "postgresql://:6666/x", "postgresql://postgres@localhost/x", "postgresql://postgres@/x", "postgresql:///x?sslkey=/k",
+     "postgresql:///x?sslrootcert=/k", "postgresql:///x?service=s", "postgresql:///x?options=-c", "postgresql:///x?SSLMODE=require",
+     "postgresql:///x?user=postgres", "postgresql:///x?port=6666", "postgresql:///x?sslmode="],
 )  # fmt: skip
 def test_a_project_does_not_choose_a_server_for_the_user(folder: Path, address: str) -> None:
     found = project(folder, f"board = '{address}'")
@@ -279,6 +282,31 @@ def test_a_server_the_user_named_or_this_machine_will_do(folder: Path) -> None:
     for server in ("db.example.org", "me@DB.example.org:5433", "localhost", "[::1]:5432", ""):
         address = f"postgresql://{server}/team?board=web&sslmode=require"
         assert project(folder, f"board = '{address}'").board_url(None, environment) == address
+
+
+@pytest.mark.parametrize("own", ["", "disable", "allow", "prefer", "require", "verify-ca", "verify-full", "nonsense"])
+def test_a_project_may_ask_for_a_safer_line_to_the_board_and_for_no_other(folder: Path, own: str) -> None:
+    modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+    least = modes.index(own or "prefer") if own != "nonsense" else len(modes)
+    for place, mode in enumerate(modes):
+        found = project(folder, f"board = 'postgresql:///team?sslmode={mode}'")
+        twice = project(folder, f"board = 'postgresql:///team?sslmode=verify-full&sslmode={mode}'")
+        for each in (found, twice):
+            if place >= least:
+                assert each.board_url(None, {"PGSSLMODE": own})
+            else:
+                with pytest.raises(BadInput, match="a project may ask for more, not for less"):
+                    each.board_url(None, {"PGSSLMODE": own})
+    with pytest.raises(BadInput, match="sslmode"):
+        project(folder, "board = 'postgresql:///team?sslmode=none'").board_url(None, {"PGSSLMODE": own})
+
+
+def test_the_port_the_user_has_chosen_on_this_machine_will_do(folder: Path) -> None:
+    found = project(folder, "board = 'postgresql://localhost:6666/team'")
+    assert found.board_url(None, {"PGPORT": "6666"}) == "postgresql://localhost:6666/team"
+    (folder / "dugnad").mkdir()
+    (folder / "dugnad" / "config.toml").write_text("boards = ['localhost']")
+    assert found.board_url(None, {"XDG_CONFIG_HOME": str(folder)}) == "postgresql://localhost:6666/team"
 
 
 def test_the_model_is_the_first_one_named(folder: Path) -> None:

@@ -11,7 +11,7 @@ from stage_agent import END, TITLE, call
 from stage_team import hosting, until, until_ended, until_state
 
 from dugnad.board import Board
-from dugnad.board.reading import Moment
+from dugnad.board.records import Moment
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Price

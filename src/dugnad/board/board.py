@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import BadInput
@@ -29,8 +30,9 @@ from ..types import (
     Task,
     Teammate,
 )
-from . import budgets, claims, cooldowns, log, members, messages, needs, notes, rules, settle, tasks, turns
+from . import budgets, claims, cooldowns, log, members, messages, needs, notes, pruning, rules, settle, tasks, turns
 from .gather import Verb
+from .pruning import Pruned
 from .reading import Reading
 from .replay import REMARKS
 from .store import as_json
@@ -62,7 +64,6 @@ _STOP_HOST = Verb("stop_host", members.stop_host)
 _SPAWN = Verb("spawn", members.spawn)
 _SEAT = Verb("seat", members.seat)
 _END_TEAMMATE = Verb("end_teammate", members.end_teammate)
-_PRUNE = Verb("prune", log.prune)
 _REMARK = Verb("remark", log.remark)
 
 
@@ -92,7 +93,7 @@ class Board(Reading):
 
     async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
         entries = rules.batch(new, self.limits)
-        keyed = tuple(_replace_key(task, task.key or self._key()) for task in entries)
+        keyed = tuple(replace(task, key=task.key or self._key()) for task in entries)
         call = tasks.Put(tasks=keyed, by=self._name("sender", by), key=self._key(), claim=claim)
         return list(await self._do(_PUT, call)) if keyed else []
 
@@ -170,12 +171,9 @@ class Board(Reading):
     async def record(self, claim: Claim, turn: NewTurn) -> int:
         """Append a turn to the claim's transcript, settle its reservation, mark its messages as shown."""
         call = turns.Record(
-            task=claim.task.id,
-            epoch=claim.epoch,
-            root=claim.task.root,
-            teammate=claim.teammate,
+            task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
             turn=rules.new_turn(turn, self.limits),
-        )
+        )  # fmt: skip
         return int(await self._do(_RECORD, call))
 
     async def hand_over(self, claim: Claim, handover: str) -> None:
@@ -191,15 +189,10 @@ class Board(Reading):
         or if the team would pass what it may ask of it in a minute.
         """
         call = budgets.Reserve(
-            task=claim.task.id,
-            epoch=claim.epoch,
-            root=claim.task.root,
-            teammate=claim.teammate,
-            amount=rules.amount(amount),
-            pace=rules.pace(pace, self.limits),
-            key=self._key(key),
+            task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
+            amount=rules.amount(amount), pace=rules.pace(pace, self.limits), key=self._key(key),
             may_repeat=key is not None,
-        )
+        )  # fmt: skip
         return str(await self._do(_RESERVE, call))
 
     async def spend(self, claim: Claim, reservation: str, used: Amount) -> None:
@@ -268,13 +261,9 @@ class Board(Reading):
     ) -> list[Message]:
         """Tell everybody who was not shut down, the human included, but the sender."""
         call = messages.Tell(
-            sender=sender,
-            recipient=None,
-            text=self._text("message", text),
-            kind="text",
-            key=self._key(key),
+            sender=sender, recipient=None, text=self._text("message", text), kind="text", key=self._key(key),
             claim=claim,
-        )
+        )  # fmt: skip
         return list(await self._do(_TELL, call))
 
     async def take(self, recipient: str, key: str, *, count: int = 100) -> list[Message]:
@@ -326,15 +315,10 @@ class Board(Reading):
         """Want a teammate; a host seats it, with `host` that one and at once. One that was stopped or failed comes back
         with these settings."""
         call = members.Spawn(
-            name=self._name("teammate's name", name),
-            roles=tuple(self._name("role", role) for role in roles),
-            lead=lead,
-            prompt=self._text("prompt", prompt),
-            model=self._text("model", model),
-            plan=plan,
-            host=host,
+            name=self._name("teammate's name", name), roles=tuple(self._name("role", role) for role in roles),
+            lead=lead, prompt=self._text("prompt", prompt), model=self._text("model", model), plan=plan, host=host,
             by=by,
-        )
+        )  # fmt: skip
         teammate: Teammate = await self._do(_SPAWN, call)
         return teammate
 
@@ -369,17 +353,27 @@ class Board(Reading):
         said = {name: self._text(name, text) for name, text in data.items()}
         await self._do(_REMARK, log.Remark(actor=actor, kind=kind, data=said, key=self._key(key)))
 
-    async def prune(self, age_seconds: float, *, key: str | None = None) -> int:
-        """Drop what is older: events (folded into a snapshot), transcripts of ended tasks, kept answers, dead hosts."""
+    async def prune(self, age_seconds: float, *, key: str | None = None) -> Pruned:
+        """Drop what is older: events (folded into a snapshot), transcripts of ended tasks, kept answers, dead hosts.
+
+        Kept answers stay for a day at least. Others may go on meanwhile: each transaction is short.
+        """
         age = rules.quantity("An age", age_seconds, scale=1000)
-        return int(await self._do(_PRUNE, log.Prune(age_ms=age, key=self._key(key))))
+        return await pruning.prune(self._read, self._do, age, self._key(key))
+
+    async def prunable(self, age_seconds: float) -> Pruned:
+        """What `prune` would drop."""
+        return await pruning.prunable(self._read, rules.quantity("An age", age_seconds, scale=1000))
+
+    async def size_bytes(self) -> int:
+        """How much room the board takes in its database."""
+        return int((await self._read("board_size"))[0]["size"])
+
+    async def shrink(self) -> bool:
+        """Give the room of what was dropped back to the disk; False if that has to wait until no host runs."""
+        return await self._store.shrink(whole=not any(host.alive for host in await self.hosts()))
 
 
 def _child(task: NewTask, claim: Claim) -> NewTask:
-    fields = {name: getattr(task, name) for name in NewTask.__dataclass_fields__}
     parent = task.parent if task.parent is not None and task.parent < 0 else claim.task.id
-    return NewTask(**{**fields, "parent": parent, "key": task.key or rules.content_key(task)})
-
-
-def _replace_key(task: NewTask, key: str) -> NewTask:
-    return NewTask(**{**{name: getattr(task, name) for name in NewTask.__dataclass_fields__}, "key": key})
+    return replace(task, parent=parent, key=task.key or rules.content_key(task))

@@ -9,14 +9,17 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ..errors import BoardOnNetworkDisk, BoardReadOnly, BoardUnreachable
 from ..own import OWN, held, owners
+from .queries import load_setup
 
 _PLAIN = (stat.S_ISREG, stat.S_ISDIR)
 _NAMES_A_FILE = bytes.fromhex("d9d505f920a163d7")  # The end of a journal that belongs to more than one database.
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "sshfs", "s3fs", "davfs", "rclone")
+_PAGES = 1_000
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # The kernel writes a space in a path as \040.
 
 
@@ -106,3 +109,16 @@ def _refuse_foreign_journal(journal: Path) -> None:
         file.seek(max(0, os.fstat(file.fileno()).st_size - len(_NAMES_A_FILE)))
         if file.read() == _NAMES_A_FILE:
             raise BoardUnreachable(f"{journal} is not a board's: it names another file. Look at it, then remove it.")
+
+
+def shrink(connection: Any, whole: bool) -> bool:
+    """Give free pages of a SQLite file back, some at a time. A file that is not made for that needs to be rewritten as
+    a whole, for which all others wait; False if that may not be."""
+    setup = load_setup("sqlite")
+    if by_parts := bool(connection.execute(setup["can_shrink"]).fetchone()[0]):
+        for _ in range(0, connection.execute(setup["free_pages"]).fetchone()[0], _PAGES):
+            connection.executescript(setup["give_back"])  # A script: each step of this statement gives one page.
+    elif whole:
+        connection.executescript(setup["vacuum"])
+    connection.execute(setup["checkpoint"]).fetchall()
+    return by_parts or whole

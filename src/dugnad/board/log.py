@@ -1,4 +1,4 @@
-"""The log: pruning it by age, and the two tellings of the board's state that must agree."""
+"""The log: remarks in it, and the two tellings of the board's state that must agree."""
 
 from __future__ import annotations
 
@@ -8,48 +8,10 @@ from dataclasses import dataclass
 
 from . import records, replay
 from .once import once
-from .store import Row, TryAgain, Tx, as_json, event
+from .store import Row, Tx, event
 
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 _PAGE = 5_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prune:
-    age_ms: int
-    key: str
-
-
-async def prune(tx: Tx, call: Prune) -> int:
-    return int(await once(tx, call.key, "prune", lambda: _prune(tx, call.age_ms)))
-
-
-async def _prune(tx: Tx, age: int) -> int:
-    """Fold events older than this into the snapshot, and drop them, old transcripts, kept answers and dead hosts.
-
-    Returns how many events went. Replaying the rest from the snapshot gives the same state as before.
-    """
-    cut = (await tx.fetch("last_seq_before", age=age))[0]["seq"]
-    start = (await tx.fetch("snapshot_seq"))[0]["snapshot_seq"]
-    await tx.fetch("prune_turns", age=age)
-    await tx.fetch("prune_calls", age=age)
-    if gone := [row["id"] for row in await tx.fetch("prune_hosts", age=age)]:
-        event(tx, "hosts_forgotten", "board", hosts=sorted(gone))
-    if cut is None:
-        return 0
-    state = await replayed(tx.fetch, up_to=cut)
-    await tx.fetch("clear_snapshot")
-    rows = [
-        {"entity": entity, "id": each, "state": as_json(facts)}
-        for entity, entries in state.items()
-        for each, facts in entries.items()
-    ]
-    for begin in range(0, len(rows), _PAGE):
-        await tx.fetch("write_snapshot", rows=as_json(rows[begin : begin + _PAGE]))
-    await tx.fetch("prune_events", seq=cut)
-    if not await tx.fetch("set_snapshot_seq", seq=cut, expected=start):
-        raise TryAgain  # Another process has just pruned.
-    return int(cut - start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +32,11 @@ async def remark(tx: Tx, call: Remark) -> None:
     await once(tx, call.key, "remark", say)
 
 
-async def replayed(fetch: Fetch, up_to: int | None = None) -> replay.State:
+async def replayed(fetch: Fetch) -> replay.State:
     """The state by the log: the snapshot of what was pruned, and every event since."""
-    state = replay.empty()
-    for row in await fetch("read_snapshot"):
-        state[row["entity"]][row["id"]] = json.loads(row["state"])
-    after = 0
+    state, after = replay.load(await fetch("read_snapshot")), 0
     while rows := await fetch("read_events", after=after, task=None, page=_PAGE):
         for row in rows:
-            if up_to is not None and row["seq"] > up_to:
-                return state
             replay.apply(state, records.event(row))
         after = rows[-1]["seq"]
     return state
@@ -87,7 +44,7 @@ async def replayed(fetch: Fetch, up_to: int | None = None) -> replay.State:
 
 async def observed(fetch: Fetch) -> replay.State:
     """The state by the tables."""
-    state = replay.empty()
+    state = replay.load()
     for row in await fetch("dump_tasks"):
         state["task"][str(row["id"])] = {
             **{name: row[name] for name in _TASK},

@@ -163,6 +163,9 @@ class PostgresStore:
 
         return cast(Sequence[Sequence[Row]], await self._again(fetch))
 
+    async def shrink(self, *, whole: bool) -> bool:
+        return True  # The server does it by itself, when it is not busy (autovacuum).
+
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -31,22 +30,11 @@ from ..types import (
 from . import log, messages, records, rules
 from .gather import Gatherer, Verb
 from .replay import State
-from .store import Asked, Row, Store, Topics, as_json, ids_json
+from .store import Asked, Row, Store, Topics, as_json, ids_json, storable
 from .watch import Hub, Watch
 
 _MOST = 100  # Ready tasks of a lane that are counted.
 _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """How a board stands at one moment: everything in it was true together."""
-
-    team: Sequence[Teammate]
-    ready: Mapping[str, int]  # By lane, as `Board.ready_work` tells it.
-    counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
-    accounts: Mapping[int, Spending]  # By root.
-    begun: Set[int]  # Roots with something ready, or soon, that was begun before: it needs no other task run.
 
 
 class Reading:
@@ -244,7 +232,7 @@ class Reading:
         name, given = _ready(most, roots)
         return _by_lane(await self._read(name, **given), most)
 
-    async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> Moment:
+    async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> records.Moment:
         """The whole board in numbers, and these roots, all at one moment: whether something goes on must not be told
         from two looks, between which it may have gone from one place to another. With `scope`, only work under it is
         counted as ready."""
@@ -256,7 +244,7 @@ class Reading:
             asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
         self._must_be_open()
         team, ready, *found = await self._store.snapshot(asks)
-        return Moment(
+        return records.Moment(
             team=[records.teammate(row) for row in team],
             ready=_by_lane(ready, _MOST),
             counts={
@@ -357,12 +345,12 @@ class Reading:
 
     async def _do(self, verb: Verb, call: Any) -> Any:
         self._must_be_open()
-        rules.texts({name: getattr(call, name) for name in call.__dataclass_fields__})
+        storable("call", call)
         return await self._gatherer.do(verb, call)
 
     async def _read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         self._must_be_open()
-        rules.texts(arguments)
+        storable("arguments", arguments)
         return await self._store.read(name, **arguments)
 
     def _must_be_open(self) -> None:

@@ -4,8 +4,8 @@ A record's field is filled from the column of its name, or of the name below; wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, TypeVar
 
@@ -31,6 +31,17 @@ from .store import Row
 T = TypeVar("T")
 
 _COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host": "host_id", "check": "check_command"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How a board stands at one moment: everything in it was true together."""
+
+    team: Sequence[Teammate]
+    ready: Mapping[str, int]  # By lane, as `Board.ready_work` tells it.
+    counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
+    accounts: Mapping[int, Spending]  # By root.
+    begun: Set[int]  # Roots with something ready, or soon, that was begun before: it needs no other task run.
 
 
 @cache

@@ -7,6 +7,7 @@ and the times of changes are not part of the state.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,21 +15,53 @@ from ..types import Event
 from . import rules
 
 Entity = dict[str, Any]
-State = dict[str, dict[str, Entity]]  # {"task": {"7": {...}}, "budget": ..., ...}
 
 ENTITIES = ("task", "attempt", "budget", "reservation", "cooldown", "message", "note", "teammate", "host")
 COLUMNS = ("tokens", "microdollars", "milliseconds")
 _CAPS = ("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max")
 
 
-def empty() -> State:
-    return {entity: {} for entity in ENTITIES}
+class Entities(dict[str, Entity]):
+    """Of one kind, by id. `touched`: those that may have changed since somebody emptied it."""
+
+    def __init__(self) -> None:
+        self.touched: set[str] = set()
+
+    def __getitem__(self, key: str) -> Entity:
+        self.touched.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.touched.add(key)
+        return super().get(key, default)
+
+    def __setitem__(self, key: str, value: Entity) -> None:
+        self.touched.add(key)
+        super().__setitem__(key, value)
 
 
-def replay(events: Iterable[Event], state: State | None = None) -> State:
-    state = empty() if state is None else state
-    for event in events:
-        apply(state, event)
+class State(dict[str, Entities]):
+    """{"task": {"7": {...}}, "budget": ..., ...}. `behind`: which tasks may wait for a task."""
+
+    def __init__(self) -> None:
+        super().__init__((entity, Entities()) for entity in ENTITIES)
+        self.behind: dict[str, set[str]] = {}
+
+    def link(self, task: str, needs: Iterable[str]) -> None:
+        for need in needs:
+            self.behind.setdefault(need, set()).add(task)
+
+    def waiting_for(self, task: int | None) -> Iterable[Entity]:
+        return [self["task"][each] for each in self.behind.get(str(task), ())]
+
+
+def load(rows: Iterable[Mapping[str, Any]] = ()) -> State:
+    """The state that a snapshot holds."""
+    state = State()
+    for row in rows:
+        dict.__setitem__(state[row["entity"]], row["id"], json.loads(row["state"]))
+    for task, facts in state["task"].items():
+        state.link(task, facts["needs"])
     return state
 
 
@@ -69,6 +102,7 @@ def _put(state: State, event: Event, data: Data) -> None:
         task["needs"][str(needed)] = [outcome, verdict]
     task["open_needs"] = sum(verdict != "met" for _, verdict in task["needs"].values())
     state["task"][str(event.task)] = task
+    state.link(str(event.task), task["needs"])
     if "followup_of" in data:
         state["task"][str(data["followup_of"])]["children"] += 1
     if data.get("caps") is not None:
@@ -80,7 +114,7 @@ def _put(state: State, event: Event, data: Data) -> None:
 def _ended(state: State, event: Event) -> None:
     """Judge the edges that ended at this task."""
     own = state["task"][str(event.task)]
-    for task in state["task"].values():
+    for task in state.waiting_for(event.task):
         need = task["needs"].get(str(event.task))
         if need and need[1] == "open":
             need[1] = rules.judge(need[0], own["state"], own["outcome"])
@@ -93,6 +127,7 @@ def _ended(state: State, event: Event) -> None:
 def _need_added(state: State, event: Event, data: Data) -> None:
     task = state["task"][str(event.task)]
     task["needs"][str(data["needs"])] = [data.get("outcome"), data["state"]]
+    state.link(str(event.task), [str(data["needs"])])
     if data["state"] != "met":
         task.update(open_needs=task["open_needs"] + 1, state="blocked", epoch=task["epoch"] + 1)
 
@@ -134,6 +169,7 @@ def _settled(state: State, event: Event, data: Data) -> None:
         still_open = [each for each in data["tasks"] if not _has_ended(state, each)]
         task["needs"].update({str(each): ["ended", "open"] for each in still_open})
         task["open_needs"] = len(still_open)
+        state.link(str(event.task), map(str, still_open))
     if data["state"] in ("done", "failed"):
         _ended(state, event)
 
@@ -183,7 +219,7 @@ def _retried(state: State, event: Event, data: Data) -> None:
         state=data["state"], epoch=data["epoch"], tries=0, claims=0, continues=None, outcome=None, result=None,
         reason=None, due_at=None, open_needs=sum(verdict == "open" for _, verdict in task["needs"].values()),
     )  # fmt: skip
-    for other in state["task"].values():
+    for other in state.waiting_for(event.task):
         need = other["needs"].get(str(event.task))
         if need and need[1] == "broken":
             need[1] = "open"
@@ -291,6 +327,7 @@ def _host(status: str) -> Callable[[State, Event, Data], None]:
 
 def _host_forgotten(state: State, event: Event, data: Data) -> None:
     for host in data["hosts"]:
+        state["host"].touched.add(host)
         del state["host"][host]
 
 

@@ -67,21 +67,19 @@ def _a(noun: str) -> str:
 def quantity(what: str, value: float, *, scale: int = 1) -> int:
     """A number of whole units, none below zero."""
     if not 0 <= value * scale <= _QUANTITY_MAX:  # Also refuses nan.
-        raise BadInput(f"{what} cannot be {value}; give a number from 0 upwards.")
+        raise BadInput(f"{what} cannot be {said(value)}; give a number from 0 upwards.")
     return round(value * scale)
 
 
 def count(value: int) -> int:
     if value < 1:
-        raise BadInput(f"A count begins at 1, not at {value}.")
+        raise BadInput(f"A count begins at 1, not at {said(value)}.")
     return value
 
 
-def texts(values: Mapping[str, object]) -> None:
-    """Refuse what a database cannot store, wherever it was given."""
-    for what, value in values.items():
-        if isinstance(value, str):
-            text(what, value)
+def said(number: float) -> str:
+    """In a sentence; Python refuses to write out numbers of thousands of digits."""
+    return str(number) if isinstance(number, float) or abs(number) < 10**30 else "so large a number"
 
 
 def message_kind(kind: str) -> None:
@@ -98,9 +96,9 @@ def new_turn(turn: NewTurn, limits: Limits) -> NewTurn:
     if turn.kind not in get_args(TurnKind):
         raise BadInput(f"{turn.kind!r} is no kind of turn: {', '.join(get_args(TurnKind))} are.")
     if not 1 <= turn.number <= _TURNS_MAX:
-        raise BadInput(f"Turns are numbered from 1 to {_TURNS_MAX}, not {turn.number}.")
+        raise BadInput(f"Turns are numbered from 1 to {_TURNS_MAX}, not {said(turn.number)}.")
     if turn.covers is not None and not 1 <= turn.covers[0] <= turn.covers[1] < turn.number:
-        raise BadInput(f"Turn {turn.number} can stand for a range of earlier turns, not for {turn.covers}.")
+        raise BadInput(f"Turn {turn.number} can stand for a range of earlier turns, not for another.")
     return turn
 
 
@@ -133,8 +131,8 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
                 name(what, value, limits)
     if task.not_for is not None and task.not_for == task.assignee:
         raise BadInput(f"{task.title!r} is only for {task.assignee} and for anybody else; leave one of the two out.")
-    if abs(task.priority) > _PRIORITY_MAX:
-        raise BadInput(f"A priority lies between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not at {task.priority}.")
+    if not abs(task.priority) <= _PRIORITY_MAX:
+        raise BadInput(f"A priority lies between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not at {said(task.priority)}.")
     if len(task.needs) > limits.needs_max:
         raise BadInput(f"A task has at most {limits.needs_max} needs, not {len(task.needs)}; join some in a task.")
     if task.budget is not None and task.parent is not None:
@@ -145,7 +143,9 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
     seen = set()
     for need in needs(task):
         if need.task in seen:
-            raise BadInput(f"The need for {need.task} is given twice; one edge between two tasks is all there is.")
+            raise BadInput(
+                f"The need for {said(need.task)} is given twice; one edge between two tasks is all there is."
+            )
         seen.add(need.task)
         if need.outcome is not None:
             name("outcome", need.outcome, limits)
@@ -162,7 +162,7 @@ def batch(tasks: Sequence[NewTask], limits: Limits) -> Sequence[NewTask]:
             raise BadInput(f"The parent of {task.title!r} must be a task on the board or an earlier entry.")
         for need in needs(task):
             if need.task == 0 or need.task < -len(tasks):
-                raise BadInput(f"{task.title!r} needs entry {-need.task}, and there are only {len(tasks)}.")
+                raise BadInput(f"{task.title!r} needs entry {said(-need.task)}, and there are only {len(tasks)}.")
     return tasks
 
 

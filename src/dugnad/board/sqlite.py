@@ -22,7 +22,7 @@ from ..clock import Sources
 from ..errors import BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
 from ..settings import Limits, Patience
 from . import migrations
-from .disk import check_place
+from .disk import check_place, shrink
 from .nudge import Nudge
 from .queries import load, load_setup
 from .store import Asked, Pending, Row, Topics, Work, events_json, topics_json
@@ -159,6 +159,11 @@ class SqliteStore:
         query = self.queries[name]
         with _named_troubles(self._path):
             return _rows(reader.execute(query.text, query.arguments(given)))
+
+    async def shrink(self, *, whole: bool) -> bool:
+        connection = _connect(self._path, self.sources, self._patience)
+        with contextlib.closing(connection), _named_troubles(self._path):
+            return await asyncio.to_thread(shrink, connection, whole)
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
@@ -297,7 +302,8 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
         try:
             setup = load_setup("sqlite")
             _refuse_another_programs(connection, path)
-            for name in ("journal", "durable", "cache"):
+            new = path is None or not path.stat().st_size  # To others this setting would be a write.
+            for name in (*(("shrinking",) if new else ()), "journal", "durable", "cache"):
                 _patiently(connection, setup[name], patience.busy_seconds)
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             connection.create_function("now_ms", 0, sources.now_ms)

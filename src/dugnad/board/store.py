@@ -14,20 +14,43 @@ from typing import Any, Protocol
 import orjson
 
 from ..clock import Sources
+from ..errors import BadInput
 from ..settings import Limits
+from . import rules
 
 Row = Mapping[str, Any]
 # What changed, and for how many: {"ready:coder": 3, "inbox:alice": 1, "log": 1}. "ready:coder!bob" is not for Bob.
 Topics = dict[str, int]
 Work = Callable[["Tx"], Awaitable[None]]
+_WHOLE_MAX = 2**63 - 1
 
 
 def as_json(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
+def storable(what: str, value: Any) -> None:
+    """Refuse what a database cannot hold, however deep in a call it stands."""
+    if isinstance(value, str):
+        rules.text(what, value)
+    elif isinstance(value, int | float):
+        if not -_WHOLE_MAX <= value <= _WHOLE_MAX:  # Also refuses nan.
+            raise BadInput(f"The {what} cannot be {rules.said(value)}: no board holds such a number.")
+    elif isinstance(value, tuple | list):
+        for each in value:
+            storable(what, each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            storable(name, each)
+    else:
+        for name in getattr(value, "__dataclass_fields__", ()):
+            storable(name, getattr(value, name))
+
+
 def ids_json(ids: Iterable[int]) -> str:
-    return as_json([{"id": each} for each in ids])
+    rows = [{"id": each} for each in ids]
+    storable("id", rows)
+    return as_json(rows)
 
 
 class TryAgain(Exception):
@@ -74,6 +97,9 @@ class Store(Protocol):
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         """Run several that all see the board at one moment."""
+
+    async def shrink(self, *, whole: bool) -> bool:
+        """Give unused room back to the disk, if that can be. `whole`: nobody else is there who would have to wait."""
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         """Have `listener` told of every commit, this process's own and others'."""

@@ -50,6 +50,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Setting up": (
         ("doctor", "doctor:doctor", "Check everything that can be set up wrong."),
         ("trust", "trust:trust", "What a project brings, and accepting it."),
+        ("prune", "pruning:prune", "Drop what is old, so that a board stays small."),
         ("servers", "servers:servers", "Your MCP servers, and approving what they offer."),
         ("model", "about:model", "What is known of a model: its window and its price."),
         ("completion", "about:completion", "The script that lets your shell complete commands."),

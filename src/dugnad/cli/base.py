@@ -2,23 +2,27 @@
 
 A failure is one sentence on standard error and an exit code: 2 when what was asked cannot be right, 1 when it could not
 be done, 130 when it was interrupted. With `--json` standard output then holds one object, `{"error": ...}`. A reader
-that closes the pipe early (`| head`) is no failure.
+that closes the pipe early (`| head`) is no failure; a standard output that is closed or full is one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
+import io
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from ..errors import BadInput, BoardReadOnly, BoardUnreachable, DugnadError
+from ..own import NAMED_BYTES_MAX
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from ..view.shapes import Shape
 
 EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
+_UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Nothing is wrapped for a reader that is a program.
 _BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board, instead of the project's own."})
 _JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md has the shapes."})
@@ -103,26 +108,33 @@ def here() -> Project:
     """The project of the working folder."""
     from ..team.project import read_project
 
+    return read_project(working_folder())
+
+
+def working_folder() -> Path:
     try:
-        return read_project(Path.cwd())
-    except FileNotFoundError:
-        raise BadInput("The working folder is gone; change to one that is there.") from None
+        return Path.cwd()
+    except OSError:
+        raise BadInput("The working folder is gone, or closed to you; change to another one.") from None
 
 
 def board_url(given: str | None, project: Project) -> str:
     """Where the board is: `--board` > DUGNAD_BOARD > dugnad.toml > .dugnad/board.db under the project's root."""
-    return project.board_url(given or _group_board(), os.environ)
+    return project.board_url(given if given is not None else board_given(), os.environ)
 
 
 def typed_board(given: str | None) -> bool:
     """Whether the user named the board, and not a project or nobody."""
-    return bool(given or _group_board() or os.environ.get("DUGNAD_BOARD"))
+    return bool(given or board_given() or os.environ.get("DUGNAD_BOARD"))
 
 
-def _group_board() -> str | None:
+def board_given() -> str | None:
+    """What was typed as `--board`, before the verb or after it."""
     context = click.get_current_context(silent=True)
-    named = context.find_root().params.get("board") if context is not None else None
-    return named if isinstance(named, str) else None
+    if context is None:
+        return None
+    typed: str | None = context.params.get("board") or context.find_root().params.get("board")
+    return typed
 
 
 @asynccontextmanager
@@ -218,11 +230,22 @@ def text_or_stdin(context: click.Context, parameter: click.Parameter, value: str
     """A text, or with `-` what stands on standard input. Read before the event loop runs, so that Ctrl-C works."""
     if value != "-" or context.resilient_parsing:
         return value
-    data = sys.stdin.buffer.read()
+    return utf8(read_stdin(), "Standard input")
+
+
+def read_stdin() -> bytes:
+    """All of it, if it is not more than anybody would type or keep in a file."""
+    data = sys.stdin.buffer.read(NAMED_BYTES_MAX + 1)
+    if len(data) > NAMED_BYTES_MAX:
+        raise BadInput(f"Standard input has more than {NAMED_BYTES_MAX // 1024} KiB; keep the rest in a file.")
+    return data
+
+
+def utf8(data: bytes, what: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise click.BadParameter("what stands on standard input is not UTF-8.", context, parameter) from None
+        raise BadInput(f"{what} is not UTF-8 text; save it as UTF-8.") from None
 
 
 # Failing.
@@ -235,11 +258,9 @@ class Commands(click.Group):
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")  # A terminal that cannot show a letter shows a mark.
         extra["standalone_mode"] = False
         try:
+            open_streams()
             code = super().main(given, prog_name or "dugnad", **extra)
         except click.UsageError as wrong:
             where = f" Try `{wrong.ctx.command_path} --help`." if wrong.ctx is not None else ""
@@ -251,7 +272,16 @@ class Commands(click.Group):
             code = fail(str(error), kind=type(error).__name__, code=EXIT_BAD_USE if bad else EXIT_FAILED, args=given)
         except (click.Abort, KeyboardInterrupt):
             code = fail("Interrupted.", kind="Interrupted", code=EXIT_INTERRUPTED, args=given)
+        except OSError as trouble:
+            code = fail(_world(trouble), kind="OSError", code=EXIT_FAILED, args=given)
         sys.exit(code if isinstance(code, int) else 0)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:  # Enough was seen of the help.
+            forget_stdout()
+            raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -263,24 +293,63 @@ class Commands(click.Group):
         return code
 
 
+def open_streams() -> None:
+    """Give the process the three streams it counts on: the next file it opened would take the place of a closed one.
+
+    Without input and without a place for complaints a command can do its work; without a place for its answer it
+    does not begin.
+    """
+    lost = []
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            lost.append(name)
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(number, mode, closefd=False), encoding="utf-8"))
+        elif mode == "w" and hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="replace")  # A terminal that cannot show a letter shows a mark.
+    if "stdout" in lost:
+        raise BadInput("Standard output is closed, so nothing was done; send it to a file or to /dev/null.")
+
+
+def _world(trouble: OSError) -> str:
+    """What the machine refused, and nobody nearer to it has put into a sentence."""
+    if trouble.filename is None and trouble.errno in _UNPRINTED:  # Files and the database have names.
+        forget_stdout()
+        return (
+            f"The answer could not be printed: {trouble.strerror or trouble}. What was asked for may be done all the "
+            "same; look with `dugnad log` before you ask again."
+        )
+    return f"{trouble.filename or 'Something this needs'} cannot be used: {trouble.strerror or trouble}."
+
+
 def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
     """Say what went wrong, once for people and with `--json` once for programs."""
     from ..text import plain
 
-    click.echo(f"dugnad: {plain(message)}", err=True)
+    try:
+        click.echo(f"dugnad: {plain(message)}", err=True)
+    except OSError:  # Where even this cannot be said, the exit code has to do.
+        forget(sys.stderr)
     if "--json" in args:
         from ..view.shapes import error_shape
 
         try:
             show_json(error_shape(kind, message, code))
-        except BrokenPipeError:
+        except OSError:
             forget_stdout()
     return code
 
 
 def forget_stdout() -> None:
+    forget(sys.stdout)
+
+
+def forget(stream: TextIO) -> None:
     """Let what is still in the buffer go nowhere; the interpreter would complain about it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def is_no_project(root: Path) -> bool:

@@ -50,6 +50,7 @@ class Scene:
     environment: Mapping[str, str]
     board_given: str | None = None
     online: bool = False
+    board_bytes_large: int = 512 * 1024**2  # From here `dugnad prune` is spoken of.
     now_ms: Callable[[], int] = wall_ms
     project: Project | None = None
     user: UserSettings | None = None

@@ -101,6 +101,18 @@ def disk(scene: Scene) -> Finding | None:
     return Finding("disk", "ok", f"A local disk. {says}")
 
 
+async def size(scene: Scene) -> Finding | None:
+    if scene.board is None:
+        return None
+    size, large = await scene.board.size_bytes(), scene.board_bytes_large
+    says = f"The board has {size / 1024**2:,.1f} MiB."
+    if size < large:
+        return Finding("size", "ok", says)
+    return Finding(
+        "size", "warning", f"{says[:-1]}, and is slower to copy and to search than a small one.", "dugnad prune"
+    )
+
+
 async def clocks(scene: Scene) -> Finding | None:
     if scene.board is None:
         return None

@@ -11,14 +11,13 @@ import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import DugnadError
 from . import checks, checks_board
-from .base import board_option, examples, json_option, show, show_json
+from .base import board_option, examples, json_option, show, show_json, working_folder
 from .checks import Check, Finding, Scene
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("board", checks_board.open_the_board),
     ("writing", checks_board.write),
     ("disk", checks_board.disk),
+    ("size", checks_board.size),
     ("clock", checks_board.clocks),
     ("hosts", checks_board.hosts),
     ("answers", checks_board.answers),
@@ -62,7 +62,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 def doctor(context: click.Context, board: str | None, as_json: bool, online: bool) -> None:
     """Check everything that can be wrong, and say how to mend it. Exit code 1 if anything is."""
     given = board or context.find_root().params.get("board")
-    scene = Scene(start=Path.cwd(), environment=os.environ, board_given=given, online=online)
+    scene = Scene(start=working_folder(), environment=os.environ, board_given=given, online=online)
     findings = asyncio.run(examine(scene))
     wrong, warnings = (sum(each.level == level for each in findings) for level in ("wrong", "warning"))
     if as_json:

@@ -97,6 +97,8 @@ def rehearse(
 
     if svg is not None and not svg.parent.is_dir():  # Said before anybody waits for a rehearsal.
         raise BadInput(f"The picture cannot be written to {svg}: there is no folder {svg.parent}; make it first.")
+    if svg is not None and svg.exists() and not svg.is_file():  # A pipe would wait for a reader.
+        raise BadInput(f"The picture cannot be written to {svg}, which is not a file; name another.")
     project = here()
     price, priced = _price(model, project)
     options = {"turn_seconds": turn_seconds, "turns": turns}

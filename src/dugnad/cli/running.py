@@ -119,12 +119,13 @@ def work(
     """
     import asyncio
 
+    from ..board import rules
     from .conducting import attend
     from .workplaces import Wishes
 
     project = here()
+    wanted = tuple(rules.name("role", role.strip(), project.limits) for role in roles.split(",") if role.strip())
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
-    wanted = tuple(role.strip() for role in roles.split(",") if role.strip())
     return asyncio.run(attend(team, project, Wishes.typed(typed), roles=wanted, as_json=as_json))
 
 
@@ -200,7 +201,10 @@ def open_team(
 
 def typed_budget(caps: dict[str, Any]) -> Budget:
     """The caps that were typed; those of the project are the team's, for goals that are given none."""
+    from ..board import rules
     from ..types import Budget
 
     minutes = caps.pop("minutes")
-    return Budget(**caps, seconds=None if minutes is None else minutes * 60)
+    budget = Budget(**caps, seconds=None if minutes is None else minutes * 60)
+    rules.caps(budget)  # What is wrong with it is said before anything begins.
+    return budget

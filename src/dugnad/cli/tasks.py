@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput
+from ..own import read_named
 from ..types import ENDED, OPEN, Budget, NewTask, Spending, Task
-from .base import Call, text_or_stdin, verb
+from .base import Call, read_stdin, text_or_stdin, utf8, verb
 from .parameters import Cap, Needs, Span, TaskId, TeammateName
 
 if TYPE_CHECKING:
@@ -53,15 +54,24 @@ def _changes(given: dict[str, Any]) -> bool:
 # Putting.
 
 
+def _titles(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """The lines of a file. Read before the event loop runs, so that Ctrl-C works."""
+    if value is None or context.resilient_parsing:
+        return None
+    data = read_stdin() if value == "-" else read_named(value, value, pipes=True)[0]
+    found = [each.strip() for each in utf8(data, "The file with the titles").splitlines() if each.strip()]
+    if not found:
+        raise BadInput("The file holds no title; write one on each line.")
+    return found
+
+
 @verb("add", makes_board=True, example="""
     dugnad add "Write slugify() with tests" --role coder --dollars 2
     dugnad add "Review slugify()" --needs 1 --role reviewer --dollars 0.50
     dugnad add "Write parse_date()" --role coder --review reviewer
     """)  # fmt: skip
 @click.argument("title", required=False)
-@click.option(
-    "--file", "titles", metavar="FILE", type=click.File("rb"), help="One title per line; - is standard input."
-)
+@click.option("--file", "titles", metavar="FILE", callback=_titles, help="One title per line; - is standard input.")
 @click.option("--body", default="", callback=text_or_stdin, help="What is to be done; - reads standard input.")
 @click.option("--needs", type=Needs(), multiple=True, metavar="ID[:OUTCOME]", help="Wait for this task. Repeatable.")
 @click.option("--under", type=TaskId(*OPEN), metavar="ID", help="Make it a part of this task.")
@@ -79,7 +89,9 @@ def _changes(given: dict[str, Any]) -> bool:
 )
 @click.option("--key", help="The same key again gives the same task.")
 @budget_options
-async def add(call: Call, *, title: str | None, titles: Any, under: int | None, needs: Any, **given: Any) -> None:
+async def add(
+    call: Call, *, title: str | None, titles: list[str] | None, under: int | None, needs: Any, **given: Any
+) -> None:
     """Put a task on the board, or with --file one for every line.
 
     The budget (--tasks, --tokens, --dollars, --minutes) covers the task and all that follows from it.
@@ -91,24 +103,13 @@ async def add(call: Call, *, title: str | None, titles: Any, under: int | None, 
     if titles is not None and given["key"] is not None:
         raise BadInput("--key stands for one task; it does not go with --file.")
     fields = {**given, "needs": tuple(need for group in needs for need in group), "parent": under, "budget": budget}
-    lines = [title] if title is not None else _lines(titles)
+    lines = [title] if title is not None else titles or []
     put = await call.board.put_many([NewTask(title=each, **fields) for each in lines])
     said = "\n".join(f"#{task.id} {task.state}: {_line(task.title)}" for task in put)
     if titles is not None:
         call.answer({"tasks": [_shape(task) for task in put]}, said)
     else:
         call.answer({"task": _shape(put[0])}, said)
-
-
-def _lines(file: Any) -> list[str]:
-    try:
-        text: str = file.read().decode()
-    except UnicodeDecodeError:
-        raise BadInput("The file with the titles is not UTF-8.") from None
-    found = [each.strip() for each in text.splitlines() if each.strip()]
-    if not found:
-        raise BadInput("The file holds no title; write one on each line.")
-    return found
 
 
 # Looking.

@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerLost, BadInput, ContextOverflow, ModelTrouble, ModelUnavailable, RateLimited
+from ..own import read_named
 from .talk import Facts, Message, Price, Reply, Request, Said, Stop, ToolCall, Usage
 
 FAULTS = ("rate_limited", "overloaded", "unavailable", "timeout", "overflow")
 STOPS = ("end", "tools", "length", "refused")
 ODD = ("refusal", "empty", "malformed", "cut")
+_SECONDS_MAX, _TOKENS_MAX = 86_400, 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +73,10 @@ class ScriptedModel:
 
     @classmethod
     def load(cls, path: Path) -> ScriptedModel:
+        content, _ = read_named(path, f"The script {path}", pipes=True)
         try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The script {path} cannot be read: {error}.") from None
-        try:
-            script = read_script(text)
-        except BadInput as wrong:
+            script = read_script(content.decode())
+        except (BadInput, UnicodeDecodeError) as wrong:
             raise BadInput(f"{path}: {wrong}") from None
         return cls(script, name=f"scripted:{path.stem}")
 
@@ -152,7 +151,13 @@ def read_script(text: str) -> dict[str, list[Step]]:
     import yaml
 
     try:
+        # What an alias repeats can repeat others: a page of them would fill the memory.
+        if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, yaml.SafeLoader)):
+            raise BadInput("The script repeats a part of itself by its name (*name); write that part out.")
         given = yaml.safe_load(text) or {}
+        json.dumps(given)
+    except (ValueError, TypeError, RecursionError) as error:  # A date, a number of a thousand digits, a deep nest.
+        raise BadInput(f"The script holds something that is no text, number, list or mapping: {error}.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -186,7 +191,7 @@ def _step(where: str, given: Any) -> Step:
     used, seconds = held.get("usage", {}), held.get("seconds", 0)
     if not isinstance(used, dict) or used.keys() - {"input", "output"} or not all(map(_is_count, used.values())):
         raise BadInput(f"The script's {where} has usage {used!r}; write {{input: TOKENS, output: TOKENS}}.")
-    if not isinstance(seconds, int | float) or seconds < 0:
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= _SECONDS_MAX:
         raise BadInput(f"The script's {where} has seconds {seconds!r}; write a number.")
     if not isinstance(held.get("faults", []), list):
         raise BadInput(f"The script's {where} has faults {held['faults']!r}; write a list.")
@@ -202,7 +207,7 @@ def _step(where: str, given: Any) -> Step:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and value >= 0
+    return isinstance(value, int) and 0 <= value <= _TOKENS_MAX
 
 
 def _list(where: str, calls: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from typing import TextIO
 
-from ..errors import DugnadError
+from ..errors import BadInput, DugnadError
 from ..types import ERRAND, HUMAN
 from .commands import respond
 from .incoming import Incoming
@@ -17,6 +17,7 @@ from .screen import sentence
 from .session import Session
 
 _BYTES = 65_536  # Read at once.
+_LINE_CHARS_MAX = 1_000_000  # More than any message may have.
 _LOOK_SECONDS = 5.0  # Between two looks, if no push comes.
 
 
@@ -41,6 +42,8 @@ async def whole_lines(stream: TextIO) -> AsyncIterator[str]:
     async for text in _lines(stream):
         if text.endswith("\\"):
             begun += text[:-1] + "\n"
+            if len(begun) > _LINE_CHARS_MAX:
+                raise BadInput(f"What is said has more than {_LINE_CHARS_MAX:,} characters; shorten it.")
             continue
         yield begun + text
         begun = ""
@@ -63,6 +66,8 @@ async def _lines(stream: TextIO) -> AsyncIterator[str]:
         *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
         for text in lines:
             yield text.removesuffix("\r")
+        if len(rest) > _LINE_CHARS_MAX:
+            raise BadInput(f"A line of standard input has more than {_LINE_CHARS_MAX:,} characters; shorten it.")
         if not data:
             break
     if rest:

@@ -63,8 +63,9 @@ class LineScreen:
         try:
             self._stream.write(layout(what, self._columns or 80, colours=False))
             self._stream.flush()
-        except BrokenPipeError:
-            # Nobody reads on. What is written from here goes nowhere, also when the interpreter flushes at its end.
+        except OSError:
+            # Nobody reads on, or the disk is full. What is written from here goes nowhere, also when the interpreter
+            # flushes at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 

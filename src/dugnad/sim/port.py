@@ -108,6 +108,9 @@ class Port:
         self.wire.reads += 1
         return await self.wire.store.snapshot(asks)
 
+    async def shrink(self, *, whole: bool) -> bool:
+        return await self.wire.store.shrink(whole=whole)
+
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
 

@@ -49,6 +49,7 @@ _PROMPT_BYTES_MAX = Limits().body_bytes_max
 _MODEL = re.compile(r"[a-z][a-z0-9_/-]*:[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,150}")
 _LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
 _BOARD_OPTIONS = frozenset({"board", "sslmode"})
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")  # The strictest last.
 _SECRETS_BELONG = "keys and endpoints come from the environment or from ~/.config/dugnad/config.toml only."
 # The first is never more than the second.
 _ORDERED = (
@@ -322,7 +323,7 @@ def _refuse_strange_server(board: str, environment: Mapping[str, str]) -> None:
     """The driver gives PGPASSWORD to any server that asks, and whoever has the board can act in any name."""
     try:
         parts = urlsplit(board)
-        options = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        options = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         raise BadInput(f"{FILE}: the board's address cannot be read; write postgresql://host/database.") from None
     user, _, servers = parts.netloc.rpartition("@")
@@ -330,14 +331,31 @@ def _refuse_strange_server(board: str, environment: Mapping[str, str]) -> None:
         raise BadInput(f"{FILE}: the board's address holds a password; set PGPASSWORD or use a password file.")
     if "@" in user:  # The driver takes what is behind the first one for the server, and not behind the last.
         raise BadInput(f"{FILE}: the board's address has more than one '@'; write postgresql://user@host/database.")
-    if strange := options - _BOARD_OPTIONS:
+    if strange := {name for name, _ in options} - _BOARD_OPTIONS:
         names = ", ".join(sorted(map(shown, strange)))
         raise BadInput(f"{FILE}: the board's address may say board and sslmode, not {names}; use DUGNAD_BOARD.")
+    for mode in [value for name, value in options if name == "sslmode"]:
+        _refuse_less_secrecy(mode, environment.get("PGSSLMODE") or "prefer")
     trusted = {each.lower() for each in read_user(environment).boards}
     for server in servers.split(","):
         host = unquote(re.sub(r":\d*$", "", server)).strip("[]").lower()
+        port = server.rpartition(":")[2] if re.search(r":\d+$", server) else ""
+        if host in _LOCAL and host not in trusted and (user or port not in ("", environment.get("PGPORT") or "5432")):
+            raise BadInput(  # Anybody on this machine may listen there, and be sent PGPASSWORD.
+                f"{FILE}: the board's address names {'a user' if user else f'port {port}'} on this machine, and a "
+                f"project does not choose that for you: set {'PGUSER' if user else 'PGPORT'}, or DUGNAD_BOARD."
+            )
         if host not in _LOCAL and host not in trusted:
             raise BadInput(
                 f"{FILE}: the board is on {shown(host)}, and a project does not choose a server for you: "
                 f"write boards = [{shown(host)}] in ~/.config/dugnad/config.toml, or set DUGNAD_BOARD."
             )
+
+
+def _refuse_less_secrecy(mode: str, own: str) -> None:
+    """The driver believes the address before PGSSLMODE. A mode that nobody knows is no stricter than any."""
+    if mode not in _SSL_MODES or own not in _SSL_MODES or _SSL_MODES.index(mode) < _SSL_MODES.index(own):
+        raise BadInput(
+            f"{FILE}: the board's address asks for sslmode {shown(mode)}, and yours is {shown(own)} (PGSSLMODE): a "
+            f"project may ask for more, not for less; take it out, or set DUGNAD_BOARD."
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..board import Board
-from ..board.reading import Moment
+from ..board.records import Moment
 from ..text import one_line, pasted
 from ..tools.planning import budget_line
 from ..types import OPEN, Amount, Message, Spending, Task

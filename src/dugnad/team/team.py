@@ -16,7 +16,7 @@ from typing import Any
 
 from ..agent import Agent, Command, Mind, Outside
 from ..board import Board, open_board
-from ..board.reading import Moment
+from ..board.records import Moment
 from ..errors import BadInput, BoardClosed, BoardTrouble, ModelMisconfigured
 from ..models import open_model
 from ..models.talk import Model

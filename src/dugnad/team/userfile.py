@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -22,7 +21,7 @@ from urllib.parse import urlsplit
 from ..agent.command import PREFIX, Command
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
-from ..own import owners
+from ..own import owners, read_named
 from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp import Server
 from ..tools.policy import Rules
@@ -85,25 +84,14 @@ def read_text(
     bytes_max: int = FILE_BYTES_MAX,
 ) -> str:  # fmt: skip
     """A text file that may have been put there by anyone: no device, no link out of the project, none of others'."""
-    real = os.path.realpath(path)
     if inside is not None and leads_out(path, inside):
         raise BadInput(f"{label} leads out of the project; keep the file inside it.")
-    try:
-        # Not blocking: what looks like a file may be a pipe nobody writes to.
-        with os.fdopen(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise BadInput(f"{label} is not a file; put a text file there, or remove it.")
-            if found.st_uid not in owners(environment):
-                raise BadInput(
-                    f"{label} belongs to another user, who could make your teammates do anything: "
-                    f"look at it, then make it yours with `chown`."
-                )
-            content = file.read(bytes_max + 1)
-    except OSError as trouble:
-        raise BadInput(f"{label} cannot be read: {trouble.strerror}.") from None
-    if len(content) > bytes_max:
-        raise BadInput(f"{label} has more than {bytes_max // 1024} KiB; shorten it.")
+    content, owner = read_named(path, label, bytes_max)
+    if owner not in owners(environment):
+        raise BadInput(
+            f"{label} belongs to another user, who could make your teammates do anything: "
+            f"look at it, then make it yours with `chown`."
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as trouble:

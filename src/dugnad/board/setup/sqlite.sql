@@ -10,6 +10,27 @@ SELECT count(*) FROM sqlite_master
 -- What would act by itself. A board of ours has neither.
 SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')
 
+-- name: shrinking
+-- Pages that are free can be given back a few at a time. An older board gets there with its first whole VACUUM.
+PRAGMA auto_vacuum = INCREMENTAL
+
+-- name: can_shrink
+PRAGMA auto_vacuum
+
+-- name: free_pages
+PRAGMA freelist_count
+
+-- name: give_back
+PRAGMA incremental_vacuum(1000)
+
+-- name: vacuum
+PRAGMA auto_vacuum = INCREMENTAL;
+VACUUM;
+
+-- name: checkpoint
+-- The file gets shorter when what the WAL holds is in it.
+PRAGMA wal_checkpoint(TRUNCATE)
+
 -- name: journal
 -- The WAL lets readers work beside the one writer.
 PRAGMA journal_mode = WAL

@@ -38,12 +38,15 @@ SELECT entity, id, state FROM snapshot ORDER BY entity, id
 -- name: last_seq_before
 SELECT max(seq) AS seq FROM events WHERE at < now_ms() - :age
 
--- name: clear_snapshot
-DELETE FROM snapshot
+-- name: forget_in_snapshot
+DELETE FROM snapshot WHERE (entity, id) IN (
+  SELECT value ->> 'entity', value ->> 'id' FROM json_each(CAST(:rows AS text))
+)
 
 -- name: write_snapshot
 INSERT INTO snapshot (entity, id, state)
 SELECT value ->> 'entity', value ->> 'id', value ->> 'state' FROM json_each(CAST(:rows AS text))
+WHERE value ->> 'state' IS NOT NULL
 
 -- name: set_snapshot_seq
 UPDATE head SET snapshot_seq = :seq WHERE snapshot_seq = :expected RETURNING snapshot_seq
@@ -51,13 +54,50 @@ UPDATE head SET snapshot_seq = :seq WHERE snapshot_seq = :expected RETURNING sna
 -- name: prune_events
 DELETE FROM events WHERE seq <= :seq
 
+-- name: prunable
+-- What pruning at this age would take, and how many characters that has.
+SELECT sum(events) AS events, sum(turns) AS turns, sum(answers) AS answers, sum(hosts) AS hosts,
+  CAST(coalesce(sum(size), 0) AS bigint) AS size
+FROM (
+  SELECT count(*) AS events, 0 AS turns, 0 AS answers, 0 AS hosts, sum(length(data)) AS size
+  FROM events WHERE at < now_ms() - :age
+  UNION ALL
+  SELECT 0, count(*), 0, 0, sum(length(turns.body)) FROM turns JOIN tasks ON tasks.id = turns.task_id
+  WHERE tasks.state IN ('done', 'failed', 'cancelled', 'skipped') AND tasks.ended_at < now_ms() - :age
+  UNION ALL
+  SELECT 0, 0, count(*), 0, sum(length(answer)) FROM calls WHERE at < now_ms() - :repeat_age AND verb <> 'assign'
+  UNION ALL
+  SELECT 0, 0, 0, count(*), 0 FROM hosts WHERE (stopped_at < now_ms() - :age OR lost_at < now_ms() - :age)
+    AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = hosts.id AND tasks.state = 'claimed')
+    AND NOT EXISTS (SELECT 1 FROM teammates WHERE teammates.host_id = hosts.id AND teammates.state = 'seated')
+) AS parts
+
+-- name: old_transcripts
+-- Only of what has ended: an open task goes on from its own.
+SELECT DISTINCT turns.task_id AS id FROM turns JOIN tasks ON tasks.id = turns.task_id
+WHERE tasks.state IN ('done', 'failed', 'cancelled', 'skipped') AND tasks.ended_at < now_ms() - :age
+ORDER BY turns.task_id
+
 -- name: prune_turns
+-- Looked at again: it may have been opened once more since it was found.
 DELETE FROM turns WHERE task_id IN (
-  SELECT id FROM tasks WHERE state IN ('done', 'failed', 'cancelled', 'skipped') AND ended_at < now_ms() - :age
-)
+  SELECT id FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
+    AND state IN ('done', 'failed', 'cancelled', 'skipped') AND ended_at < now_ms() - :age
+) RETURNING task_id
 
 -- name: prune_calls
-DELETE FROM calls WHERE at < now_ms() - :age
+-- A teammate's own call is repeated by whoever goes on with its attempt, however much later that is.
+DELETE FROM calls WHERE key IN (
+  SELECT key FROM calls WHERE at < now_ms() - :age AND verb <> 'assign' LIMIT :most
+) RETURNING verb
+
+-- name: board_size (sqlite)
+SELECT page_count * page_size AS size FROM pragma_page_count(), pragma_page_size()
+
+-- name: board_size (postgres)
+SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint AS size
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+WHERE pg_namespace.nspname = current_schema() AND pg_class.relkind = 'r'
 
 -- name: lock_key (sqlite)
 SELECT 1 WHERE :key IS NULL

@@ -12,7 +12,7 @@ ON CONFLICT (task_id, epoch, number) DO NOTHING
 RETURNING task_id, epoch, number
 
 -- name: read_turns
-SELECT * FROM turns WHERE task_id = :task AND epoch = :epoch AND number > :after ORDER BY number LIMIT :page
+SELECT * FROM turns WHERE task_id = :task AND epoch = :epoch AND number > CAST(:after AS bigint) ORDER BY number LIMIT :page
 
 -- name: read_turn
 SELECT kind, body FROM turns WHERE task_id = :task AND epoch = :epoch AND number = :number
