@@ -147,6 +147,11 @@ NETWORK = (
     py("reach a local server", "socket.create_connection(('127.0.0.1', {port}), 2)", proves="--unshare-net"),
     py("reach an abstract socket", "socket.socket(1).connect(chr(0) + '{unique}')", proves="--unshare-net"),
     py("reach a socket outside", "socket.socket(1).connect('{out}/socket')"),
+    py("reach a socket in the tree", "socket.socket(1).connect('below/socket')", proves="{tree}/below/socket"),
+    py("reach it under another name", "os.link('below/socket', 'it'); socket.socket(1).connect('it')",
+       proves="{tree}/below/socket"),
+    py("send to a socket in the tree", "socket.socket(1, 2).sendto(b'x', 'below/letters')",
+       proves="{tree}/below/letters"),
     py("reach a socket of the board", "socket.socket(1).connect('.dugnad/socket')", proves="{tree}/.dugnad"),
     sh("see who listens", "grep -qi ':{port:04x} ' /proc/net/tcp", proves="--unshare-net"),
     sh("read the host's name", 'test "$(uname -n)" = "{host}"', proves="--hostname sandbox; --unshare-uts"),
@@ -255,10 +260,13 @@ class Stage:
         tree = self.folder / f"tree-{number}"
         words = {**self.words, "tree": tree}
         await asyncio.to_thread(make_tree, tree, self.user)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(f"{tree}/.dugnad/socket")
-        listener.listen()
-        own(tree / ".dugnad" / "socket", self.user)
+        listeners = []
+        for name, kind in ((".dugnad/socket", 1), ("below/socket", 1), ("below/letters", 2)):
+            listeners.append(socket.socket(socket.AF_UNIX, kind))
+            listeners[-1].bind(f"{tree}/{name}")
+            if kind == 1:
+                listeners[-1].listen()
+            own(tree / name, self.user)
         text = attempt.code.format(**words)
         if attempt.python:
             (tree / "attempt.py").write_text(PRELUDE + text)
@@ -269,7 +277,8 @@ class Stage:
             ran = await sandbox.run(text, tree=tree, seconds=30, output_bytes_max=4_000)
             return find_left(attempt.leaves.format(**words), words) if attempt.leaves else ran.code == 0
         finally:
-            listener.close()
+            for listener in listeners:
+                listener.close()
             shutil.rmtree(tree, ignore_errors=True)
 
     def applies(self, attempt: Attempt) -> bool:

@@ -31,6 +31,19 @@ if __name__ == "__main__":
     lock, queue = multiprocessing.Lock(), multiprocessing.Queue()
     with concurrent.futures.ProcessPoolExecutor(2) as pool: print(sum(pool.map(square, range(10))))
 """
+SOCKET_SERVER = """
+import socket, sys, threading
+server = socket.socket(socket.AF_UNIX); server.bind(sys.argv[1]); server.listen()
+threading.Thread(target=lambda: server.accept()[0].sendall(b'heard')).start()
+client = socket.socket(socket.AF_UNIX); client.connect(sys.argv[1]); print(client.recv(9).decode())
+"""
+PAIR = """
+import asyncio, multiprocessing
+def square(x): return x * x
+if __name__ == "__main__":
+    asyncio.run(asyncio.sleep(0))
+    with multiprocessing.Manager() as shared: print(shared.list([square(2)])[0])
+"""
 TESTS = "import unittest\nclass It(unittest.TestCase):\n    def test_it(self): self.assertEqual(1 + 1, 2)\n"
 # The program it needs, the command, and what it prints last. A machine without the program has nothing to show.
 JOBS = {
@@ -48,6 +61,9 @@ JOBS = {
     "make a venv": (PYTHON, f"{PYTHON} -m venv --without-pip v && v/bin/python -c 'print(1)'", "1"),
     "run tests": (PYTHON, f"{PYTHON} -m unittest test_it 2>&1", "OK"),
     "serve on the loopback": (PYTHON, f"{PYTHON} server.py 2>/dev/null", "200"),
+    "serve on a socket in the tree": (PYTHON, f"{PYTHON} socket_server.py mine", "heard"),
+    "serve on a socket in /tmp": (PYTHON, f"{PYTHON} socket_server.py /tmp/mine", "heard"),
+    "talk through a pair of sockets": (PYTHON, f"{PYTHON} pair.py", "4"),
     "use several processes": (PYTHON, f"{PYTHON} pool.py", "285"),
     "use a database file": (
         PYTHON, f"{PYTHON} -c \"import sqlite3; c = sqlite3.connect('a.db'); c.execute('pragma journal_mode=wal'); "
@@ -75,7 +91,8 @@ async def place(user: int | None) -> AsyncIterator[Stage]:
 
 def make_project(tree: Path, user: int | None) -> None:
     tree.mkdir()
-    for name, text in {"server.py": SERVER, "pool.py": POOL, "test_it.py": TESTS, "note": "one\ntwo\n"}.items():
+    texts = {"server.py": SERVER, "pool.py": POOL, "test_it.py": TESTS, "note": "one\ntwo\n", "pair.py": PAIR}
+    for name, text in {**texts, "socket_server.py": SOCKET_SERVER}.items():
         (tree / name).write_text(text)
     settings = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "safe.directory=*"]
     if shutil.which("git"):

@@ -58,6 +58,7 @@ class Scene:
     board: Board | None = None
     tasks: list[Task] = field(default_factory=list)  # The first thousand open ones.
     model: Model | None = None
+    accepted: bool | None = None  # Whether the user has accepted what the project brings; None: not known.
 
 
 Check = Callable[[Scene], "Finding | Awaitable[Finding | None] | None"]
@@ -287,6 +288,8 @@ async def ask_model(scene: Scene) -> Finding | None:
 
     if scene.model is None or isinstance(scene.model, Command) or not scene.online:
         return None
+    if scene.accepted is False:
+        return Finding("online", "warning", "It was not asked: the project is not accepted.", "dugnad trust")
     request = Request(
         system=tell("You answer in one word."),
         messages=(Said(tell("Are you there?")),),

@@ -73,6 +73,24 @@ def _schema(path: Path) -> int:
     return int.from_bytes(head[60:64], "big") if known else 0
 
 
+async def trust(scene: Scene) -> Finding | None:
+    """Whether the user has accepted what the project brings. What is typed is the user's own word."""
+    from .accepted import Accepted
+    from .strangers import flat, where_of
+
+    if scene.project is None:
+        return None
+    accepted = Accepted(scene.environment)
+    settings = flat(scene.project.given)
+    new = [] if not settings or accepted.has_settings(scene.project.root, settings) else ["dugnad.toml"]
+    typed = scene.board_given or scene.environment.get("DUGNAD_BOARD")
+    if scene.board is not None and not typed:
+        new += [] if accepted.has_board(where_of(scene.url), await scene.board.identity()) else ["board"]
+    scene.accepted = not new
+    says = f"You have not accepted the project's {' and its '.join(new)}: nothing is run with it."
+    return Finding("trust", "warning", says, "dugnad trust") if new else None
+
+
 async def write(scene: Scene) -> Finding | None:
     from ..types import HUMAN
 

@@ -30,6 +30,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("user", checks.user_settings),
     ("policies", checks.policies),
     ("board", checks_board.open_the_board),
+    ("trust", checks_board.trust),
     ("writing", checks_board.write),
     ("disk", checks_board.disk),
     ("size", checks_board.size),

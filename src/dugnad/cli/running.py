@@ -28,7 +28,9 @@ def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--in-place",
             is_flag=True,
-            help="Work in this very folder, all together, instead of in git trees of their own.",
+            help="Work in this very folder, all together, instead of in git trees of their own. It gives up that your "
+            "files stay as they are: teammates overwrite yours and one another's, nothing is checked first, and what "
+            "they leave there may run when you next open or build the project.",
         ),
         click.option(
             "--unsafe-no-sandbox",

@@ -67,6 +67,7 @@ class Policy:
     read_only: tuple[Path, ...] = ()  # Inside the tree; they exist by the time the command starts.
     anchored: tuple[Path, ...] = ()  # Inside the tree, writable, but not to be moved away with what is in them.
     hidden: tuple[Path, ...] = ()  # Folders inside the tree that look empty, and stay so.
+    covered: tuple[Path, ...] = ()  # Sockets that others have there.
     environment: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()  # What can be reached through the proxy; the network itself is always empty.
     limits: CommandLimits = field(default_factory=CommandLimits)
@@ -113,6 +114,7 @@ def strict(policy: Policy, machine: Machine) -> Profile:
     arguments += [("--bind", tree, tree), *(("--ro-bind", str(each), str(each)) for each in within)]
     arguments += [("--bind", str(each), str(each)) for each in policy.anchored]
     arguments += [("--ro-bind", str(each), str(each)) for each in policy.read_only]
+    arguments += [("--ro-bind", "/dev/null", str(each)) for each in policy.covered]
     for each in policy.hidden:
         arguments += [("--size", "4096", "--tmpfs", str(each)), ("--remount-ro", str(each))]
     arguments += [("--remount-ro", "/dev"), ("--remount-ro", "/"), ("--chdir", tree)]

@@ -1,13 +1,17 @@
-"""What of a tree no command may change, also where it is not there yet: what makes others run a program later."""
+"""What of a tree no command may change, also where it is not there yet: what makes others run a program later. And what
+no command may talk to: sockets that others have in a tree."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ..errors import ToolError
+from ..own import OWN
 from .profile import Policy
 
 # What in a tree can make git or dugnad run a program later, outside; and what stands there while it is missing.
@@ -16,6 +20,49 @@ _GIT: Mapping[str, str | None] = {
     "hooks": None, "modules": None, "worktrees": None, "dugnad": None, "config": "", "config.worktree": "",
     "commondir": ".",
 }  # fmt: skip
+
+_ENTRIES_MAX = 200_000  # Looked at for sockets; what a larger tree has beyond that, the kernel's list has to name.
+
+
+def sockets_in(policy: Policy) -> tuple[Path, ...]:
+    """The sockets in what a command can see. A file's mode or a read-only mount does not keep it from talking to one.
+
+    A tree of our own begins without any, and nobody but commands works in it; the user's own folder is searched.
+    """
+    seen = (policy.tree, *policy.readable)
+    found = {each for each in _bound() if any(each.is_relative_to(above) for above in seen)}
+    if OWN not in policy.tree.parts:
+        found |= set(_searched(policy.tree))
+    own = policy.tree / OWN  # It is hidden whole.
+    return tuple(sorted(each for each in found if not each.is_relative_to(own) and _is_socket(each)))
+
+
+def _bound() -> Iterator[Path]:
+    """Where the processes of this machine listen, as far as they are in this network and gave a whole path."""
+    with suppress(OSError), open("/proc/net/unix", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.rstrip("\n").split(maxsplit=7)
+            if len(fields) == 8 and fields[7].startswith("/"):
+                yield Path(os.path.realpath(fields[7]))
+
+
+def _searched(tree: Path) -> Iterator[Path]:
+    left, looked = [str(tree)], 0
+    while left and looked < _ENTRIES_MAX:
+        with suppress(OSError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                looked += 1
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                    yield Path(entry.path)
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def protect(policy: Policy) -> tuple[Policy, tuple[tuple[str, str | None], ...]]:

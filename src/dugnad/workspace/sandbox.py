@@ -14,7 +14,7 @@ import platform
 import resource
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from .probing import (
     how_to_mend,
 )
 from .profile import PROXY_PORT, SYSTEM, CommandLimits, Machine, Policy, Profile, environment_for, seccomp, strict
-from .protecting import protect
+from .protecting import protect, sockets_in
 from .proxy import Network, Proxy
 from .starting import StarterProcess
 
@@ -164,7 +164,7 @@ class Sandbox:
         """
         if len(stdin) > _STDIN_BYTES_MAX:
             raise BadInput("There are more than 4 MiB for the command to read; put them into a file of the tree.")
-        policy = self._policy(tree, environment, hosts, readable)
+        policy = await self._policy(tree, environment, hosts, readable)
         request = self._request(_checked_command(command), policy)
         request |= {"seconds": seconds, "output_bytes_max": output_bytes_max}
         request["streamed_bytes_max"] = self.limits.streamed_bytes_max if on_output else 0
@@ -204,7 +204,7 @@ class Sandbox:
 
         It is bounded as any other, but for the wall clock, and ends with this sandbox or this process at the latest.
         """
-        policy = self._policy(tree, environment, hosts, readable)
+        policy = await self._policy(tree, environment, hosts, readable)
         request = self._request(_checked_command(command), policy, begun=_BEGUN)
         request |= {"seconds": None, "output_bytes_max": 0, "streamed_bytes_max": 0}
         proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
@@ -228,20 +228,23 @@ class Sandbox:
         await piped.close()
         raise _not_made(answer.result().get("trouble") or piped.errors())
 
-    def _policy(
+    async def _policy(
         self,
         tree: Path,
         environment: Mapping[str, str] | None,
         hosts: tuple[str, ...],
         readable: tuple[Path, ...],
     ) -> Policy:
-        return Policy(
+        policy = Policy(
             tree=_checked_tree(tree),
             readable=(*self.readable, *readable),
             environment=_checked_environment(environment or {}),
             hosts=() if self.bare else hosts,
             limits=self.limits,
         )
+        if self.found.level != "strict":  # Under Landlock there are no sockets at all.
+            return policy
+        return replace(policy, covered=await asyncio.to_thread(sockets_in, policy))
 
     def _request(self, command: str, policy: Policy, *, begun: str = "") -> dict[str, Any]:
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
