@@ -80,6 +80,8 @@ def called(asked: dict[str, Any]) -> None:
             print("This is no message.", flush=True)
     if KIND == "error":
         return answer(asked, text(f"There is no such page.{ALOUD}", isError=True))
+    if KIND == "half":  # Of a surrogate pair, which is no text.
+        return answer(asked, text("a\ud800b"))
     if KIND == "refuses":
         return send({"id": asked["id"], "error": {"code": -32602, "message": f"text is\u202e too\nshort{ALOUD}"}})
     if KIND == "nonsense":

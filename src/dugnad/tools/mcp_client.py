@@ -8,6 +8,7 @@ nothing else. It is asked for tools alone; what it asks of us (a model's answer,
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 from ..errors import ToolError
 from ..text import one_line
 from .mcp import TOOLS_MAX, Offer, Server, hash_of, result_text, text_of
-from .mcp_wire import OpenPiped, over_http, over_pipes
+from .mcp_wire import OpenPiped, in_whole, over_http, over_pipes
 
 _PAGES_MAX = 20  # Of one list of tools.
 
@@ -72,7 +73,8 @@ class Line:
         from pydantic import TypeAdapter, ValidationError
 
         session = await self._ready()
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments))
+        given = json.loads(in_whole(arguments))
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=given))
         # Not the session's own call_tool: it checks results with expressions that the server chose, and those can hang.
         answers: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
         seconds = self.server.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +22,7 @@ RESPONSE_BYTES_MAX = 64 * 1024 * 1024  # Of one HTTP response, its events togeth
 UNASKED_MAX = 2_000  # Messages between two answers.
 GARBAGE_MAX = 200  # Lines that are no message: some servers print a word or two where they should not.
 _CONNECT_SECONDS = 30.0
+_HALF = (b"\\ud", b"\\uD")  # How half of a surrogate pair may be written; so is a whole one.
 _READ_SECONDS = 900.0  # Longer than any call may take; the call has a clock of its own.
 
 
@@ -116,14 +118,20 @@ async def over_pipes(open_piped: OpenPiped | None, *, ended: Callable[[str], Non
             group.cancel_scope.cancel()
 
 
+def in_whole(value: Any) -> bytes:
+    """As JSON, without halves of surrogate pairs: they are no text, and the SDK can neither send nor read them."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
 async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Any]:
     from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
     unasked = garbage = 0
     async for line in _lines(stdout):
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
+            whole = in_whole(json.loads(line)) if any(each in line for each in _HALF) else line
+            message = jsonrpc_message_adapter.validate_json(whole, by_name=False)
+        except (ValueError, RecursionError):
             garbage += 1
             if garbage > GARBAGE_MAX:
                 raise ToolError("it prints what is no message, again and again") from None
