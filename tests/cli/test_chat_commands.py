@@ -256,6 +256,29 @@ async def test_a_plan_is_approved_or_sent_back(board: Board) -> None:
         assert reply.accepted is accepted
 
 
+async def test_the_reason_for_a_cancel_and_a_release_is_kept(board: Board) -> None:
+    lead = await play_lead(board, "alice")
+    talk = Talk(board)
+    for title in ("One", "Two"):
+        await board.put(title)
+    claim = await lead.claim("alice")
+    await talk.says(f"/release {claim.task.id} alice is stuck")
+    (attempt,) = await board.attempts(claim.task.id)
+    assert (attempt.ended_as, attempt.reason) == ("released", "alice is stuck")
+    await talk.says("/cancel 2 no longer wanted")
+    assert ((await board.find(2)).state, (await board.find(2)).reason) == ("cancelled", "no longer wanted")
+
+
+async def test_a_yes_or_a_no_is_never_meant_for_a_plain_question(board: Board) -> None:
+    lead = await play_lead(board, "alice", "bob")
+    talk = Talk(board)
+    await lead.asks("alice", "Pick a licence", "Which?")
+    assert "Nothing of that kind waits for you" in await talk.says("/approve")
+    await lead.asks("bob", "Move the data", "Copy.", plan=True)
+    assert await talk.says("/approve") == "Approved; bob is told about #2.\n"
+    assert (await board.find(1)).state == "waiting"
+
+
 async def test_a_call_that_is_asked_about_is_allowed_or_refused_and_which_is_said(board: Board) -> None:
     lead = await play_lead(board, "alice")
     talk = Talk(board)

@@ -134,3 +134,11 @@ async def test_a_dumb_terminal_gets_plain_lines(opener: Opener, url: str, folder
         screen.type("\x04")
         await screen.leaves()
         assert "you>" not in screen.text
+
+
+async def test_nobody_is_waited_for_who_failed(opener: Opener, url: str, folder: Path) -> None:
+    lead = await play_lead(await opener())
+    talk = asyncio.create_task(ended(await started(url, folder), "How far are you?\n"))
+    await lead.is_told()
+    await lead.board.fail_teammate("lead", by="lead", reason="its key is wrong")
+    assert "has not read" not in await talk
