@@ -152,6 +152,8 @@ class Model(Tasks):
                 self._lift(each, job.chain + 1)
             if still_open:
                 job.state, job.waiting_for = "waiting", "tasks"
+            if any(self.jobs[each].not_for == own.teammate for each in outcome.tasks):
+                job.lane = f"@{own.teammate}"
         elif outcome.on == "budget":
             reached = self._too_much(self.accounts[job.root], outcome.amount)
             if reached:

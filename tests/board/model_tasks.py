@@ -23,7 +23,8 @@ class Job:
     parent: int | None
     depth: int
     key: str
-    lane: str
+    lane: str  # Who may take it now,
+    home: str  # and who if nobody waits to go on with it.
     not_for: str | None
     priority: int
     put_delay: int
@@ -153,7 +154,8 @@ class Tasks(Team):
             parent=parent,
             depth=above.depth + 1 if above else 0,
             key=entry.key or (f"same {content}" if followed else f"own {own}"),
-            lane=f"@{entry.assignee}" if entry.assignee else entry.role or "",
+            lane=(home := f"@{entry.assignee}" if entry.assignee else entry.role or ""),
+            home=home,
             not_for=entry.not_for,
             priority=entry.priority,
             put_delay=round(entry.delay_seconds * 1000),
@@ -297,7 +299,7 @@ class Tasks(Team):
 
     def _let_go(self, job: Job, delay_ms: int) -> None:
         job.state, job.due = ("scheduled", self.now + delay_ms) if delay_ms else ("ready", None)
-        job.writer, job.waiting_for, job.letter = None, None, None
+        job.writer, job.waiting_for, job.letter, job.lane = None, None, None, job.home
 
     def retry(self, task: int) -> list[int]:
         job = self._job(task)
@@ -307,6 +309,7 @@ class Tasks(Team):
         for each in opened:
             each.state, each.outcome, each.due, each.claims, each.tries = "blocked", None, None, 0, 0
             each.goes_on = False
+            each.lane = each.home
             self._free(each)
             for other in self.jobs.values():
                 edge = other.needs.get(each.id)

@@ -10,7 +10,7 @@ from dugnad.board import Board
 from dugnad.board.watch import Watch
 from dugnad.errors import BadInput, BadText, NotReady
 from dugnad.settings import Limits, Patience
-from dugnad.types import Budget, Claim, Done, NewTask, Released
+from dugnad.types import Budget, Claim, Done, NewTask, Released, Waiting
 from raw import grow_old
 
 IN_FRONT = 20  # More than any batch of askers here.
@@ -232,3 +232,58 @@ async def test_a_claim_behind_many_that_are_not_for_one_ends(opener: Opener) -> 
     hers = await board.put("hers")
     claims = await board.claim_many(["alice", "bob"], team.host)
     assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers.id]
+
+
+async def test_after_a_review_only_the_author_goes_on(board: Board) -> None:
+    """Who did the work finishes it, whoever else is free at that moment."""
+    team = await crew(board, "alice", "bob", "carol")
+    task = await board.put("write")
+    claim = await team.must_claim("alice")
+    review = await board.follow_up(claim, "review", not_for="alice")
+    await board.settle(claim, Waiting(on="tasks", tasks=(review.id,)))
+    asleep = [board.watch_for(name, []) for name in ("alice", "carol")]
+    with asleep[0] as alice, asleep[1] as carol:
+        await board.settle(await team.must_claim("bob"), Done("good", "approved"))
+        await hears(alice, "ready:@alice")
+        assert not await carol.wait(0)
+    assert await board.ready_work() == {"@alice": 1}
+    for name in ("bob", "carol"):
+        assert await team.claim(name) is None
+    with pytest.raises(NotReady, match="is for @alice"):
+        await team.claim("carol", task=task.id)
+    again = await team.must_claim("alice")
+    assert (again.task.id, again.continues) == (task.id, claim.epoch)
+    await board.settle(again, Released("it conflicts"))
+    assert await board.ready_work() == {"": 1}, "what is to be done anew is anybody's"
+
+
+async def test_a_wait_for_what_anybody_may_do_leaves_the_task_to_anybody(board: Board) -> None:
+    team = await crew(board, "alice", "bob")
+    await board.put("write")
+    claim = await team.must_claim("alice")
+    part = await board.follow_up(claim, "a part of it")
+    await board.settle(claim, Waiting(on="tasks", tasks=(part.id,)))
+    await board.settle(await team.must_claim("bob"), Done())
+    assert await board.ready_work() == {"": 1}
+
+
+@pytest.mark.parametrize("how", ["release", "retry", "assign"])
+async def test_what_waits_for_its_author_can_be_given_to_others(board: Board, how: str) -> None:
+    team = await crew(board, "alice", "bob", roles=["coder"])
+    task = await board.put("write", role="coder")
+    claim = await team.must_claim("alice")
+    review = await board.follow_up(claim, "review", not_for="alice", role="coder")
+    await board.settle(claim, Waiting(on="tasks", tasks=(review.id,)))
+    if how == "retry":
+        await board.cancel(task.id)
+        await board.cancel(review.id)
+        await board.retry(task.id)
+    else:
+        await board.settle(await team.must_claim("bob", task=review.id), Done("good", "approved"))
+        if how == "assign":
+            await board.assign(task.id, None)
+        else:
+            await board.settle(await team.must_claim("alice"), Waiting(on="human", question="Really?"))
+            await board.release(task.id)
+    assert await board.ready_work() == {"coder": 1}
+    assert (await team.must_claim("bob")).task.id == task.id

@@ -50,6 +50,7 @@ class Move:
     request: str | None = None
     open_needs: int = 0
     delay: int = 0
+    lane: str | None = None  # Who alone goes on with it; None: whoever may take it.
     guard: str | None = None  # Which bound was reached; a person is told.
 
     @property
@@ -193,7 +194,10 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
         for task in still_open:
             await tx.fetch("insert_need", task=call.task, needs=task, outcome="ended", state="open")
         await lift_chains(tx, dict.fromkeys(still_open, chain + 1))
-        return _with(move, open_needs=len(still_open)) if still_open else ready
+        # Who waits for what only others may do, a look at its own work, goes on itself: it is the one who did it.
+        own = any(needed[task]["not_for"] == call.teammate for task in outcome.tasks)
+        lane = f"@{call.teammate}" if own else None
+        return _with(move, open_needs=len(still_open), lane=lane) if still_open else _with(ready, lane=lane)
     if outcome.on == "budget":
         return move if await park(tx, call.root, outcome.amount) else ready
     assert move.request is not None
@@ -211,6 +215,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
             "id": task, "state": move.state, "tried": move.tried, "back": move.back, "outcome": move.outcome,
             "result": move.result, "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
             "request": move.request, "open_needs": move.open_needs, "delay": move.delay, "ended": int(move.ended),
+            "lane": move.lane,
         }
         for task, (_, move) in sorted(moves.items())
     ]  # fmt: skip
@@ -233,10 +238,10 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
             state=move.state, tried=move.tried, back=move.back or None, outcome=move.outcome, result=move.result,
             reason=move.reason, handover=call.handover,
             resume=(move.ended_as == "released" and move.continues is not None) or None,
-            waiting_for=move.waiting_for, request=move.request, due_at=due[task],
+            waiting_for=move.waiting_for, request=move.request, due_at=due[task], own=bool(move.lane) or None,
             tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
         )  # fmt: skip
-        _tell(tx, row, move.state)
+        _tell(tx, {**row, "lane": move.lane or rules.lane(row["role"], row["assignee"])}, move.state)
         if move.guard:
             await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was given up: {move.guard}.", task)
     # After the events of the settles: what comes back may let a task go on that has just begun to wait.

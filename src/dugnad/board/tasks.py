@@ -304,7 +304,7 @@ async def release(tx: Tx, call: ByHand) -> None:
         if row["state"] == "claimed":
             await close_by_hand(tx, [row], "released", call.why)
         wake(tx, f"task:{call.task}")
-        wake_for(tx, row, state)
+        wake_for(tx, {**row, "lane": rules.lane(row["role"], row["assignee"])}, state)
 
     await once(tx, call.key, "release", give_back)
 
@@ -329,6 +329,8 @@ async def assign(tx: Tx, call: Assign) -> None:
         if call.assignee is not None and call.assignee == row["not_for"]:
             raise NotReady(f"#{call.task} is for anybody but {call.assignee}; assign it to another.")
         lane = rules.lane(row["role"], call.assignee)
+        if (call.assignee, lane) == (row["assignee"], row["lane"]):
+            return
         await tx.fetch("assign_task", id=call.task, assignee=call.assignee, lane=lane)
         event(tx, "assigned", call.by, task=call.task, root=row["root_id"], assignee=call.assignee)
         if row["state"] == "ready":
@@ -376,7 +378,7 @@ async def _reopen(tx: Tx, by: str, row: Row) -> None:
     event(tx, "retried", by, task=row["id"], root=row["root_id"], state=state, epoch=after[0]["epoch"])
     wake(tx, f"task:{row['id']}")
     if state == "ready":
-        wake_for(tx, row)
+        wake_for(tx, {**row, "lane": rules.lane(row["role"], row["assignee"])})
 
 
 async def _hold_with_needs(tx: Tx, task: int) -> Row:

@@ -8,6 +8,7 @@ to leave, let the team grow), and nothing else. It may be killed at any instruct
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -326,7 +327,7 @@ class Host:
                 continue  # Somebody was quicker.
         for lane in ready:
             if lane.startswith("@") and lane[1:] in team and team[lane[1:]].status in GONE:
-                await self._cancel_errands(team[lane[1:]])
+                await self._free_work_of(team[lane[1:]])
 
     def joining(self, ready: Mapping[str, int], team: Sequence[Teammate]) -> list[Joins]:
         if self.roles is not None:
@@ -337,13 +338,17 @@ class Host:
             }
         return joining(ready, team, host=self.id, agents_max=self.limits.agents_max, strangers=self.grows)
 
-    async def _cancel_errands(self, member: Teammate) -> None:
-        """Nobody can answer in the place of one who was shut down; the goal it belongs to must not wait for it."""
+    async def _free_work_of(self, member: Teammate) -> None:
+        """Nobody can answer in the place of one who was shut down; the goal it belongs to must not wait for it. What
+        it was to go on with after a review is for others now."""
         if may_come_back(member):
             return
         for task in await self.board.list_tasks(states=["ready", "scheduled"], page=1_000):
             if task.assignee == member.name and task.key.startswith(ERRAND):
                 await self.board.cancel(task.id, by="board", why=f"{member.name} was shut down")
+            elif task.assignee is None and task.teammate == member.name and task.state == "ready":
+                with contextlib.suppress(NotReady):  # Somebody was quicker.
+                    await self.board.assign(task.id, None, by="board")
 
     # The end.
 

@@ -132,7 +132,8 @@ class Worktree(Place):
         if tip is None:
             return done
         runs = await self.triggers(tip)
-        work = Work(tip=tip, message=_message(task, done), author=self.claim.teammate)
+        # Who did the work, not who brings it in.
+        work = Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
         came = await merging.merge(
             self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
         )

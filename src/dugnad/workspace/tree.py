@@ -85,6 +85,9 @@ class Tree:
     async def head(self) -> str:
         return (await self.run("rev-parse", "HEAD")).strip()
 
+    async def author_of(self, commit: str) -> str:
+        return (await self.run("log", "-1", "--format=%an", commit)).strip()
+
     async def commit(self, message: str, author: str) -> str:
         """Put all that is in the tree on its branch. Returns the tip, an old one if nothing changed."""
         base = await self.head()

@@ -117,7 +117,8 @@ SELECT task_id, epoch, number, claim_key, teammate, host_id, continues FROM atte
 WHERE claim_key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 
 -- name: settle_tasks
-UPDATE tasks SET
+-- With a lane of its own, only its holder goes on with it.
+UPDATE tasks SET lane = coalesce(given.own_lane, CASE WHEN assignee IS NULL THEN coalesce(role, '') ELSE '@' || assignee END),
   state = given.state, epoch = epoch + 1, tries = tries + given.tried, claims = claims - given.back,
   outcome = given.outcome, result = given.result, reason = given.reason, continues = given.continues,
   waiting_for = given.waiting_for, request = given.request, open_needs = given.open_needs,
@@ -127,7 +128,7 @@ FROM (
   SELECT CAST(value ->> 'id' AS bigint) AS given_id, value ->> 'state' AS state,
     CAST(value ->> 'tried' AS bigint) AS tried, CAST(value ->> 'back' AS bigint) AS back, value ->> 'outcome' AS outcome, value ->> 'result' AS result,
     value ->> 'reason' AS reason, CAST(value ->> 'continues' AS bigint) AS continues,
-    value ->> 'waiting_for' AS waiting_for, value ->> 'request' AS request,
+    value ->> 'waiting_for' AS waiting_for, value ->> 'request' AS request, value ->> 'lane' AS own_lane,
     CAST(value ->> 'open_needs' AS bigint) AS open_needs, CAST(value ->> 'delay' AS bigint) AS delay,
     CAST(value ->> 'ended' AS bigint) AS ended
   FROM json_each(CAST(:tasks AS text))

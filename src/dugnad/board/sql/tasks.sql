@@ -63,12 +63,12 @@ SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json
 -- name: hold_tasks (sqlite)
 -- The rows as they stand, kept from changing until the commit; the long texts stay where they are. Also used for
 -- tasks that others are put behind: their end then sees the new need.
-SELECT id, root_id, depth, title, role, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
+SELECT id, root_id, depth, title, role, assignee, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
   teammate, host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
 
 -- name: hold_tasks (postgres)
-SELECT id, root_id, depth, title, role, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
+SELECT id, root_id, depth, title, role, assignee, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
   teammate, host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 ORDER BY id FOR UPDATE
@@ -164,7 +164,8 @@ WHERE id = :id
 
 -- name: reopen_task
 UPDATE tasks SET state = :state, open_needs = :open_needs, epoch = epoch + 1, tries = 0, claims = 0,
-  continues = NULL, outcome = NULL, result = NULL, reason = NULL, due_at = NULL, ended_at = NULL
+  continues = NULL, outcome = NULL, result = NULL, reason = NULL, due_at = NULL, ended_at = NULL,
+  lane = CASE WHEN assignee IS NULL THEN coalesce(role, '') ELSE '@' || assignee END
 WHERE id = :id RETURNING epoch
 
 -- name: broken_behind
@@ -174,7 +175,8 @@ SELECT task_id FROM needs WHERE needs_id = :id AND state = 'broken' ORDER BY tas
 -- Whoever takes it from a holder begins anew; who waited goes on there.
 UPDATE tasks SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,
   state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,
-  due_at = CASE WHEN :delay > 0 THEN now_ms() + :delay END, waiting_for = NULL, request = NULL, reason = :reason
+  due_at = CASE WHEN :delay > 0 THEN now_ms() + :delay END, waiting_for = NULL, request = NULL, reason = :reason,
+  lane = CASE WHEN assignee IS NULL THEN coalesce(role, '') ELSE '@' || assignee END
 WHERE id = :id RETURNING state, due_at
 
 -- name: assign_task
