@@ -121,6 +121,7 @@ PROTECTED = (
     sh("configure a worktree", "echo x > .git/config.worktree", proves="--ro-bind {tree}/.git/config.worktree"),
     sh("configure a submodule", "mkdir -p .git/modules/it", proves="--ro-bind {tree}/.git/modules"),
     sh("redirect a worktree", "mkdir -p .git/worktrees/it", proves="--ro-bind {tree}/.git/worktrees"),
+    sh("configure our own git", "mkdir -p .git/dugnad/git", proves="--ro-bind {tree}/.git/dugnad"),
 )
 
 PROCESSES = (

@@ -17,6 +17,7 @@ from running import strict_here
 from dugnad.errors import BadInput, ToolError
 from dugnad.team.project import read_project
 from dugnad.workspace import private
+from dugnad.workspace.door import NO_WALLS
 from dugnad.workspace.git import Git, GitTrouble
 from dugnad.workspace.merging import Merged
 from dugnad.workspace.sandbox import Sandbox
@@ -138,6 +139,41 @@ async def test_a_tree_that_an_earlier_version_made_is_taken_over(tmp_path: Path,
     assert os.listdir(trees.folder) == []
     assert at(root, "dugnad/task-2-abcd1234.1", "work") == "x"
     assert git(root, "worktree", "list").splitlines() == [git(root, "worktree", "list")]
+
+
+async def test_what_lay_in_our_place_before_is_ours_afterwards(tmp_path: Path) -> None:
+    """As in a repository that came in an archive."""
+    root = new_repository(tmp_path / "p", {"a": "a\n", ".gitattributes": "a filter=x\n"})
+    evil = f"[filter 'x']\n\tclean = touch {tmp_path}/ran\n\tsmudge = touch {tmp_path}/ran\n".replace("'", '"')
+    tree = await (await trees_of(root)).begin(place(1))
+    tree.let_go()
+    for own in (tree.own, root / ".git" / "dugnad" / "git"):
+        (own / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{evil}")
+        (own / "commondir").write_text("../..")
+        (own / "info" / "attributes").write_text("* filter=x\n")
+        (own / "objects").unlink()
+        (own / "objects").symlink_to(tmp_path)
+    (root / ".git" / "config").open("a").write(evil)
+    trees = await trees_of(root)
+    trees.git = replace(trees.git, behind=NO_WALLS)
+    again = await trees.begin(place(1, epoch=2, born=1))
+    (again.path / "a").write_text("b\n")
+    assert isinstance(await finish(trees, again), Merged)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("where", ["", "git", "git/info", "trees"])
+async def test_a_link_in_our_place_is_not_written_through(tmp_path: Path, where: str) -> None:
+    root = new_repository(tmp_path / "p")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "config").write_text("mine")
+    link = root / ".git" / "dugnad" / where
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(GitTrouble, match="is a link"):
+        await (await trees_of(root)).begin(place(1))
+    assert (tmp_path / "precious" / "config").read_text() == "mine"
+    assert os.listdir(tmp_path / "precious") == ["config"]
 
 
 async def test_half_a_tree_is_cleared_away(tmp_path: Path) -> None:

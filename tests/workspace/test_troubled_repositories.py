@@ -345,15 +345,18 @@ async def test_what_git_cannot_take_in_stays_in_its_tree(tmp_path: Path) -> None
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
     tree = await trees.begin(place(1))
-    (tree.path / "work").write_text("x\n")
-    name = git(root, "hash-object", str(tree.path / "work"))
+    for number in range(100):  # One whose folder another object did not make already.
+        (tree.path / "work").write_text(f"{number}\n")
+        name = git(root, "hash-object", str(tree.path / "work"))
+        if not (root / ".git" / "objects" / name[:2]).exists():
+            break
     (root / ".git" / "objects" / name[:2]).write_text("in the way")
     with pytest.raises(GitTrouble):
         await trees.put_away(tree, keep=True)
     tree.let_go()
     await trees.sweep({"1-abcd1234": True}.get)
-    assert (tree.path / "work").read_text() == "x\n"
+    assert (tree.path / "work").read_text() == f"{number}\n"
     (root / ".git" / "objects" / name[:2]).unlink()
     await trees.sweep({"1-abcd1234": True}.get)
-    assert at(root, tree.branch, "work") == "x"
+    assert at(root, tree.branch, "work") == str(number)
     assert os.listdir(trees.folder) == []

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import ToolError
@@ -92,11 +92,9 @@ class Git:
             settings = private.settings_from(theirs)
         except ToolError as trouble:
             raise GitTrouble(f"{self.directory} cannot be worked with. {trouble}") from None
-        git = Git(
-            program=self.program, directory=self.directory, own=self.own, top=self.top, prefix=self.prefix,
-            settings=settings, is_bare=private.is_true(theirs.get("core.bare")),
-            is_partial=any(name.endswith((".promisor", ".partialclone")) for name in theirs),
-        )  # fmt: skip
+        is_partial = any(name.endswith((".promisor", ".partialclone")) for name in theirs)
+        is_bare = private.is_true(theirs.get("core.bare"))
+        git = replace(self, settings=settings, is_bare=is_bare, is_partial=is_partial)
         git.make_private(git.private, "refs/heads/dugnad/none")
         if git.prefix.parts and not await git._has_project():
             return None  # A repository that only happens to lie above, like that of somebody's home folder.
@@ -111,10 +109,12 @@ class Git:
         pairs = (each.partition("\n") for each in listed.text.split("\0") if each)
         return {name: value if mark else "true" for name, mark, value in pairs}
 
-    def make_private(self, directory: Path, head: str) -> None:
-        """A git directory of our own, in the repository's, where no command of a teammate can write."""
+    def make_private(self, directory: Path, branch: str | None) -> None:
+        """A git directory of our own, in the repository's, where no command of a teammate can write. None: on whatever
+        branch it was."""
         try:
-            private.make(directory, self.directory, settings=self.settings, head=f"ref: {head}\n")
+            head = f"ref: {branch}\n" if branch else None
+            private.make(directory, self.directory, settings=self.settings, head=head)
         except OSError as trouble:
             raise GitTrouble(f"Worktrees need to write to {self.directory}, and cannot: {trouble.strerror}.") from None
 
@@ -279,7 +279,7 @@ def _top(root: Path) -> Path | None:
 
 async def _real_program(program: str) -> str:
     """The git that does the work, where the one in the path is a script that leads to it. GitTrouble: it is too old."""
-    is_script = await asyncio.to_thread(_is_script, program)
+    is_script = (private.read(Path(program)) or "").startswith("#!")
     # A script has to start another, so there are no walls for it: it is the user's own, and asked about itself alone.
     behind = NO_WALLS if is_script else None
 
@@ -291,11 +291,6 @@ async def _real_program(program: str) -> str:
     if version is None or (int(version[1]), int(version[2])) < _NEEDED:
         raise GitTrouble("Worktrees need git 2.38 or newer; update git, or use --in-place.")
     return os.path.join(os.fsdecode(await said("--exec-path")), "git") if is_script else program
-
-
-def _is_script(program: str) -> bool:
-    with open(program, "rb") as file:
-        return file.read(2) == b"#!"
 
 
 def _verb(words: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ settings that lie there.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -75,10 +76,14 @@ def is_true(value: str | None) -> bool:
     return value is not None and value.lower() in ("true", "yes", "on", "1", "")
 
 
-def make(directory: Path, common: Path, *, settings: str, head: str) -> None:
-    """Make one, or bring it up to date. OSError: the repository cannot be written."""
-    for folder in (directory, directory / "info", directory / "logs", common / "logs" / "refs"):
+def make(directory: Path, common: Path, *, settings: str, head: str | None) -> None:
+    """Make one, or bring it up to date; None: what is checked out stays. Whatever lay there before, as in a repository
+    that came in an archive, is ours afterwards. OSError: the repository cannot be written."""
+    ours = (common / "dugnad", directory.parent, directory, directory / "info", directory / "logs")
+    for folder in (*ours, common / "logs" / "refs"):
         folder.mkdir(parents=True, exist_ok=True)
+        if folder in ours and folder.is_symlink():
+            raise OSError(errno.ELOOP, f"{folder} is a link")
     for name in ("objects", "refs", "packed-refs", "shallow", "logs/refs"):
         link, to = directory / name, os.path.relpath(common / name, (directory / name).parent)
         if not (link.is_symlink() and os.readlink(link) == to):
@@ -88,7 +93,8 @@ def make(directory: Path, common: Path, *, settings: str, head: str) -> None:
                 link.symlink_to(to)
     excluded = "".join(f"{each}\n" for each in _NEVER) + (read(common / "info" / "exclude") or "")
     for name, text in (("config", settings), ("info/exclude", excluded), ("HEAD", head)):
-        write(directory / name, text)
+        if text is not None:
+            write(directory / name, text)
     for name in ("config.worktree", "commondir", "info/attributes", "info/grafts"):
         (directory / name).unlink(missing_ok=True)
 

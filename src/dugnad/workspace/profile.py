@@ -220,18 +220,23 @@ def _argument(index: int) -> bytes:
     return _step(_LOAD, 16 + 8 * index)  # The low half; what is looked at fits into it.
 
 
+def _begin(architecture: str) -> tuple[int, bytes]:
+    """Which column of numbers holds, and the steps that see to it that no other does. They load the call's number."""
+    if architecture not in _AUDIT:
+        raise ValueError(f"There is no system call filter for {architecture}.")
+    program = _step(_LOAD, 4) + _step(_EQUAL, _AUDIT[architecture], 1, 0) + _step(_RETURN, _KILL) + _step(_LOAD, 0)
+    if architecture == "x86_64":
+        return 0, program + _step(_AT_LEAST, _X32, 0, 1) + _refuse(_ENOSYS)
+    return 1, program
+
+
 def seccomp(architecture: str, *, alone: bool = False) -> bytes:
     """A program that refuses what no ordinary job asks the kernel for. ValueError: no numbers for this machine.
 
     `alone`: there are no namespaces around it. Then no sockets can be made, since one could reach any server of this
     machine; and a new session only seems to be made, since by its session a command is found when it is to end.
     """
-    if architecture not in _AUDIT:
-        raise ValueError(f"There is no system call filter for {architecture}.")
-    column = 0 if architecture == "x86_64" else 1
-    program = _step(_LOAD, 4) + _step(_EQUAL, _AUDIT[architecture], 1, 0) + _step(_RETURN, _KILL) + _step(_LOAD, 0)
-    if architecture == "x86_64":
-        program += _step(_AT_LEAST, _X32, 0, 1) + _refuse(_ENOSYS)
+    column, program = _begin(architecture)
     for numbers in REFUSED.values():
         if (number := numbers[column]) is not None:
             program += _when(number, _refuse(_EPERM))
@@ -266,15 +271,10 @@ def childless(architecture: str) -> bytes:
     What refuses it also has to be started under it: by vfork, which x86_64 has a number of its own for, and which git
     never calls. Threads can be made.
     """
-    if architecture not in _AUDIT:
-        raise ValueError(f"There is no system call filter for {architecture}.")
-    column = 0 if architecture == "x86_64" else 1
-    program = _step(_LOAD, 4) + _step(_EQUAL, _AUDIT[architecture], 1, 0) + _step(_RETURN, _KILL) + _step(_LOAD, 0)
-    allowed = _CLONE_THREAD
-    if architecture == "x86_64":
-        program += _step(_AT_LEAST, _X32, 0, 1) + _refuse(_ENOSYS) + _when(_FORK, _refuse(_EPERM))
-    else:
-        allowed |= _CLONE_VFORK
+    column, program = _begin(architecture)
+    if column == 0:
+        program += _when(_FORK, _refuse(_EPERM))
+    allowed = (_CLONE_THREAD, _CLONE_THREAD | _CLONE_VFORK)[column]
     program += _when(_UNKNOWN["clone3"][column] or 0, _refuse(_ENOSYS))
     allow = _step(_RETURN, _ALLOW)
     program += _when(_CLONE[column], _argument(0) + _step(_ANY_BIT, allowed, 1, 0) + _refuse(_EPERM) + allow)

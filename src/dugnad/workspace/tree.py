@@ -7,11 +7,14 @@ import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 from . import private
+from .beneath import Beneath, kernel_opener
 from .files import is_protected
 from .git import Git, GitTrouble
 from .searching import TEMPORARY
@@ -90,33 +93,25 @@ class Tree:
 
     async def commit(self, message: str, author: str) -> str:
         """Put all that is in the tree on its branch. Returns the tip, an old one if nothing changed."""
-        base = await self.head()
         await self.stage()
         changes = dict(await self._changes())
         if trouble := await self._unfit(changes):
             await self.run("read-tree", "--reset", "HEAD")
             raise GitTrouble(trouble)
-        if not changes:
-            return base
-        made = (await self.run("write-tree")).strip()
-        return await self._put_on_branch(made, base, message, author)
+        return await self._put_on_branch(message, author) if changes else await self.head()
 
     async def commit_whatever(self, message: str, author: str) -> str:
         """The same of a tree that is given up: what cannot be in a commit as it is, is left out or made to fit.
         GitTrouble: a file that could be is not, as with a full disk."""
-        for each in await asyncio.to_thread(_repositories_in, self.path):
-            await asyncio.to_thread(_remove, each)
-        base = await self.head()
+        await asyncio.to_thread(_remove_repositories, self.path)
         # What an earlier try took down and could not write is to be looked at again.
         await self.run("read-tree", "--reset", "HEAD")
         await self.stage(whatever=True)
-        made = (await self.run("write-tree")).strip()
-        if made == (await self.run("rev-parse", "HEAD^{tree}")).strip():
-            return base
-        return await self._put_on_branch(made, base, message, author)
+        return await self._put_on_branch(message, author) if dict(await self._changes()) else await self.head()
 
-    async def _put_on_branch(self, made: str, base: str, message: str, author: str) -> str:
-        tip = await self.git_commit(made, [base], message, author)
+    async def _put_on_branch(self, message: str, author: str) -> str:
+        made = (await self.run("write-tree")).strip()
+        tip = await self.git_commit(made, ["HEAD"], message, author)
         await self.run("update-ref", self.branch, tip)
         private.write(self.own / "HEAD", f"ref: {self.branch}\n")  # A merge that did not come to its end left it off.
         return tip
@@ -251,24 +246,17 @@ def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:
     git cannot keep: pipes, sockets, devices."""
     found: dict[str, int] = {}
     odd: list[str] = []
-    folders: dict[str, bool] = {"": True}
-
-    def is_within(folder: str) -> bool:
-        if folder not in folders:
-            folders[folder] = is_within(os.path.dirname(folder)) and not os.path.islink(tree / folder)
-        return folders[folder]
-
+    is_within = cache(lambda folder: os.path.realpath(tree / folder) == str(tree / folder))
     for path in paths:
         try:
-            about = os.lstat(tree / path)
+            mode, size = (about := os.lstat(tree / path)).st_mode, about.st_size
         except OSError:
             continue
-        if stat.S_ISDIR(about.st_mode) or not is_within(os.path.dirname(path)):
-            continue
-        if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-            found[path] = about.st_size
-        else:
-            odd.append(path)
+        if not stat.S_ISDIR(mode) and is_within(os.path.dirname(path)):
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                found[path] = size
+            else:
+                odd.append(path)
     return found, odd
 
 
@@ -289,13 +277,10 @@ def _too_much(nested: list[str], odd: list[str], sizes: dict[str, int], bytes_ma
 
 def _that_fit(tree: Path, sizes: dict[str, int], bytes_max: int) -> list[str]:
     """The smaller ones of those that can be read, as many as there is room for."""
-    taken = []
-    for path in sorted(sizes, key=sizes.__getitem__):
-        if os.path.islink(tree / path) or os.access(tree / path, os.R_OK):
-            bytes_max -= sizes[path]
-            if bytes_max >= 0:
-                taken.append(path)
-    return taken
+    can_be_read = [each for each in sizes if os.path.islink(tree / each) or os.access(tree / each, os.R_OK)]
+    ordered = sorted(can_be_read, key=sizes.__getitem__)
+    sums = accumulate(sizes[each] for each in ordered)
+    return [path for path, total in zip(ordered, sums, strict=True) if total <= bytes_max]
 
 
 def _is_empty(folder: Path) -> bool:
@@ -303,25 +288,29 @@ def _is_empty(folder: Path) -> bool:
     return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not _listed(folder))
 
 
-def _remove(path: Path) -> None:
-    """A folder, a file or a link; what a link leads to stays."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _repositories_in(tree: Path) -> list[Path]:
-    """The .git of every repository inside a tree, but not the tree's own."""
-    found = []
+def _remove_repositories(tree: Path) -> None:
+    """Take away the .git of every repository inside a tree, whether folder, file or link, but not the tree's own.
+    Beneath the tree, whatever is renamed meanwhile: what is left of a lost host may still be at work there."""
+    beneath = Beneath(tree, opener=kernel_opener())
     left = [tree / each for each in _listed(tree) if each != ".git"]
     while left:  # A folder too deep for a path is too deep for git, too.
         folder = left.pop()
         if not os.path.islink(folder):
             names = _listed(folder)
-            found += [folder / ".git"] * (".git" in names)
             left += [folder / each for each in names if each != ".git"]
-    return found
+            if ".git" in names:
+                with suppress(OSError):
+                    _remove_git(beneath.open_folder(folder.relative_to(tree).parts))
+
+
+def _remove_git(folder: int) -> None:
+    try:
+        if stat.S_ISDIR(os.lstat(".git", dir_fd=folder).st_mode):
+            shutil.rmtree(".git", dir_fd=folder, ignore_errors=True)
+        else:
+            os.unlink(".git", dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _listed(folder: Path) -> list[str]:

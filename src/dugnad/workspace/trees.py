@@ -164,6 +164,7 @@ class Trees:
         """The git directory of the tree at this path, as the repository says and not the tree."""
         own = self._private(path.name)
         if (own / "HEAD").exists():
+            self.git.make_private(own, None)
             return own
         # An earlier version had git keep it among the user's worktrees.
         for each in _listed(self.git.directory / "worktrees"):
@@ -191,7 +192,8 @@ class Trees:
         # With an index of its own, in the git directory of the tree that is to be made.
         aside = self._private(place.name)
         self.git.make_private(aside, branch)
-        _drop_index(aside)
+        for name in ("index", "index.lock"):
+            (aside / name).unlink(missing_ok=True)
         copy = self._tree(place, aside, name=path.name)
         if (own / CHECKING).exists():  # What is there now may be the check's; what was taken down before it is not.
             await asyncio.to_thread(shutil.copyfile, own / "index", aside / "index")
@@ -328,11 +330,6 @@ def _listed(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
-
-
-def _drop_index(own: Path) -> None:
-    for name in ("index", "index.lock"):
-        (own / name).unlink(missing_ok=True)
 
 
 async def _remove_all(path: Path) -> None:
