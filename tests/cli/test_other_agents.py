@@ -66,10 +66,14 @@ def test_the_policy_of_the_user_holds_for_what_it_asks_for(shell: Shell, folder:
 
 
 @pytest.mark.parametrize("tool", ["bash", "write_file", "read_file"])
-def test_a_policy_that_cannot_be_held_for_it_is_refused(shell: Shell, folder: Path, tree: Path, tool: str) -> None:
+def test_a_policy_that_cannot_be_held_for_it_is_refused(
+    shell: Shell, folder: Path, tree: Path, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUGNAD_MODEL", "command:claude")
     (folder / "dugnad" / "config.toml").write_text(f'[commands.claude]\n[policies]\n{tool} = "deny"\n')
     script(tree, {"say": "built"})
     ran = shell("run", "Build it", "--in-place", "--model", "command:claude", "--agents", "1")
     assert f"{tool} = 'deny'" in " ".join(ran.output.split())
     assert ran.exit_code != 0
     assert not asked(tree)
+    assert f"cannot be held: {tool}." in " ".join(shell("doctor").output.split())

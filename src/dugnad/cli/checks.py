@@ -258,6 +258,23 @@ def _know_command(scene: Scene, command: Command) -> Finding:
     return Finding("command", "wrong", f"{command.name} does not say what it costs.", "a cap in tokens or minutes")
 
 
+def hold_commands(scene: Scene) -> Finding | None:
+    """Somebody else's agent has tools of its own, so a policy about such tools cannot be held for it."""
+    from ..tools import OF_A_TREE
+
+    if scene.project is None or scene.user is None or scene.model is None:
+        return None
+    policy, named = scene.project.policy(scene.user), {"": scene.model.name}
+    named |= {name: role.model for name, role in scene.project.roles.items() if role.model}
+    for role_name, model in named.items():
+        said = {tool: policy.decide(tool, [role_name] if role_name else ()) for tool in OF_A_TREE}
+        if model.startswith("command:") and (strict := [tool for tool in said if said[tool] != "allow"]):
+            who = f"the role {role_name}" if role_name else "everybody"
+            says = f"{model} has tools of its own, so the policy for {who} cannot be held: {', '.join(strict)}."
+            return Finding("policies", "wrong", says, "allow them for a role that this command has, or another model")
+    return None
+
+
 def know_window(scene: Scene) -> Finding | None:
     from ..settings import AgentLimits
 

@@ -44,6 +44,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("model", checks.choose_model),
     ("key", checks.find_key),
     ("price", checks.know_price),
+    ("command", checks.hold_commands),
     ("window", checks.know_window),
     ("role models", checks.open_role_models),
     ("online", checks.ask_model),
