@@ -52,6 +52,7 @@ KEYS = [
     "interrupted",
     "deliveries",
     "others_waiting",
+    "preflight",
     "says",
     "next",
 ]
@@ -207,7 +208,8 @@ def test_work_takes_what_is_for_its_roles_and_says_who_worked(project: Path) -> 
     assert ran.stdout.endswith("alice worked here; nothing is left to do.\n")
     assert states(project) == {"Good": "done", "Other": "ready"}
     said = json.loads(run("work", "--agents", "1", "--roles", "writer", *MODEL, "--json", folder=project).stdout)
-    assert said == {"teammates": ["bob"], "interrupted": False, "says": "bob worked here; nothing is left to do."}
+    says = "bob worked here; nothing is left to do."
+    assert said == {"teammates": ["bob"], "interrupted": False, "preflight": None, "says": says}
     assert states(project) == {"Good": "done", "Other": "done"}
 
 

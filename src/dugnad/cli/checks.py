@@ -51,6 +51,7 @@ class Scene:
     board_given: str | None = None
     online: bool = False
     board_bytes_large: int = 512 * 1024**2  # From here `dugnad prune` is spoken of.
+    runs_check: bool = False  # The project's check is run, on the project as it is.
     now_ms: Callable[[], int] = wall_ms
     project: Project | None = None
     user: UserSettings | None = None
@@ -120,6 +121,12 @@ async def sandbox(scene: Scene) -> Finding:
     landlock = scene.user is not None and scene.user.landlock
     found = await probe(scene.environment.get("PATH", os.defpath), landlock=landlock)
     return Finding("sandbox", "ok" if found.level == "strict" else "warning", found.says, found.mend)
+
+
+async def base_check(scene: Scene) -> Finding | None:
+    from .preflight import base_check as looked_at
+
+    return await looked_at(scene)
 
 
 def proxy(scene: Scene) -> Finding | None:

@@ -27,8 +27,9 @@ from ..view.ending import others_line, report_page, report_shape
 from ..view.events import QUIET, event_line
 from ..view.live import Doing, Snapshot, note_doing, picture
 from .base import console, forget_stdout, show, show_json, shown_url
+from .preflight import checked_base
 from .servers import servers_in
-from .workplaces import Wishes, waits_for, with_deliveries, workplaces
+from .workplaces import Settings, Wishes, waits_for, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
@@ -43,23 +44,28 @@ async def conduct(
     say = _silent if as_json else _say
     async with (
         team,
-        workplaces(team, project, wishes, say) as told,
+        workplaces(team, project, wishes, say) as given,
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
         began = await team.board.last_event()
-        roots = await team.roots(goal, budget, others=others)
-        if not roots and not forever:
-            _end(
-                Report(says='There is nothing to do. Give the team a goal: dugnad run "GOAL", or dugnad add.'), as_json
-            )
+        if goal is None and not forever and not await team.roots(None, None):
+            words = 'There is nothing to do. Give the team a goal: dugnad run "GOAL", or dugnad add.'
+            _end(Report(says=words), as_json)
             return 0
+        if not as_json:
+            _say_all(given.told)
+        base = await checked_base(team, project, given, wishes, say=say, quiet=as_json)
+        if base.code:
+            _end(Report(says=base.says, preflight=base.shape, stopped=base.code), as_json)
+            return base.code
+        roots = await team.roots(goal, budget, others=others)
         await gather_team(team, project)
         if not as_json:
-            _say_all(told)
             _say(f"Team {plain(team.name)}, model {plain(team.model_name)}, board {plain(shown_url(team.url))}")
             if waiting := await team.waiting_elsewhere():
                 _say(others_line(waiting))
-        async with stopping(team) as stopped, showing(team, roots, after=began, quiet=as_json):
+        settings = Settings(project.file)
+        async with stopping(team) as stopped, showing(team, roots, after=began, quiet=as_json, settings=settings):
             working = asyncio.create_task(team.run_roots(roots, forever=forever))
             asked = asyncio.create_task(stopped.wait())
             await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -72,11 +78,12 @@ async def conduct(
             await team.leave("the run was stopped" if stopped.is_set() else "the run ended")
         if not stopped.is_set():
             end = await with_deliveries(team, await team.report(roots))
-            _end(end, as_json)
+            _end(replace(end, preflight=base.shape), as_json)
             return end.exit_code
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 end = await with_deliveries(team, await team.report(roots, interrupted=True))
+                end = replace(end, preflight=base.shape)
         except (BoardTrouble, TimeoutError):
             words = "The board does not answer; what was held is given back later, and `dugnad run` goes on."
             end = Report(interrupted=True, says=f"Interrupted. {words}")
@@ -89,24 +96,34 @@ async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequenc
     say = _silent if as_json else _say
     async with (
         team,
-        workplaces(team, project, wishes, say) as told,
+        workplaces(team, project, wishes, say) as given,
         servers_in(team, project, in_place=wishes.in_place, say=say),
     ):
         if not as_json:
-            _say_all(told)
+            _say_all(given.told)
         began = await team.board.last_event()
+        base = await checked_base(team, project, given, wishes, say=say, quiet=as_json)
+        if base.code:
+            stopped_early = {
+                "teammates": [],
+                "interrupted": base.code == 130,
+                "preflight": base.shape,
+                "says": base.says,
+            }
+            _say(stopped_early if as_json else base.says, as_json=as_json)
+            return base.code
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
-        async with stopping(team) as stopped, showing(team, None, after=began, quiet=as_json):
+        settings = Settings(project.file)
+        async with stopping(team) as stopped, showing(team, None, after=began, quiet=as_json, settings=settings):
             host = await team.start()
             while not stopped.is_set() and (team.is_forever or not await _is_over(team)):
                 joined += [name for name in host.lives if name not in joined]
                 await host.wait_for_move(1.0)
             await team.leave("the host was stopped" if stopped.is_set() else "there was nothing left to do")
-        says = f"{', '.join(joined) or 'Nobody'} worked here; " + (
-            "interrupted." if stopped.is_set() else "nothing is left to do."
-        )
-        shape = {"teammates": joined, "interrupted": stopped.is_set(), "says": says}
+        end = "interrupted." if stopped.is_set() else "nothing is left to do."
+        says = f"{', '.join(joined) or 'Nobody'} worked here; {end}"
+        shape = {"teammates": joined, "interrupted": stopped.is_set(), "preflight": base.shape, "says": says}
         _say(shape if as_json else says, as_json=as_json)
         return 130 if stopped.is_set() else 0
 
@@ -126,10 +143,10 @@ async def converse(
 
     async with (
         team,
-        workplaces(team, project, wishes, _say) as told,
+        workplaces(team, project, wishes, _say) as given,
         servers_in(team, project, in_place=wishes.in_place, say=_say),
     ):
-        _say_all(told)
+        _say_all(given.told)
         root = None if account is None else await team.cap_all(account, others=others)
         if waiting := await team.waiting_elsewhere():
             _say(others_line(waiting))
@@ -207,13 +224,20 @@ async def stopping(team: Team) -> AsyncIterator[asyncio.Event]:
 
 @asynccontextmanager
 async def showing(
-    team: Team, roots: Sequence[int] | None, *, after: int, quiet: bool, says: Callable[[], str] = lambda: ""
+    team: Team,
+    roots: Sequence[int] | None,
+    *,
+    after: int,
+    quiet: bool,
+    says: Callable[[], str] = lambda: "",
+    settings: Settings | None = None,
 ) -> AsyncIterator[None]:
     """A live view on a terminal, lines in a pipe, nothing for a program."""
     if quiet:
         yield
         return
-    view = _LiveView(team, roots, after, says) if sys.stdout.isatty() else _Lines(team, after)
+    changed = settings.changed if settings is not None else says
+    view = _LiveView(team, roots, after, changed) if sys.stdout.isatty() else _Lines(team, after, settings)
     with view:
         watching = asyncio.create_task(_keep_showing(team, view))
         try:
@@ -241,8 +265,8 @@ class _Lines:
 
     pause_seconds = 0.0
 
-    def __init__(self, team: Team, after: int) -> None:
-        self._team, self._after, self._said, self._waited = team, after, "", ""
+    def __init__(self, team: Team, after: int, settings: Settings | None) -> None:
+        self._team, self._after, self._said, self._waited, self._settings = team, after, "", "", settings
 
     def __enter__(self) -> None: ...
 
@@ -260,6 +284,9 @@ class _Lines:
                         _say(hint)
         except BoardTrouble as own:
             trouble = trouble or str(own)
+        if self._settings is not None and (told := self._settings.changed()):
+            self._settings = None
+            _say(told)
         if trouble != self._said:
             _say(f"The board is in trouble: {trouble}" if trouble else "The board answers again.")
             self._said = trouble

@@ -1,7 +1,8 @@
 """`dugnad doctor`: everything a user can get wrong, one line each, with the way to mend it.
 
 Nothing is made or changed, except that a PostgreSQL board is opened as any command opens it. Nothing leaves the machine
-but for that connection and, with --online, one small question to the model.
+but for that connection and, with --online, one small question to the model. With --check the project's check is run as
+`dugnad run` would run it, in a tree of its own.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("proxy", checks.proxy),
     ("git", checks.git),
     ("sandbox", checks.sandbox),
+    ("check", checks.base_check),
     ("terminal", checks.terminal),
 )
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
@@ -60,11 +62,14 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 @board_option
 @json_option
 @click.option("--online", is_flag=True, help="Also ask the model one small question.")
+@click.option("--check", "runs_check", is_flag=True, help="Also run the project's check on the project as it is.")
 @click.pass_context
-def doctor(context: click.Context, board: str | None, as_json: bool, online: bool) -> None:
+def doctor(context: click.Context, board: str | None, as_json: bool, online: bool, runs_check: bool) -> None:
     """Check everything that can be wrong, and say how to mend it. Exit code 1 if anything is."""
     given = board or context.find_root().params.get("board")
-    scene = Scene(start=working_folder(), environment=os.environ, board_given=given, online=online)
+    scene = Scene(
+        start=working_folder(), environment=os.environ, board_given=given, online=online, runs_check=runs_check
+    )
     findings = asyncio.run(examine(scene))
     wrong, warnings = (sum(each.level == level for each in findings) for level in ("wrong", "warning"))
     if as_json:

@@ -23,6 +23,11 @@ def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+def red_base_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    words = "Begin although the project's check is red already; every teammate is told so."
+    return click.option("--red-base", is_flag=True, help=words)(command)
+
+
 def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
@@ -71,6 +76,7 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("run", epilog=examples('dugnad run "Write a slugify() with tests" --tasks 20 --dollars 2\ndugnad run'))
 @click.argument("goal", required=False)
 @click.option("--all", "others", is_flag=True, help="With a goal: work what else is on the board too.")
+@red_base_option
 @budget_options
 @team_options
 @forever_option
@@ -110,6 +116,7 @@ def run(
 
 @click.command("work", epilog=examples("dugnad work --agents 4 --roles coder,tester --forever"))
 @click.option("--roles", default="", metavar="R,…", help="What these teammates take, besides work for anyone.")
+@red_base_option
 @team_options
 @forever_option
 def work(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..workspace.merging import prepare_target
 from ..workspace.tree import BRANCHES
 from ..workspace.trees import Trees
 from .base import is_no_project, make_folder
+from .bases import Base, in_place, of_folder, of_git
 from .sandboxing import find_sandbox
 
 Say = Callable[[str], None]
@@ -35,21 +36,33 @@ class Wishes:
     into: str | None = None  # The branch that finished work goes to.
     unsafe: bool = False  # Commands run bare where there is no sandbox.
     hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
+    red_base: bool = False  # The team begins although the project's check is red already.
 
     @classmethod
     def typed(cls, options: dict[str, Any]) -> Wishes:
         """Those among the options of a command, which are taken out of them."""
-        return cls(**{each.name: options.pop(each.name) for each in fields(cls)})
+        return cls(**{each.name: options.pop(each.name, each.default) for each in fields(cls)})
+
+
+@dataclass(slots=True)
+class Given:
+    """What there is to say of the places, and the project as it is before anybody works there."""
+
+    told: list[str] = field(default_factory=list)
+    base: Base | None = None
 
 
 @asynccontextmanager
-async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[list[str]]:
+async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[Given]:
     """Give the team its places; what there is to say of them. Nothing is run without a sandbox. `say` hears at once
     whom this waits for."""
     root = project.root
-    told: list[str] = []
+    given = Given()
     if is_no_project(root):
-        yield ["This is your home folder, so the team sees no files of it; run dugnad in a project's own folder."]
+        given.told.append(
+            "This is your home folder, so the team sees no files of it; run dugnad in a project's own folder."
+        )
+        yield given
         return
     make_folder(root / ".dugnad")
     sandbox = await find_sandbox(team.board, unsafe=wishes.unsafe)
@@ -64,8 +77,8 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
     )  # fmt: skip
     team.reviewer, team.sandbox = project.reviewer, sandbox
     try:
-        await _give(team, project, wishes, shop, told.append, say)
-        yield told
+        given.base = await _give(team, project, wishes, shop, given.told.append, say)
+        yield given
     finally:
         if sandbox is not None:
             await sandbox.close()
@@ -73,11 +86,11 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
 
 async def _give(
     team: Team, project: Project, wishes: Wishes, shop: Workshop, say: Say, say_now: Say
-) -> None:  # fmt: skip
+) -> Base:  # fmt: skip
     root = project.root
     if wishes.in_place:
         team.places = shared(shop, root)
-        return
+        return in_place(shop, root)
     try:
         git = await Git.find(root, path=os.environ.get("PATH", os.defpath))
         if git is not None:
@@ -85,11 +98,12 @@ async def _give(
             shop, branch = replace(shop, prefix=git.prefix), await git.head_branch()
             team.places = places = Worktrees(board=team.board, trees=trees, shop=shop, own_branch=branch)
             await places.sweep()
-            return
+            return of_git(places)
     except ToolError as trouble:  # Better now than after a night in which nothing could be written.
         raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
     team.places = folders(shop, root, root / ".dugnad" / "work")
     say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
+    return of_folder(shop, root, root / ".dugnad" / "work")
 
 
 async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
@@ -110,6 +124,27 @@ async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, 
 def waits_for(team: Team) -> str:
     """Whom a merge of the team's waits for, if it has for a while."""
     return team.places.waits if isinstance(team.places, Worktrees) else ""
+
+
+class Settings:
+    """The project's file as it was when the run began: it is read once."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._says = file, ""
+        self._before = self._facts()
+
+    def _facts(self) -> tuple[int, ...] | None:
+        try:
+            facts = self._file.stat() if self._file is not None else None
+        except OSError:
+            return None
+        return facts and (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+    def changed(self) -> str:
+        """What to say of it; nothing as long as it is the same."""
+        if not self._says and self._file is not None and self._facts() != self._before:
+            self._says = f"{self._file.name} has changed; that takes effect with the next run."
+        return self._says
 
 
 async def with_deliveries(team: Team, end: Report) -> Report:

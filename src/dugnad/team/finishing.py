@@ -6,7 +6,7 @@ again after a crash: a check is run again, a commit found unchanged, a review as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -19,6 +19,10 @@ from ..types import ERRAND, REVIEW, Amount, Claim, Done, Failed, Outcome, Task, 
 from .places import Place, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
+_CHECKS = """\
+When you finish, the runtime runs {commands} in your tree; the work counts as done only when that succeeds. If it is \
+red you are shown what it printed and go on, up to {rounds} times; then the attempt fails."""
+_RED_BEFORE = "The project's check was red before anybody changed anything: some of what it prints is not your doing."
 _RUNS = """\
 It changes files that make other programs run something when a person next opens or builds the project. Approve only \
 what each of them should run:
@@ -167,6 +171,12 @@ class Finishing:
         found = await self.board.find_all(needed)
         asked = [found[each] for each in sorted(needed)]
         return born, [each for each in asked if each.key.startswith(f"{REVIEW}{task.id}:") and each.put_at >= since]
+
+
+def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:
+    """What a mind must know of the checks before it begins: which, who runs them, and how often they may be red."""
+    commands = joined([tell("`{each:500}`", each=each) for each in checks], " and ")
+    return joined((tell(_CHECKS, commands=commands, rounds=rounds), tell(_RED_BEFORE) if red_base else None), " ")
 
 
 def _no_time(spent: BudgetSpent) -> Waiting:

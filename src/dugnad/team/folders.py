@@ -145,7 +145,7 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
         told = NOTHING
         if not os.path.lexists(tree):
             half = folder / f"{name}.new"  # A copy that a crash cut short is never taken for a whole one.
-            told = _fill(source, half)
+            told = fill(source, half)
             half.rename(tree)
         return _Held(tree=tree, lock=lock, told=told)
     except BlockingIOError:
@@ -156,7 +156,8 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
         raise
 
 
-def _fill(source: Path, tree: Path) -> Told:
+def fill(source: Path, tree: Path) -> Told:
+    """Make a copy of the project, or an empty folder where it is too large. Returns what there is to know of it."""
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     if not _is_small(source):
@@ -171,7 +172,7 @@ def _fill(source: Path, tree: Path) -> Told:
 
 def _copy(source: Path, tree: Path) -> Iterator[str]:
     """Copy all that a copy can be made of, links as links. Yields what was left out: pipes, devices, the unreadable."""
-    for entry in _entries(source):
+    for entry in entries(source):
         to = tree / os.path.relpath(entry.path, source)
         try:
             if entry.is_symlink():
@@ -190,7 +191,7 @@ def _copy(source: Path, tree: Path) -> Iterator[str]:
             yield os.path.relpath(entry.path, source)
 
 
-def _entries(source: Path) -> Iterator[os.DirEntry[str]]:
+def entries(source: Path) -> Iterator[os.DirEntry[str]]:
     """All there is, each folder before what is in it, but for our own and git's."""
     left = [str(source)]
     while left:
@@ -204,7 +205,7 @@ def _entries(source: Path) -> Iterator[os.DirEntry[str]]:
 
 def _is_small(source: Path) -> bool:
     size = 0
-    for count, entry in enumerate(_entries(source)):
+    for count, entry in enumerate(entries(source)):
         with suppress(OSError):
             size += entry.stat(follow_symlinks=False).st_size
         if count >= _ENTRIES_MAX or size > _BYTES_MAX:

@@ -47,6 +47,7 @@ class Host:
     knows_neighbours: bool = True  # False: only the lease says that a host is dead.
     scope: tuple[int, ...] | None = None  # Only work under these roots is taken; None: all there is.
     payer: int | None = None  # The root that pays for answering messages about no task of its own; None: each its own.
+    red_base: bool = False  # The project's check was red before anybody began, and they are told so.
     label: str = ""
     id: str = ""
     lives: dict[str, Life] = field(default_factory=dict)
@@ -234,6 +235,7 @@ class Host:
             budget=self.budget,
             scope=self.scope,
             payer=self.payer,
+            red_base=self.red_base,
             on_move=self._on_move,
         )
         self.lives[member.name] = life

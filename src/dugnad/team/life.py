@@ -28,9 +28,9 @@ from ..errors import (
     UnknownTask,
 )
 from ..settings import TeamLimits
-from ..text import NOTHING, Told, shorten, tell
+from ..text import NOTHING, Told, joined, shorten, tell
 from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
-from .finishing import Finishing
+from .finishing import Finishing, checks_told
 from .places import Place, Places, nowhere
 
 RESTED = "rested: there was nothing to do"
@@ -64,6 +64,7 @@ class Life:
     budget: Budget = field(default_factory=Budget)  # For what a person asks for in passing.
     scope: tuple[int, ...] | None = None  # The roots of the host's work; None: all.
     payer: int | None = None  # The root that pays for errands about no task; None: each is a root of its own.
+    red_base: bool = False
     on_move: Callable[[], None] = lambda: None  # Is told whenever a task went from or to this teammate.
     claim: Claim | None = None  # What it works on now.
     settling: bool = False  # The claim is being given up at this moment; not having it is no loss.
@@ -309,18 +310,17 @@ class Life:
             except BoardTrouble as trouble:
                 await self._pause(trouble)
             except (ToolError, OSError) as trouble:
-                why = f"there is no place to work it: {trouble}"
-                return Released(why, delay_seconds=self.limits.no_place_seconds, resume=True)
+                delay = self.limits.no_place_seconds
+                return Released(f"there is no place to work it: {trouble}", delay_seconds=delay, resume=True)
         told_of_place = NOTHING if place.anew else place.told
+        if claim.continues is None and (checks := place.checks(claim.task)):
+            rounds = self.limits.check_rounds_max
+            told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.red_base)), "\n")
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
         finishing = Finishing(
-            board=self.board,
-            limits=self.limits,
-            place=place,
-            think=self._think,
-            pause=self._pause,
+            board=self.board, limits=self.limits, place=place, think=self._think, pause=self._pause,
             reviewer=self.reviewer,
-        )
+        )  # fmt: skip
         outcome = await finishing.work(claim, told)
         if isinstance(outcome, Done):
             await self._answer_human(claim, outcome)

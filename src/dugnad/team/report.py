@@ -68,6 +68,8 @@ class Report:
     interrupted: bool = False
     trouble: Mapping[str, str] = field(default_factory=dict)  # Teammates that failed, and why.
     deliveries: Deliveries | None = None
+    stopped: int = 0  # The exit code of a run that ended before it began.
+    preflight: Mapping[str, object] | None = None  # What the project's check said before anything began.
     others: int = 0  # Open tasks on the board that the run left alone.
     says: str = ""  # What else there is to say of it.
 
@@ -95,8 +97,8 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0 all done, 1 something failed or waits, 3 the budget ran out with work left, 130 interrupted."""
-        if self.interrupted:
-            return 130
+        if self.stopped or self.interrupted:
+            return self.stopped or 130
         if self.left and self.out_of_budget:
             return 3
         return 1 if self.left or self.in_state("failed") else 0  # A way not taken is no failure.

@@ -63,6 +63,7 @@ class Team:
     open_named: Callable[[str | None], Model] = open_model
     rates: Callable[[str], Rates] = lambda name: (None, None)  # Of a model: requests and tokens per minute.
     sandbox: Sandbox | None = None  # Where commands run that stand in for a model.
+    red_base: bool = False  # The project's check was red before anybody began.
     seats_max: int = 10_000  # Teammates this process takes at most.
     knows_neighbours: bool = True
     _board: Board | None = None
@@ -185,7 +186,7 @@ class Team:
                 reviewer=self.reviewer, budget=self.budget,
                 grows=self.agents > 0, newcomer=self._newcomer, seats_max=self.seats_max, failed=self._failed,
                 roles=self.only_roles, knows_neighbours=self.knows_neighbours,
-                scope=self._scope, payer=self._payer,
+                scope=self._scope, payer=self._payer, red_base=self.red_base,
             )  # fmt: skip
             try:
                 await self._host.start()

@@ -35,6 +35,7 @@ def report_shape(end: Report) -> Shape:
             "runs": {clean(path): kind for path, kind in deliveries.runs.items()},
         },
         "others_waiting": end.others,
+        "preflight": end.preflight,
         "says": end.says or _HEADS[end.exit_code],
         "next": end.next_steps(),
     }

@@ -1,0 +1,261 @@
+"""Before anything is spent: the project's own check on the project as it is.
+
+If it is red there, every attempt would fail by it, whatever was done. A green verdict is remembered by the tree and the
+words of the check; a red one is looked at again, since what mends it may lie outside the tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from ..errors import DugnadError, ToolError
+from ..team import Team
+from ..team.places import CHECK_SECONDS_MAX
+from ..team.project import Project
+from ..text import one_line, plain, shorten
+from .base import console, make_folder
+from .bases import Base
+from .checks import Finding, Scene
+from .workplaces import Given, Say, Wishes, workplaces
+
+_FILE = "preflight.json"
+_KEPT_MAX = 50
+_BYTES_MAX = 256 * 1024
+_SHOWN_CHARS_MAX = 6_000
+_DRAW_SECONDS = 0.5
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the project's check says of the project as it is."""
+
+    green: bool
+    where: str
+    command: str  # The one that was red, else all of them.
+    output: str = ""
+    seconds: float = 0.0
+    remembered: bool = False  # From an earlier run over the same tree.
+
+    def page(self) -> str:
+        """What a person is told of a red one: what it printed, and the two ways on."""
+        printed = "\n".join(f"  {each}" for each in plain(shorten(self.output, _SHOWN_CHARS_MAX)).splitlines())
+        return (
+            f"The project's check is red on {plain(self.where)} before anybody has changed anything: "
+            f"`{one_line(self.command, 200)}`\n{printed}\n"
+            "Nothing was spent. Mend it and run again; or go on with --red-base, which tells every teammate that it "
+            "was red before."
+        )
+
+    def shape(self) -> dict[str, object]:
+        return {**asdict(self), "output": shorten(self.output, _SHOWN_CHARS_MAX)}
+
+
+class Interrupted(Exception):
+    """The person stopped it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of the project's check before anything began; with a code the run ends there."""
+
+    code: int = 0
+    says: str = ""
+    shape: dict[str, object] | None = None
+
+
+async def checked_base(team: Team, project: Project, given: Given, wishes: Wishes, *, say: Say, quiet: bool) -> Checked:
+    """Red is something that a person has to mend, so nothing begins; unless it was said that it may."""
+    folder = project.root / ".dugnad"
+    try:
+        verdict = await preflight(given.base, folder, red_base=wishes.red_base, say=say, quiet=quiet)
+    except Interrupted:
+        return Checked(130, "Interrupted. Nothing was begun and nothing was spent.")
+    if verdict is None or verdict.green:
+        return Checked(shape=None if verdict is None else verdict.shape())
+    if not wishes.red_base:
+        return Checked(1, verdict.page(), verdict.shape())
+    team.red_base = True
+    say(f"The project's check is red on {plain(verdict.where)} already; every teammate is told so.")
+    return Checked(shape=verdict.shape())
+
+
+async def base_check(scene: Scene) -> Finding | None:
+    """What `dugnad doctor` says of the project's check."""
+    project = scene.project
+    if project is None or not project.checks:
+        return None
+    command = one_line(" && ".join(project.checks), 200)
+    if not scene.runs_check:
+        return Finding("check", "ok", f"`{command}`; `dugnad doctor --check` runs it on the project as it is.")
+    team = Team(url=scene.url or "sqlite:///:memory:", project=project.root)
+    said: list[str] = []
+    async with team, workplaces(team, project, Wishes(), said.append) as given:
+        try:
+            verdict = await preflight(
+                given.base, project.root / ".dugnad", red_base=False, say=said.append, quiet=False
+            )
+        except Interrupted:
+            return Finding("check", "warning", f"`{command}` was interrupted.")
+    if verdict is None:
+        return Finding("check", "warning", f"`{command}` could not be run. {' '.join(said[1:])}".strip())
+    if verdict.green:
+        return Finding("check", "ok", f"`{command}` is green on {verdict.where}.")
+    last = shorten(verdict.output, 600)
+    return Finding(
+        "check", "wrong", f"`{command}` is red on {verdict.where}: {last}", "mend it, or run with --red-base"
+    )
+
+
+async def preflight(base: Base | None, folder: Path, *, red_base: bool, say: Say, quiet: bool) -> Verdict | None:
+    """Run the project's check, unless it is known to be green. None: there is nothing that could be run."""
+    if base is None or not base.shop.project_checks or base.shop.sandbox is None:
+        return None
+    checks = base.shop.project_checks
+    try:
+        key = _key(base, await base.name())
+        known = await asyncio.to_thread(_recall, folder / _FILE, key)
+        if known is not None and (known.green or red_base):
+            return known
+        command = one_line(" && ".join(checks), 200)
+        say(f"Before anything is spent: the project's check on {plain(base.where)}, `{command}`")
+        verdict = await _unless_stopped(_run(base, quiet=quiet))
+        key = _key(base, await base.name())  # Where all work in one folder, the check itself may have changed it.
+        await asyncio.to_thread(_remember, folder / _FILE, key, verdict)
+    except (ToolError, OSError) as trouble:
+        say(f"It could not be run, so nobody knows whether it is green: {plain(trouble)}")
+        return None
+    if verdict.green:
+        say(f"It is green ({verdict.seconds:.1f} s).")
+    return verdict
+
+
+async def _run(base: Base, *, quiet: bool) -> Verdict:
+    checks = base.shop.project_checks
+    clock = asyncio.get_running_loop().time
+    async with base.tree() as (tree, readable):
+        began = clock()
+        async with _live(f"Checking {base.where}: {' && '.join(checks)}", quiet=quiet) as on_output:
+            red = await base.shop.run_checks(
+                checks, tree, seconds=CHECK_SECONDS_MAX, readable=readable, on_output=on_output
+            )
+        seconds = round(clock() - began, 3)
+    if red is None:
+        return Verdict(green=True, where=base.where, command=" && ".join(checks), seconds=seconds)
+    return Verdict(green=False, where=base.where, command=red.command, output=red.output, seconds=seconds)
+
+
+# What is seen meanwhile, and how it is stopped.
+
+
+class _Tail:
+    """The last line of what a command prints."""
+
+    def __init__(self) -> None:
+        self._end = b""
+
+    def __call__(self, more: bytes) -> None:
+        self._end = (self._end + more)[-2_000:]
+
+    @property
+    def line(self) -> str:
+        lines = [each for each in self._end.decode(errors="replace").splitlines() if each.strip()]
+        return lines[-1] if lines else ""
+
+
+@asynccontextmanager
+async def _live(what: str, *, quiet: bool) -> AsyncIterator[_Tail]:
+    tail = _Tail()
+    if quiet or not sys.stdout.isatty():
+        yield tail
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    clock = asyncio.get_running_loop().time
+    began, screen = clock(), console()
+
+    async def draw(live: Live) -> None:
+        while True:
+            width = max(20, screen.size.width - 1)
+            head = one_line(f"{what}  {clock() - began:.0f} s", width)
+            live.update(Text(f"{head}\n{one_line(tail.line, width)}", style="dim"), refresh=True)
+            await asyncio.sleep(_DRAW_SECONDS)
+
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
+        drawing = asyncio.create_task(draw(live))
+        try:
+            yield tail
+        finally:
+            drawing.cancel()
+            await asyncio.gather(drawing, return_exceptions=True)
+
+
+async def _unless_stopped(work: Coroutine[None, None, Verdict]) -> Verdict:
+    """Ctrl-C stops it in order: the command is ended, its tree taken away."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in _ENDS:
+        loop.add_signal_handler(number, stopped.set)
+    task, asked = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if stopped.is_set():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise Interrupted
+        return await task
+    finally:
+        asked.cancel()
+        for number in _ENDS:
+            loop.remove_signal_handler(number)
+
+
+# What is remembered.
+
+
+def _key(base: Base, name: str) -> str:
+    told = json.dumps([name, base.where, base.shop.project_checks, str(base.shop.prefix)])
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def _recall(file: Path, key: str) -> Verdict | None:
+    found = _read(file).get(key)
+    try:
+        return replace(Verdict(**found), remembered=True) if isinstance(found, dict) else None
+    except TypeError:
+        return None  # Of another version.
+
+
+def _read(file: Path) -> dict[str, object]:
+    """What is there; nothing, if it is not ours to read."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            found = json.loads(opened.read(_BYTES_MAX))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(file: Path, key: str, verdict: Verdict) -> None:
+    """Beside the others, and in one step: several may start at once."""
+    with suppress(DugnadError, OSError):
+        make_folder(file.parent)
+        told = {**asdict(verdict), "output": shorten(verdict.output, _SHOWN_CHARS_MAX // 2)}
+        kept = [*((name, each) for name, each in _read(file).items() if name != key), (key, told)][-_KEPT_MAX:]
+        half = file.with_name(f"{file.name}.{os.getpid()}")
+        half.unlink(missing_ok=True)
+        descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            json.dump(dict(kept), opened)
+        half.replace(file)

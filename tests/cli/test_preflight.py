@@ -1,0 +1,203 @@
+"""Before anything is spent: the project's check runs on the project as it is, and red stops the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from repository import git, new_repository
+from shell import Shell, start
+from terminal import SECONDS, until_line
+
+SCRIPT = """
+"*":
+  - calls: [{write_file: {path: b.txt, text: written}}]
+  - say: Done.
+"""
+SETTINGS = """
+check = [{check}]
+[team]
+idle_seconds = 1
+"""
+MODEL = ("--agents", "1", "--model", "scripted:script.yaml")
+COUNTED = "echo ran >> /tmp/never; test -e good.txt || { echo first; seq 9000; echo last; exit 3; }"
+
+
+def files(check: str, **more: str) -> dict[str, str]:
+    return {"script.yaml": SCRIPT, "dugnad.toml": SETTINGS.format(check=json.dumps(check)), **more}
+
+
+def make(folder: Path, kind: str, check: str, **more: str) -> tuple[Path, tuple[str, ...]]:
+    """A project of each kind of place, and what has to be typed for it."""
+    project = folder / "project"
+    if kind == "git":
+        new_repository(project, files(check, **more))
+    else:
+        project.mkdir()
+        for name, text in files(check, **more).items():
+            (project / name).write_text(text)
+    return project, ("--in-place",) if kind == "in place" else ()
+
+
+@contextmanager
+def beside(*words: str, project: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run beside the test, whose home is not the project."""
+    program = start(*words, folder=project, home=project.parent)
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.communicate(timeout=SECONDS)
+
+
+def until_checking(program: subprocess.Popen[str], project: Path) -> None:
+    while not any((project / ".dugnad" / "trees").glob("0-*.1/dugnad.toml")):
+        assert program.poll() is None
+        time.sleep(0.05)
+
+
+KINDS = ("git", "folder", "in place")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_red_base_stops_the_run_before_anything_is_put_or_spent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    project, options = make(folder, kind, COUNTED)
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    ran = shell("run", "goal", *MODEL, *options)
+    assert ran.exit_code == 1
+    assert "is red on " in ran.stdout
+    assert "before anybody has changed anything" in ran.stdout
+    assert "\n  first\n" in ran.stdout
+    assert "\n  last\n" in ran.stdout
+    assert "characters left out" in ran.stdout
+    assert "--red-base" in ran.stdout
+    assert shell.json("tasks", "--all")["tasks"] == []
+    assert shell.json("team")["teammates"] == []
+    told = json.loads(shell("run", "goal", *MODEL, *options, "--json").stdout)
+    assert (told["exit"], told["preflight"]["green"], told["tasks"]) == (1, False, [])
+    assert "last" in told["preflight"]["output"]
+    worked = shell("work", *MODEL, *options, "--json")
+    assert worked.exit_code == 1
+    assert json.loads(worked.stdout)["preflight"]["green"] is False
+    if kind == "git":
+        assert os.listdir(project / ".dugnad" / "trees") == []
+        assert git(project, "branch", "--format=%(refname:short)").split() == ["dugnad/main", "main"]
+        assert git(project, "for-each-ref", "refs/dugnad") == ""
+    elif kind == "folder":
+        assert os.listdir(project / ".dugnad" / "work") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_green_base_is_remembered_until_the_tree_or_the_check_changes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    project, options = make(folder, kind, "test -e good.txt", **{"good.txt": "good\n"})
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    monkeypatch.setenv("HOME", str(folder))
+    said = "Before anything is spent: the project's check on"
+    first = shell.says("run", "goal", *MODEL, *options)
+    assert said in first
+    assert "It is green (" in first
+    if kind != "git":  # What was done there changed the folder only where all work in place.
+        again = shell.json("run", "again", *MODEL, *options)["preflight"]
+        assert again["remembered"] is (kind == "folder")
+    else:
+        git(project, "branch", "--quiet", "--force", "dugnad/main", "main")
+        assert shell.json("run", "again", *MODEL, *options)["preflight"]["remembered"] is True
+    (project / "dugnad.toml").write_text(SETTINGS.format(check='"test -e good.txt && true"'))
+    if kind == "git":
+        git(project, "commit", "--quiet", "--all", "--message", "Another check")
+    assert shell.json("run", "third", *MODEL, *options)["preflight"]["remembered"] is False
+
+
+def test_with_red_base_the_team_begins_and_everybody_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, _ = make(folder, "git", "test -e b.txt")
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    said = shell.says("run", "goal", *MODEL, "--red-base")
+    assert "is red on dugnad/main already; every teammate is told so." in said
+    said = shell.says("show", "1", "--transcript")
+    assert "When you finish, the runtime runs `test -e b.txt` in your tree" in said
+    assert "was red before anybody changed anything" in said
+
+
+def test_what_mends_a_red_check_outside_the_tree_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red is looked at again, since a tree does not tell what was installed meanwhile."""
+    project, _ = make(folder, "folder", "false")
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    assert shell("run", "goal", *MODEL).exit_code == 1
+    known = json.loads((project / ".dugnad" / "preflight.json").read_text())
+    assert [each["green"] for each in known.values()] == [False]
+    told = json.loads(shell("run", "goal", *MODEL, "--json").stdout)
+    assert told["preflight"]["remembered"] is False
+
+
+def test_without_a_check_nothing_is_run_and_nothing_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = new_repository(folder / "project", {"script.yaml": SCRIPT})
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    told = shell.json("run", "goal", *MODEL)
+    assert (told["exit"], told["preflight"]) == (0, None)
+    assert not (project / ".dugnad" / "preflight.json").exists()
+
+
+def test_a_planted_memory_is_not_followed_and_not_believed_beyond_green(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, _ = make(folder, "folder", "false")
+    (project / ".dugnad").mkdir()
+    secret = folder / "secret"
+    secret.write_text("hidden")
+    (project / ".dugnad" / "preflight.json").symlink_to(secret)
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    assert shell("run", "goal", *MODEL).exit_code == 1
+    assert secret.read_text() == "hidden"
+    assert not (project / ".dugnad" / "preflight.json").is_symlink()
+    for wrong in ("[1]", '{"a": 1', "x" * 300_000):
+        (project / ".dugnad" / "preflight.json").write_text(wrong)
+        assert shell("run", "goal", *MODEL).exit_code == 1
+
+
+@pytest.mark.parametrize("verb", [("run", "goal"), ("work",)])
+def test_ctrl_c_during_the_check_ends_it_and_leaves_nothing(folder: Path, verb: tuple[str, ...]) -> None:
+    project, _ = make(folder, "git", "echo begun; sleep 300")
+    with beside(*verb, *MODEL, project=project) as program:
+        until_line(program, "Before anything is spent")
+        until_checking(program, project)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=SECONDS)
+    assert (program.returncode, err) == (130, "")
+    assert "Nothing was begun and nothing was spent." in out
+    assert os.listdir(project / ".dugnad" / "trees") == []
+    assert git(project, "for-each-ref", "refs/dugnad") == ""
+
+
+def test_a_tree_that_a_killed_check_left_is_taken_away_by_the_next(folder: Path) -> None:
+    project, _ = make(folder, "git", "test -e good.txt || sleep 300", **{"good.txt": ""})
+    (project / "good.txt").unlink()
+    git(project, "commit", "--quiet", "--all", "--message", "Without it")
+    with beside("run", "goal", *MODEL, project=project) as program:
+        until_checking(program, project)
+        program.kill()
+        program.wait(SECONDS)
+    assert os.listdir(project / ".dugnad" / "trees") != []
+    (project / "good.txt").write_text("")
+    git(project, "add", "good.txt")
+    git(project, "commit", "--quiet", "--message", "Mended")
+    with beside("run", "goal", *MODEL, project=project) as program:
+        out, _ = program.communicate(timeout=SECONDS)
+    assert program.returncode == 0, out
+    assert os.listdir(project / ".dugnad" / "trees") == []
