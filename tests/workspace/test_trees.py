@@ -10,6 +10,7 @@ import pytest
 from repository import finish, git, new_repository, place, trees_of
 
 from dugnad.workspace.git import GitTrouble
+from dugnad.workspace.merging import prepare_target
 from dugnad.workspace.trees import CARRIED_OVER, MADE_ANEW
 
 
@@ -146,6 +147,9 @@ async def test_a_lock_that_a_killed_git_left_does_not_stop_the_next(tmp_path: Pa
     again = await trees.begin(place(1, epoch=2, born=1))
     (again.path / "a").write_text("x\n")
     assert await finish(trees, again)
+    trees.target = "dugnad/other"
+    (root / ".git" / "refs" / "heads" / "dugnad" / "other.lock").touch()
+    assert await prepare_target(trees, "refs/heads/main") == ""
     assert git(root, "show", "dugnad/main:a") == "x"
 
 

@@ -78,11 +78,13 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
     if start is None or (theirs := await git.commit_of(start)) is None:
         raise GitTrouble("The repository has no commit yet; make a first one, so that there is something to work from.")
     if await _behind(trees, theirs) is not None:
-        async with _turn(trees, "what you committed is taken over"):
-            if (ours := await _behind(trees, theirs)) is not None:
-                if not await git.move([(trees.target_name, ours, theirs)]):
+        async with _turn(trees, f"a run brings {target} up to date"):
+            while (ours := await _behind(trees, theirs)) is not None:
+                if await git.move([(trees.target_name, ours, theirs)]):
+                    return ""
+                if not git.remove_stale_lock(trees.target_name):
                     raise GitTrouble(f"The branch {target} could not be moved; is {git.directory} writable?")
-                return ""
+                await asyncio.sleep(_LOOK_SECONDS)
     ours = await git.commit_of(trees.target_name) or theirs
     if await _is_in(trees, theirs, ours):
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 from pathlib import Path
 
 from ..errors import ToolError
@@ -21,7 +22,7 @@ def refuse_strangers(*paths: Path) -> None:
         if owner not in ours:
             raise ToolError(
                 f"{path} belongs to {_name(owner)}, not to you, so nothing in it is believed. Work in a copy of your "
-                f"own; or if it should be yours: sudo chown -R {os.geteuid()} {path}"
+                f"own; or if it should be yours: sudo chown -R {os.geteuid()} {shlex.quote(str(path))}"
             )
 
 
