@@ -7,15 +7,18 @@ import shutil
 import socket
 import sqlite3
 import stat
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from shell import run
+from shell import run, start
 from stranger import SCRIPT, Stranger
 
 from dugnad.board.disk import enter
+from dugnad.board.migrations import latest
 from dugnad.cli import main
 from dugnad.errors import BoardUnreachable
 from dugnad.own import held
@@ -221,3 +224,74 @@ def test_no_link_is_followed_from_the_folder_on(tmp_path: Path) -> None:
         held(tmp_path / "project" / ".dugnad" / "link" / "b").__enter__()
     with pytest.raises(BoardUnreachable, match="link is a link"):
         enter(tmp_path / "project" / ".dugnad")
+
+
+def made_up(statements: str) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        with sqlite3.connect(path) as made:
+            made.executescript(statements.replace("NEWEST", str(latest())))
+        made.close()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (made_up("PRAGMA user_version = 1000000"), "Upgrade dugnad"),
+        (made_up("CREATE TABLE t (a); CREATE TRIGGER x INSERT ON t BEGIN DELETE FROM t; END"), "triggers or views"),
+        (made_up("CREATE TABLE t (a); PRAGMA user_version = NEWEST"), "is not a board, or is damaged"),
+        (made_up("CREATE TABLE identity (id text); PRAGMA user_version = NEWEST"), "has no identity"),
+        (made_up("CREATE TABLE identity (id text); INSERT INTO identity VALUES ('x'); PRAGMA user_version = NEWEST"),
+         "has no identity"),
+    ],
+)  # fmt: skip
+def test_a_board_that_somebody_put_together_is_refused_in_a_sentence(
+    tmp_path: Path, make: Callable[[Path], None], says: str
+) -> None:
+    (tmp_path / ".dugnad").mkdir()
+    make(tmp_path / ".dugnad" / "board.db")
+    ran = run("add", "A task", folder=tmp_path, given="")
+    assert ran.returncode in (1, 2)
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_board_elsewhere_in_a_project_leads_nowhere_either(folder: Path) -> None:
+    it = Stranger(folder)
+
+    def make(project: Path, outside: Path) -> None:
+        (project / "data").mkdir()
+        (project / "data" / "board.db.wake").symlink_to(outside)
+
+    it.publish(make)
+    before = it.seen_outside()
+    url = f"sqlite:///{it.clone}/data/board.db"
+    assert run("add", "A task", "--board", url, folder=it.clone).returncode == 0
+    assert it.seen_outside() == before
+    os.symlink(it.outside / "letter", it.clone / "data" / "board.db-journal")
+    ran = run("add", "A task", "--board", url, folder=it.clone)
+    assert (ran.returncode, "board.db-journal is a link" in ran.stderr) == (1, True)
+
+
+def test_a_swap_while_a_team_works_leads_nowhere(folder: Path) -> None:
+    """Between two commands of one task, the folder of what they print becomes a link out of the project."""
+    outside, own = folder / "outside", folder / "project" / ".dugnad"
+    (outside / "1").mkdir(parents=True)
+    (folder / "project").mkdir()
+    steps = [f'  - calls: [{{bash: {{command: "echo {each}"}}}}]' for each in ("one", "two", "three")]
+    (folder / "project" / "script.yaml").write_text('"*":\n' + "\n".join(steps) + '\n  - say: "It is done."\n')
+    here = folder / "project"
+    program = start("run", "A goal", "--model", "scripted:script.yaml", "--json", folder=here, home=folder)
+    swapped = False
+    while program.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            program.wait(timeout=0.01)
+        if not swapped and (own / "output" / "1").is_dir():
+            os.rename(own / "output", own / "moved")
+            os.symlink(outside, own / "output")
+            swapped = True
+    assert swapped
+    said = program.communicate()[0]
+    assert '"done"' in said
+    assert list((outside / "1").iterdir()) == []

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from terminal import terminal
 
 from dugnad.board import Board, open_board
 from dugnad.cli import SECTIONS, main
+from dugnad.cli.accepted import Accepted, state_folder
 from dugnad.types import Waiting
 from raw import run as run_sql
 
@@ -245,3 +247,35 @@ def test_the_question_ends_with_ctrl_c(it: Stranger) -> None:
         screen.interrupt()
         assert screen.ends() == 130
     assert not (it.clone / ".dugnad").exists()
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_a_board_on_a_server_that_a_project_names_is_a_strangers_too(folder: Path, url: str) -> None:
+    project = folder / "project"
+    project.mkdir()
+    (project / "dugnad.toml").write_text(f"board = {url!r}\n")
+    here: dict[str, Any] = {"folder": project, "given": "", "HOME": str(folder)}
+    ran = run("add", "x", **here)
+    assert (ran.returncode, "its dugnad.toml is not accepted" in ran.stderr) == (2, True)
+    assert run("trust", "--yes", **here).returncode == 0
+    assert run("add", "x", **here).returncode == 0  # It was not there, so it is the user's own.
+    assert run("add", "x", **here).returncode == 0
+    assert run("trust", "--forget", **here).returncode == 0
+    shown = run("trust", **here)
+    assert "A board that you did not make, postgresql://" in shown.stdout
+
+
+def test_many_processes_accept_at_once_and_all_are_remembered(tmp_path: Path) -> None:
+    def one(number: int) -> None:
+        accepted = Accepted({"XDG_STATE_HOME": str(tmp_path)})
+        accepted.add_board(f"/board/{number % 5}", "a" * 32)
+        accepted.add_settings(tmp_path / str(number), {"check": ["true"], "number": number})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(40)))
+    accepted = Accepted({"XDG_STATE_HOME": str(tmp_path)})
+    assert all(accepted.has_board(f"/board/{each}", "a" * 32) for each in range(5))
+    assert all(accepted.has_settings(tmp_path / str(each), {"check": ["true"], "number": each}) for each in range(40))
+    assert not accepted.has_board("/board/1", "b" * 32)
+    assert not accepted.has_board("/board/9", "a" * 32)
+    assert not any(each.name.startswith(".") for each in state_folder({"XDG_STATE_HOME": str(tmp_path)}).iterdir())

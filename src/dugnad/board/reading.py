@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import Sources
-from ..errors import BoardClosed, UnknownRequest, UnknownTask, UnknownTeammate
+from ..errors import BoardClosed, BoardUnreachable, UnknownRequest, UnknownTask, UnknownTeammate
 from ..settings import Limits, Patience
 from ..types import (
     HUMAN,
@@ -34,6 +34,7 @@ from .store import Asked, Row, Store, Topics, as_json, ids_json, storable
 from .watch import Hub, Watch
 
 _MOST = 100  # Ready tasks of a lane that are counted.
+_IDENTITY_CHARS = 32
 _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
 
 
@@ -277,7 +278,10 @@ class Reading:
 
     async def identity(self) -> str:
         """A name that no other board has, given when it was made, or first opened by a dugnad that gives them."""
-        return str((await self._read("read_identity"))[0]["id"])
+        match [row["id"] for row in await self._read("read_identity")]:
+            case [str(found)] if len(found) == _IDENTITY_CHARS:
+                return found
+        raise BoardUnreachable("The board has no identity, so it is damaged; restore a back-up or make a new one.")
 
     async def last_event(self) -> int:
         return int((await self._read("last_seq"))[0]["seq"])

@@ -375,7 +375,8 @@ def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return BoardUnreachable(f"{path} cannot be opened; check that its folder exists and can be written.")
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    # A board that somebody put together has the version of ours, and not the tables.
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or str(trouble).startswith("no such table"):
         return BoardUnreachable(f"{path} is not a board, or is damaged; restore a back-up or choose another path.")
     if code == sqlite3.SQLITE_IOERR:
         return BoardUnreachable(f"The disk that holds {path} reports an error ({trouble}); check it, then try again.")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..team.project import Project
 
-_LINE_CHARS = 150
-_VALUE_CHARS = 90
+_LINE_CHARS = 100
+_VALUE_CHARS = 64
 _TABLES_SHOWN = 8  # Roles, and members; how many more there are is said.
 _LOOKED_AT = 1_000  # Of tasks and messages, of each kind.
 _ROOTS_MAX = 200
@@ -203,6 +203,8 @@ async def _describe(board: Board, shown: str) -> tuple[str, ...]:
         said.append(f"{counted(uncapped, 'open goal')} without any cap on what may be spent")
     if leads:
         said.append(f"led by {_names(leads)}")
+    if models := sorted({each.model for each in team if each.model}):
+        said.append(f"models of its own: {_names(models)}")
     if prompted:
         said.append(f"prompts of its own for {_names(prompted)}")
     if own:

@@ -43,7 +43,7 @@ def _bound() -> Iterator[Path]:
         for line in file:
             fields = line.rstrip("\n").split(maxsplit=7)
             if len(fields) == 8 and fields[7].startswith("/"):
-                yield Path(os.path.realpath(fields[7]))
+                yield Path(fields[7])
 
 
 def _searched(tree: Path) -> Iterator[Path]:
