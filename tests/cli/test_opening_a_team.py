@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from shell import write_settings
 
 from dugnad.cli.conducting import gather_team
 from dugnad.cli.running import open_team
@@ -44,7 +45,7 @@ tokens_per_minute = 1000
 
 @pytest.fixture
 def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Team]:
-    (folder / "dugnad.toml").write_text(PROJECT)
+    write_settings(folder, PROJECT)
     for script in ("script.yaml", "other.yaml"):
         (folder / script).write_text('"*":\n  - say: Done.\n')
     (folder / ".config" / "dugnad").mkdir(parents=True)

@@ -38,7 +38,7 @@ async def test_a_place_has_the_checks_the_reviewer_the_hosts_and_the_folders_tha
     wishes = Wishes(hosts=("typed.example.org",), into="dugnad/elsewhere")
     async with (
         Team.open(f"sqlite:///{tmp_path}/board.db") as team,
-        workplaces(team, read_project(root), wishes),
+        workplaces(team, read_project(root), wishes, lambda words: None),
     ):
         places = team.places
         assert isinstance(places, Worktrees)
