@@ -17,7 +17,7 @@ from typing import Any
 from dugnad.agent.command import PRESETS, Command
 
 _BODY = r"""
-import json, os, re, sys, time
+import json, os, re, signal, sys, time
 kind = KIND
 prompt = sys.stdin.read()
 asked = [json.loads(line) for line in open(".asked")] if os.path.exists(".asked") else []
@@ -39,10 +39,25 @@ if step.get("link"):
     os.symlink(step["link"], ".dugnad-answer.json")
 sys.stderr.write(step.get("complain", ""))
 sys.stderr.flush()
+class Asked(BaseException):
+    pass
+
+
+def asked_to_end(*_):
+    raise Asked
+
+
+if step.get("on_term") == "report":
+    signal.signal(signal.SIGTERM, asked_to_end)
+elif step.get("on_term") == "ignore":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if step.get("hang"):
     open(".hangs", "w").write(str(os.getpid()))
     os.spawnlp(os.P_NOWAIT, "sleep", "sleep", step["hang"])
-    time.sleep(float(step["hang"]))
+    try:
+        time.sleep(float(step["hang"]))
+    except Asked:
+        step["error"] = "error_during_execution"
 while step.get("until") and not os.path.exists(step["until"]):
     open(".waits", "w").close()
     time.sleep(0.02)

@@ -6,6 +6,7 @@ is run, for a whole task at a time.
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ READS: tuple[str, ...] = get_args(Reads)
 SECONDS = 1_800.0
 _DOLLARS = 5.0  # Of one run, where a goal has a cap in dollars and nobody said how much of it a run may take.
 _TOKENS = 2_000_000
+# What a run can spend in a minute, where nobody said otherwise; and how long the request that was under way when it was
+# cut off may go on at the provider.
+_DOLLARS_PER_MINUTE = 3.0
+_TOKENS_PER_MINUTE = 600_000
+_UNDER_WAY_SECONDS = 10.0
 # With less left than this there is no use in starting.
 _LEAST = Amount(tokens=10_000, microdollars=50_000, milliseconds=30_000)
 # Errors are only of interest where it failed; mixed into the answer they would spoil it.
@@ -43,6 +49,8 @@ class Command:
     seconds: float = SECONDS
     dollars_per_run: float | None = None
     tokens_per_run: int | None = None
+    dollars_per_minute: float = _DOLLARS_PER_MINUTE  # What it can spend at most, for a run that was cut off
+    tokens_per_minute: int = _TOKENS_PER_MINUTE  # and did not say what it spent.
     runs_max: int = 6  # In one attempt; then a person is asked.
     missing: tuple[str, ...] = ()  # What it should be given and is not set, as the user wrote it.
     facts: Facts = field(default_factory=Facts)
@@ -65,6 +73,15 @@ class Command:
         capped = spending.microdollars_max is not None or self.dollars_per_run is not None
         own = (self.dollars_option, f"{amount.microdollars / 1e6:.6f}") if self.dollars_option and capped else ()
         return _SCRIPT.format(words=shlex.join([*self.run, *own]))
+
+    def at_most_in(self, seconds: float, amount: Amount) -> Amount:
+        """What a run that was cut off after so long can have spent: never more than was set aside for it."""
+        minutes = (seconds + _UNDER_WAY_SECONDS) / 60
+        return Amount(
+            tokens=min(amount.tokens, math.ceil(self.tokens_per_minute * minutes)),
+            microdollars=min(amount.microdollars, math.ceil(self.dollars_per_minute * 1e6 * minutes)),
+            milliseconds=min(amount.milliseconds, int(seconds * 1000)),
+        )
 
     def at_most(self, spending: Spending) -> Amount:
         """What one run may cost: what was set up, and no more than is left.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,12 +61,24 @@ class Outside:
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)
     may_act: Callable[[], bool] = lambda: True
-    leaving: str = ""
     doing: str = ""
     doing_since: int = 0
     turn: int = 0
+    _leaving: str = ""
+    _enough: asyncio.Event = field(default_factory=asyncio.Event)  # A run under way is to end.
     _told_of_place: Told = NOTHING
     _readable: tuple[Path, ...] = ()
+
+    @property
+    def leaving(self) -> str:
+        """Why the task is to be put down. A run takes as long as a whole task, so it is asked to end at once."""
+        return self._leaving
+
+    @leaving.setter
+    def leaving(self, why: str) -> None:
+        self._leaving = why
+        if why:
+            self._enough.set()
 
     def equip(
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
@@ -233,7 +246,16 @@ class Outside:
         word, by_file = self.sources.new_id()[-14:], not claim.task.key.startswith(REVIEW)
         how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
         prompt = clean(prompt_text(self.teammate, claim, self.team, talk, said, how)).encode()
-        report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)
+        began = asyncio.get_running_loop().time()
+        try:
+            report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)
+        except asyncio.CancelledError:  # How long it ran is known, and what it can have spent in that time.
+            ran = asyncio.get_running_loop().time() - began
+            with suppress(DugnadError):
+                await self.board.spend(claim, reservation, self.command.at_most_in(ran, amount))
+            raise
+        if self._enough.is_set() and report.ended != "well":
+            await self._put_down(claim, reservation, report, self.command.at_most_in(seconds, amount))
         reply = self._reply(report, word, tree if by_file else None)
         used = Amount(
             tokens=amount.tokens if report.usage is None else report.usage.tokens,
@@ -246,6 +268,17 @@ class Outside:
         talk.apply_reply(said, reply)
         talk.recorded = claim.epoch
 
+    async def _put_down(self, claim: Claim, reservation: str, report: Report, most: Amount) -> None:
+        """It was asked to end: what it says it spent counts, or else what it can have spent in that time. The run stays
+        without a reply, so the next one is told that it was interrupted."""
+        used = Amount(
+            tokens=most.tokens if report.usage is None else report.usage.tokens,
+            microdollars=most.microdollars if report.microdollars is None else report.microdollars,
+            milliseconds=most.milliseconds,
+        )
+        await self.board.spend(claim, reservation, used)
+        raise PutDown(Released(self.leaving, resume=True))
+
     async def _ran(
         self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
     ) -> tuple[Report, float]:  # fmt: skip
@@ -257,6 +290,7 @@ class Outside:
                 self.command.line(amount, spending), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
                 readable=(*self.command.readable, *self._readable), hosts=self.command.hosts, stdin=prompt,
+                enough=self._enough,
             )  # fmt: skip
         except DugnadError as refused:  # It was not run, so it cost nothing.
             return Report(ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()), 0.0

@@ -63,11 +63,16 @@ def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
-            "--minutes", type=click.FloatRange(0, min_open=True), metavar="M", help="Minutes of model and tools."
+            "--minutes",
+            type=click.FloatRange(0, min_open=True),
+            metavar="M",
+            help="Minutes of model, tools and checks.",
         ),
         click.option("--tokens", type=click.IntRange(1), metavar="N", help="Tokens, in and out."),
         click.option("--dollars", type=click.FloatRange(0, min_open=True), metavar="X", help="Dollars."),
-        click.option("--tasks", type=click.IntRange(1), metavar="N", help="Task runs: every claim of a task is one."),
+        click.option(
+            "--tasks", type=click.IntRange(1), metavar="N", help="Task runs: each time a task is begun is one."
+        ),
     ):
         command = option(command)
     return command

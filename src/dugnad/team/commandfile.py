@@ -31,6 +31,7 @@ def commands_kind(secrets_belong: str) -> Kind:
     known: dict[str, Kind] = {
         "run": _words, "reads": _reads, "environment": _environment, "hosts": _hosts, "readable": _folders,
         "dollars_option": line, "seconds": number(), "dollars_per_run": number(), "tokens_per_run": whole(),
+        "dollars_per_minute": number(), "tokens_per_minute": whole(),
         "runs_max": whole(),
     }  # fmt: skip
     return tables(_name, known, secrets_belong=secrets_belong)

@@ -35,6 +35,23 @@ def children() -> list[int]:
         return processes_with(1, os.getpid())
 
 
+def below(pid: int, levels: int) -> list[int]:
+    """What descends from a process, but for so many generations next to it."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(about[1]), []).append(int(entry))
+    generation, found = [pid], []
+    for depth in range(100):
+        generation = [child for each in generation for child in parents.get(each, ())]
+        found += generation if depth >= levels else []
+    return found
+
+
 def processes_with(field: int, value: int) -> list[int]:
     """Those with this value in their stat: the parent is in field 1, the session in field 3.
 

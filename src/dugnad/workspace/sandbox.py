@@ -42,6 +42,7 @@ __all__ = ["Level", "Piped", "Probe", "Ran", "Sandbox", "find_bwrap", "how_to_in
 
 _COMMAND_BYTES_MAX = 128 * 1024 - 1  # The kernel's bound on one argument.
 _STDIN_BYTES_MAX = 4 * 1024 * 1024
+GRACE_SECONDS = 4.0  # For a command that was asked to end.
 _TIMED_OUT = 124  # The code that timeout(1) made known.
 _NOT_TREES = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")
 # From here on the count of processes is that of the namespace. Some shells know it by one letter, some by the other.
@@ -155,12 +156,13 @@ class Sandbox:
         readable: tuple[Path, ...] = (),
         on_output: Callable[[bytes], None] | None = None,
         stdin: bytes = b"",
+        enough: asyncio.Event | None = None,
     ) -> Ran:
         """Run a command of the shell in a tree, and wait until nothing of it is left.
 
         Its end, whatever it is, is a `Ran`; ToolError means that it was not run. `hosts` are those it can reach, as
         names, `*.` and a name, with a port if it is not 443. `on_output` hears what it says as it comes, up to a bound.
-        `stdin` is what it can read.
+        `stdin` is what it can read. Once there is `enough` it is asked to end with SIGTERM, and killed after a grace.
         """
         if len(stdin) > _STDIN_BYTES_MAX:
             raise BadInput("There are more than 4 MiB for the command to read; put them into a file of the tree.")
@@ -172,8 +174,9 @@ class Sandbox:
         await self.start()
         try:
             answer = await self._starter.ask(
-                request, files=_as_files(stdin), on_output=on_output, on_socket=proxy.serve
-            )
+                request, files=_as_files(stdin), on_output=on_output, on_socket=proxy.serve, enough=enough,
+                grace_seconds=GRACE_SECONDS,
+            )  # fmt: skip
         finally:
             proxy.stop()
         if trouble := answer.get("trouble"):

@@ -27,7 +27,7 @@ from .becoming import become
 from .bounds import Output, make_groups, remove_group, remove_stale_groups
 from .namespaces import listen_inside
 from .placeholders import Hold, Placeholders
-from .processes import children, drain, kill, processes_with
+from .processes import below, children, drain, kill, processes_with
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 1.0  # Between two looks at whether the parent is still there.
@@ -128,6 +128,10 @@ class Starter:
             if "end" in request:
                 if job := self.jobs.get(request["end"]):
                     self.kill(job)
+                continue
+            if "ask" in request:
+                if (job := self.jobs.get(request["ask"])) and job.ended_as is None:
+                    self.ask_to_end(job)
                 continue
             try:
                 self.start(request)
@@ -252,6 +256,14 @@ class Starter:
         if told := data[: job.to_stream]:
             job.to_stream -= len(told)
             _say({"id": job.id, "said": base64.b64encode(told).decode()})
+
+    def ask_to_end(self, job: Job) -> None:
+        """SIGTERM for what the command's shell started, and not for the shell: it tells what came of it."""
+        for pid in below(job.outer, 0 if job.bare else 2):  # Bubblewrap, and the init of its namespace.
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except (ProcessLookupError, PermissionError):
+                continue
 
     def kill(self, job: Job) -> None:
         if job.ended_as is None:

@@ -100,10 +100,24 @@ class StarterProcess:
         files: Sequence[int] = (),
         on_output: Listener | None = None,
         on_socket: Callable[[socket.socket], None] | None = None,
+        enough: asyncio.Event | None = None,
+        grace_seconds: float = 0.0,
     ) -> dict[str, Any]:
-        """Start a command, and wait for its end. Whoever cancels this waits until nothing is left of it."""
+        """Start a command, and wait for its end. Whoever cancels this waits until nothing is left of it. Once there is
+        `enough` it is asked to end, and killed after the grace."""
         number, answer = await self.begin(request, files=files, on_output=on_output, on_socket=on_socket)
         try:
+            if enough is not None:
+                said: asyncio.Future[Any] = asyncio.ensure_future(enough.wait())
+                try:
+                    await asyncio.wait([said, answer], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    said.cancel()
+                if not answer.done():
+                    self._tell({"ask": number})
+                    await asyncio.wait({answer}, timeout=grace_seconds)
+                if not answer.done():
+                    self.end(number)
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
             await self._ended(number, answer)
@@ -156,9 +170,12 @@ class StarterProcess:
         return number, answer
 
     def end(self, number: int) -> None:
-        """Ask for a command's end. Its answer still comes."""
+        """Kill a command. Its answer still comes."""
+        self._tell({"end": number})
+
+    def _tell(self, what: dict[str, int]) -> None:
         if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.write(_line({"end": number}))
+            self._process.stdin.write(_line(what))
 
     async def _ended(self, number: int, answer: asyncio.Future[dict[str, Any]]) -> None:
         """Whoever cancels it may take the tree away next: not before nothing is left that works in it."""
