@@ -51,6 +51,8 @@ async def test_repositories_of_every_kind_are_worked_in(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p", {"a/x": "1\n", "b/y": "1\n"})
     git(root, "commit", "--allow-empty", "--message", "More")
     await work_in(copied(root, "shallow", "--depth", "1"))
+    git(tmp_path, "clone", "--quiet", "--shared", str(root), str(tmp_path / "shared"))
+    await work_in(tmp_path / "shared")
     bare = copied(root, "bare.git", "--bare")
     git(bare, "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "of-bare"), "main")
     await work_in(tmp_path / "of-bare")

@@ -22,10 +22,11 @@ from functools import cache
 from pathlib import Path
 
 from .landlock import ABI_LEAST, filter_calls, version, wall_in
-from .profile import childless
+from .profile import SYSTEM, childless
 
 _ENDING_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
+_READABLE = ("/etc", "/nix", "/dev/null", "/dev/urandom", "/dev/random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +59,15 @@ def _stands(put_up: Callable[[], None]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What git is asked, and what it may touch. `keep`: open files that it holds as long as it lives."""
+    """What git is asked, and what it may touch. `keep`: open files that it holds as long as it lives. `readable`: the
+    only places it may read besides the system's; none: it may read anything."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     folder: Path
     stdin: bytes = b""
     writable: Sequence[Path] = ()
+    readable: Sequence[Path] = ()
     keep: Sequence[int] = ()
 
 
@@ -93,7 +96,10 @@ class _Running(threading.Thread):
     def _ask(self) -> tuple[int, bytes, bytes]:
         call = self.call
         if self.behind.files:
-            wall_in([str(each) for each in (*call.writable, os.devnull)], _runnable(call.argv[0]))
+            readable = [str(each) for each in call.readable]
+            if readable:
+                readable += [*SYSTEM, *_READABLE, os.path.dirname(os.path.realpath(call.argv[0]))]
+            wall_in([str(each) for each in (*call.writable, os.devnull)], _runnable(call.argv[0]), readable)
         if self.behind.calls:
             filter_calls(self.behind.calls)
         self.process = subprocess.Popen(

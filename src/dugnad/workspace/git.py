@@ -140,7 +140,11 @@ class Git:
             writable.append(self.directory)  # What is deleted may have to be taken out of the packed ones there.
         if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
             writable.append(tree)
-        answer = await self._ask(words, environment, tree or directory, stdin=stdin, writable=writable, keep=keep)
+        # What it takes into the repository comes from the tree, whatever a link in it leads to by then.
+        readable = (tree, self.directory) if tree is not None and "update-index" in words else ()
+        answer = await self._ask(
+            words, environment, tree or directory, stdin=stdin, writable=writable, readable=readable, keep=keep
+        )
         if answer.code and not may_fail:
             said = " ".join((answer.errors.strip() or answer.text.encode(errors="replace").decode().strip()).split())
             if self.is_partial and "unable to read" in said:
@@ -150,11 +154,11 @@ class Git:
 
     async def _ask(
         self, words: Sequence[str], environment: dict[str, str], folder: Path, *, stdin: bytes = b"",
-        writable: Sequence[Path] = (), keep: Sequence[int] = (),
+        writable: Sequence[Path] = (), readable: Sequence[Path] = (), keep: Sequence[int] = (),
     ) -> Answer:  # fmt: skip
         call = Call(
             argv=(self.program, *words), environment={**ENVIRONMENT, **environment}, folder=folder, stdin=stdin,
-            writable=writable, keep=keep,
+            writable=writable, readable=readable, keep=keep,
         )  # fmt: skip
         try:
             code, out, errors = await ask(call, seconds=_SECONDS_MAX, behind=self.behind)

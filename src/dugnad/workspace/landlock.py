@@ -83,11 +83,13 @@ def confine(grants: Sequence[Grant], program: bytes) -> None:
     filter_calls(program)
 
 
-def wall_in(writable: Iterable[str], runnable: Iterable[str]) -> None:
-    """Let this thread, and what it starts, write and run nothing but this. OSError: it could not be done."""
+def wall_in(writable: Iterable[str], runnable: Iterable[str], readable: Iterable[str] = ()) -> None:
+    """Let this thread, and what it starts, write and run nothing but this, and read nothing else if something is given
+    to be read. OSError: it could not be done."""
     libc = ctypes.CDLL(None, use_errno=True)
-    ruleset = _ruleset(libc, version(), _ALL[3] & ~(_READ_FILE | _READ_DIR))
-    for paths, rights in ((writable, _WRITE & ~_READ), (runnable, _EXECUTE)):
+    reads = _READ_FILE | _READ_DIR if readable else 0
+    ruleset = _ruleset(libc, version(), _ALL[3] & ~_READ | _EXECUTE | reads)
+    for paths, rights in ((writable, _WRITE & ~_READ), (runnable, _EXECUTE), (readable, reads)):
         for path in paths:
             _grant(libc, ruleset, os.path.realpath(path), rights)
     _did(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
