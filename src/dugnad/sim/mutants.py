@@ -118,7 +118,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost without bound", 6, "board/settle.py",
            'if row["tries"] + 1 >= limits.attempts_max or row["claims"] >= limits.claims_max:', "if False:", seed=3),
     Mutant("follow-up key ignored", 6, "board/board.py",
-           'task.key or rules.content_key(task)})', 'task.key})'),
+           "key=task.key or rules.content_key(task))", "key=task.key)"),
     Mutant("depth without bound", 6, "board/tasks.py",
            "if depth > tx.limits.depth_max:", "if depth > 10 * tx.limits.depth_max:"),
     Mutant("turns without bound", 6, "agent/decide.py", "if talk.turns >= limits.turns_max:", "if False:", seed=15),
