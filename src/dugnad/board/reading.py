@@ -243,8 +243,7 @@ class Reading:
         ]
         for root in roots:
             asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
-        self._must_be_open()
-        team, ready, *found = await self._store.snapshot(asks)
+        team, ready, *found = await self._read_together(asks)
         return records.Moment(
             team=[records.teammate(row) for row in team],
             ready=_by_lane(ready, _MOST),
@@ -259,11 +258,10 @@ class Reading:
         """All tasks under these roots, and their accounts, at one moment."""
         every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
         asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
-        self._must_be_open()
-        found = await self._store.snapshot([*asks, *(("read_budget", {"root": root}) for root in roots)])
+        found = await self._read_together([*asks, *(("read_budget", {"root": root}) for root in roots)])
         tasks = [records.task(row) for rows in found[: len(roots)] for row in rows]
         accounts = zip(roots, found[len(roots) :], strict=True)
-        return tasks, {root: records.spending(rows[0]) for root, rows in accounts}
+        return tasks, {root: records.spending(rows[0]) for root, rows in accounts if rows}
 
     async def now_ms(self) -> int:
         """What time it is by the board's clock."""
@@ -356,6 +354,11 @@ class Reading:
         self._must_be_open()
         storable("arguments", arguments)
         return await self._store.read(name, **arguments)
+
+    async def _read_together(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        self._must_be_open()
+        storable("arguments", asks)
+        return await self._store.snapshot(asks)
 
     def _must_be_open(self) -> None:
         if self._closed:
