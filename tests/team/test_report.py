@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from crew import crew
 from rich.console import Console
 from stage_agent import END, TITLE, call
 from stage_team import hosting, until, until_ended, until_state
@@ -16,7 +17,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.models.talk import Price
 from dugnad.team.report import Report, report, standing
-from dugnad.types import Amount, Budget, NewTask, Spending
+from dugnad.types import Amount, Budget, NewTask, Spending, Waiting
 from dugnad.view.ending import report_page, report_shape
 
 
@@ -185,3 +186,24 @@ async def test_a_terminal_obeys_nothing_that_an_agent_said(board: Board) -> None
     )
     text = str(await report(board, roots, trouble={"alice": evil}))
     assert not [each for each in text if each != "\n" and (ord(each) < 32 or 127 <= ord(each) < 160)]
+
+
+async def test_what_waits_under_another_goal_is_not_among_the_next_steps(board: Board) -> None:
+    team = await crew(board)
+    ours, other = await board.put("Ours", priority=1), await board.put("Other")
+    for question in ("Mine?", "Theirs?"):
+        await board.settle(await team.must_claim(), Waiting(on="human", question=question))
+    end = await report(board, [ours.id])
+    assert [asked.text for asked in end.requests] == ["Mine?"]
+    assert not [step for step in end.next_steps() if "Theirs?" in step]
+    assert [asked.text for asked in (await report(board, [other.id])).requests] == ["Theirs?"]
+
+
+def test_of_several_goals_those_with_a_cap_are_accounted_for() -> None:
+    accounts = {1: account(), 2: account(root=2, tokens_max=5_000), 3: account(root=3, milliseconds_max=60_000)}
+    assert list(Report(accounts=accounts).capped) == [2, 3]
+    assert list(Report(accounts={1: account()}).capped) == [1]
+
+
+def test_where_nothing_is_left_nothing_has_to_be_mended() -> None:
+    assert Report(trouble={"alice": "its key is wrong"}).next_steps() == []
