@@ -232,3 +232,12 @@ async def test_many_answers_in_one_batch_wake_their_own_tasks(board: Board) -> N
     asked = await board.requests()
     await both(*(board.reply(each.request or "", "human", "yes") for each in asked[:3]))
     assert (await board.count_tasks()) == {"ready": 3, "waiting": 2}
+
+
+async def test_what_asked_one_to_leave_is_not_read_in_its_next_life(board: Board) -> None:
+    await board.spawn("alice")
+    await board.tell("human", "alice", "Please leave.", kind="shutdown")
+    await board.tell("human", "alice", "And thank you.")
+    await board.stop_teammate("alice", by="human", reason="enough")
+    await board.spawn("alice")
+    assert [message.text for message in await board.inbox("alice")] == ["And thank you."]
