@@ -1,0 +1,35 @@
+"""What a team is set up with holds for its goals and its teammates."""
+
+from __future__ import annotations
+
+from stage_agent import END, TITLE, all_told, call
+from stage_team import limits, until
+
+from dugnad.models import ScriptedModel
+from dugnad.team import Team
+from dugnad.team.project import Role
+from dugnad.types import Budget
+
+
+async def test_what_is_said_of_a_goal_wins_over_what_is_said_of_all(url: str) -> None:
+    async with Team.open(url, model=ScriptedModel({}), budget=Budget(tasks=9, tokens=1_000)) as team:
+        goal = await team.goal("A goal", budget=Budget(tasks=3))
+        other = await team.goal("Another goal")
+        assert (await team.board.budget(goal.id)).caps == Budget(tasks=3, tokens=1_000)
+        assert (await team.board.budget(other.id)).caps == Budget(tasks=9, tokens=1_000)
+
+
+async def test_whoever_has_a_role_that_plans_first_only_reads_until_then(url: str) -> None:
+    model = ScriptedModel({TITLE: [call("schedule_followup", title="Next"), END]})
+    roles = {"coder": Role(plan=True)}
+    async with Team.open(url, model=model, roles=roles, limits=limits()) as team:
+        await team.spawn("alice", role="coder")
+        await team.put(TITLE, role="coder")
+        await team.start()
+
+        async def has_tried() -> bool:
+            return len(model.asked) > 1
+
+        await until(team.board, has_tried)
+        assert "until your plan is approved you may only read" in all_told(model.asked[1])
+        assert "Next" not in {task.title for task in await team.board.list_tasks()}
