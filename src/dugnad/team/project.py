@@ -225,7 +225,7 @@ def _table(known: Mapping[str, Kind]) -> Kind:
 def _name(what: str) -> Kind:
     def read(place: Place, value: Any) -> str:
         try:
-            name = rules.name(what, value, Limits())
+            name = rules.name(what, text(place, value), Limits())
         except BadText as trouble:
             raise BadInput(f"{place}: {trouble}") from None
         if name == HUMAN:
