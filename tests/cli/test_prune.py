@@ -253,8 +253,9 @@ def test_outputs_of_tasks_that_ended_go_and_others_stay(folder: Path) -> None:
     outside.mkdir()
     (outside / "1.log").write_text("mine")
     os.utime(outside / "1.log", (old, old))
+    assert run("trust", "--yes", folder=folder).returncode == 0  # The board was not made by a command.
     said = json.loads(run("prune", "--yes", "--json", folder=folder).stdout)
-    assert (said["outputs"], said["outputs_bytes"]) == (1, 100)
+    assert (said.get("outputs"), said.get("outputs_bytes")) == (1, 100), said
     left = sorted(str(path.relative_to(outputs)) for path in outputs.rglob("*.log"))
     assert f"{ended}/1.log" not in left
     assert len(left) == 7
