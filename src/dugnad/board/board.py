@@ -145,13 +145,10 @@ class Board(Reading):
     async def settle(self, claim: Claim, outcome: Outcome, *, handover: str | None = None) -> str:
         """End the hold: done, failed, retry, waiting or released. Dependents move in the same transaction."""
         call = settle.Settle(
-            task=claim.task.id,
-            epoch=claim.epoch,
-            root=claim.task.root,
-            teammate=claim.teammate,
+            task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
             outcome=settle.check_outcome(outcome, self.limits),
             handover=None if handover is None else self._text("handover", handover),
-        )
+        )  # fmt: skip
         return str(await self._do(_SETTLE, call))
 
     async def take_back(
@@ -229,12 +226,10 @@ class Board(Reading):
         rests already gets no further strike: twenty calls that were on their way together are one.
         """
         call = cooldowns.CoolDown(
-            pace=rules.provider_key(pace_key, self.limits),
+            pace=rules.provider_key(pace_key, self.limits), reason=self._text("reason", reason), by=by,
             milliseconds=None if seconds is None else rules.quantity("A cool-down", seconds, scale=1000),
-            reason=self._text("reason", reason),
-            by=by,
             key=self._key(key),
-        )
+        )  # fmt: skip
         cooldown: Cooldown = await self._do(_COOL_DOWN, call)
         return cooldown
 
