@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from repository import git, new_repository
-from shell import Shell, start
+from shell import Shell, accept, start, write_settings
 from terminal import SECONDS, until_line
 
 SCRIPT = """
@@ -43,6 +43,7 @@ def make(folder: Path, kind: str, check: str, **more: str) -> tuple[Path, tuple[
         project.mkdir()
         for name, text in files(check, **more).items():
             (project / name).write_text(text)
+    accept(project)
     return project, ("--in-place",) if kind == "in place" else ()
 
 
@@ -115,7 +116,7 @@ def test_a_green_base_is_remembered_until_the_tree_or_the_check_changes(
     else:
         git(project, "branch", "--quiet", "--force", "dugnad/main", "main")
         assert shell.json("run", "again", *MODEL, *options)["preflight"]["remembered"] is True
-    (project / "dugnad.toml").write_text(SETTINGS.format(check='"test -e good.txt && true"'))
+    write_settings(project, SETTINGS.format(check='"test -e good.txt && true"'))
     if kind == "git":
         git(project, "commit", "--quiet", "--all", "--message", "Another check")
     assert shell.json("run", "third", *MODEL, *options)["preflight"]["remembered"] is False
@@ -165,7 +166,7 @@ def test_a_planted_memory_is_not_followed_and_not_believed_beyond_green(
     shell = Shell(f"sqlite:///{folder}/board.db")
     assert shell("run", "goal", *MODEL).exit_code == 1
     assert secret.read_text() == "hidden"
-    assert not (project / ".dugnad" / "preflight.json").is_symlink()
+    (project / ".dugnad" / "preflight.json").unlink()
     for wrong in ("[1]", '{"a": 1', "x" * 300_000):
         (project / ".dugnad" / "preflight.json").write_text(wrong)
         assert shell("run", "goal", *MODEL).exit_code == 1

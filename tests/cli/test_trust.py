@@ -28,7 +28,7 @@ SETTINGS = 'model = "scripted:script.yaml"\ncheck = "true"\n[roles.coder]\npromp
 ACTING = (
     ("add", "A task"), ("run",), ("work",), ("chat",), ("spawn", "alice"), ("stop", "alice"), ("tell", "alice", "x"),
     ("answer", "1", "yes"), ("approve", "1"), ("reject", "1", "--why", "x"), ("retry", "1"), ("cancel", "1"),
-    ("release", "1"), ("budget", "1", "--tasks", "9"), ("notes", "--write", "a", "b"),
+    ("release", "1"), ("budget", "1", "--tasks", "9"), ("notes", "--write", "a", "b"), ("prune", "--yes"),
 )  # fmt: skip
 READING = (("tasks",), ("show", "1"), ("log",), ("notes",), ("team",), ("inbox",), ("budget",), ("rehearse",))
 NEITHER = {"demo", "doctor", "trust", "servers", "model", "completion"}  # They are about no project's work.
@@ -254,6 +254,8 @@ def test_a_board_on_a_server_that_a_project_names_is_a_strangers_too(folder: Pat
     project = folder / "project"
     project.mkdir()
     (project / "dugnad.toml").write_text(f"board = {url!r}\n")
+    (folder / ".config" / "dugnad").mkdir(parents=True)  # A server on this machine is named by the user, too.
+    (folder / ".config" / "dugnad" / "config.toml").write_text('boards = ["localhost", "127.0.0.1"]\n')
     here: dict[str, Any] = {"folder": project, "given": "", "HOME": str(folder)}
     ran = run("add", "x", **here)
     assert (ran.returncode, "its dugnad.toml is not accepted" in ran.stderr) == (2, True)

@@ -104,9 +104,11 @@ def test_nothing_above_the_users_home_is_looked_at(folder: Path) -> None:
 def test_a_file_of_another_user_is_refused(folder: Path) -> None:
     (folder / "dugnad.toml").write_text("")
     os.chown(folder / "dugnad.toml", 12_345, -1)
-    with pytest.raises(BadInput, match="belongs to another user"):
+    with pytest.raises(BadInput, match="belongs to user 12345, not to you"):
         read_project(folder, environment={})
-    assert read_project(folder, environment={"SUDO_UID": "12345"}).file is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUDO_UID", "12345")  # Under sudo, what belongs to the caller is believed.
+        assert read_project(folder, environment={"SUDO_UID": "12345"}).file is not None
 
 
 def test_a_folders_strange_name_makes_a_harmless_team_name(folder: Path) -> None:

@@ -286,11 +286,10 @@ class Outside:
         if sandbox.bare:
             environment.pop("IS_SANDBOX", None)  # It would not be true.
         try:
-            ran = await sandbox.run(
+            ran = await sandbox.until(self._enough).run(
                 self.command.line(amount, spending), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
                 readable=(*self.command.readable, *self._readable), hosts=self.command.hosts, stdin=prompt,
-                enough=self._enough,
             )  # fmt: skip
         except DugnadError as refused:  # It was not run, so it cost nothing.
             return Report(ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()), 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import os
 import platform
 import resource
@@ -132,6 +133,13 @@ class Sandbox:
         self.user = user
         self.network = network or Network()
         self._starter = StarterProcess()
+        self._enough: asyncio.Event | None = None
+
+    def until(self, enough: asyncio.Event) -> Sandbox:
+        """This sandbox, but what it runs is asked to end (SIGTERM) once there is enough, and killed after a grace."""
+        same = copy.copy(self)
+        same._enough = enough
+        return same
 
     async def start(self) -> None:
         """Start the helper, if it does not run. ToolError: there is no sandbox, and nobody said to do without."""
@@ -156,13 +164,12 @@ class Sandbox:
         readable: tuple[Path, ...] = (),
         on_output: Callable[[bytes], None] | None = None,
         stdin: bytes = b"",
-        enough: asyncio.Event | None = None,
     ) -> Ran:
         """Run a command of the shell in a tree, and wait until nothing of it is left.
 
         Its end, whatever it is, is a `Ran`; ToolError means that it was not run. `hosts` are those it can reach, as
         names, `*.` and a name, with a port if it is not 443. `on_output` hears what it says as it comes, up to a bound.
-        `stdin` is what it can read. Once there is `enough` it is asked to end with SIGTERM, and killed after a grace.
+        `stdin` is what it can read.
         """
         if len(stdin) > _STDIN_BYTES_MAX:
             raise BadInput("There are more than 4 MiB for the command to read; put them into a file of the tree.")
@@ -174,7 +181,7 @@ class Sandbox:
         await self.start()
         try:
             answer = await self._starter.ask(
-                request, files=_as_files(stdin), on_output=on_output, on_socket=proxy.serve, enough=enough,
+                request, files=_as_files(stdin), on_output=on_output, on_socket=proxy.serve, enough=self._enough,
                 grace_seconds=GRACE_SECONDS,
             )  # fmt: skip
         finally:
