@@ -30,7 +30,7 @@ COMMANDS = (
     ("show", "1"), ("log",), ("notes",), ("notes", "--write", "a", "b"), ("team",), ("spawn", "alice"),
     ("stop", "alice"), ("tell", "alice", "x"), ("inbox",), ("answer", "1", "yes"), ("approve", "1"),
     ("reject", "1", "--why", "x"), ("retry", "1"), ("cancel", "1"), ("release", "1"), ("budget", "1"),
-    ("budget", "1", "--tasks", "9"), ("doctor",), ("rehearse",), ("trust",), ("trust", "--yes"),
+    ("budget", "1", "--tasks", "9"), ("doctor",), ("rehearse",), ("trust",), ("trust", "--yes"), ("prune", "--yes"),
 )  # fmt: skip
 
 
