@@ -21,6 +21,7 @@ from ..team.places import Kit, Place, Places, Red, Shared, Workshop
 from ..tools import Context, Tool
 from ..tools.commands import command_tools
 from ..types import Claim, Task
+from ..workspace.profile import Policy
 from ..workspace.sandbox import Probe, Sandbox
 from .faults import AT_CHECK, Storm
 from .witness import Witness
@@ -83,6 +84,9 @@ class SimulatedSandbox(Sandbox):
     def enter(self, outside: Outside) -> None:
         self.starter.outside = outside
         self.found = _STRICT if outside.has_sandbox else _NONE
+
+    async def _sockets(self, policy: Policy) -> tuple[Path, ...]:
+        return ()  # There are no files in this world, and no threads to look for them.
 
     async def start(self) -> None:
         if self.outside is not None and not self.outside.has_sandbox:

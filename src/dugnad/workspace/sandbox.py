@@ -254,7 +254,10 @@ class Sandbox:
         )
         if self.found.level != "strict":  # Under Landlock there are no sockets at all.
             return policy
-        return replace(policy, covered=await asyncio.to_thread(sockets_in, policy))
+        return replace(policy, covered=await self._sockets(policy))
+
+    async def _sockets(self, policy: Policy) -> tuple[Path, ...]:
+        return await asyncio.to_thread(sockets_in, policy)
 
     def _request(self, command: str, policy: Policy, *, begun: str = "") -> dict[str, Any]:
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
