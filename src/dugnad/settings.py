@@ -22,7 +22,7 @@ class Limits:
     tasks_per_root_max: int = 1_000
     repeats_max: int = 10  # Times an equal follow-up is answered with the one that exists.
     attempts_max: int = 3  # Lost or failed attempts before the task fails.
-    claims_max: int = 30  # Claims of one task in all, also those that waited or were released.
+    claims_max: int = 30  # Claims of one task, but for those that waited for a person or a budget, or were put down.
     chain_max: int = 100  # Chains longer than this count as this long.
 
     lease_seconds: float = 30.0
