@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -333,6 +334,17 @@ async def test_a_lock_is_stale_only_after_it_was_watched_and_by_no_clock_of_its_
             assert lock.exists()
         git_found.remove_stale_lock("refs/heads/x", now=120.0)
         assert not lock.exists()
+
+
+async def test_the_clock_that_watches_a_lock_counts_seconds(tmp_path: Path) -> None:
+    root = new_repository(tmp_path / "p")
+    git_found = replace((await trees_of(root)).git, stale_seconds=100.0)
+    lock = root / ".git" / "refs" / "heads" / "x.lock"
+    lock.touch()
+    git_found.remove_stale_lock("refs/heads/x")
+    await asyncio.sleep(0.2)  # In milliseconds, that would be long enough.
+    git_found.remove_stale_lock("refs/heads/x")
+    assert lock.exists()
 
 
 ORPHANED = """
