@@ -54,7 +54,7 @@ TURNS: tuple[tuple[Calls, tuple[str, ...]], ...] = (
 )
 REPLIES = len(TURNS) + 1
 
-_FACT = re.compile(r"^fact (\w+) = (.*)$", re.MULTILINE)
+_FACT = re.compile(r"^(?:> )?fact (\w+) = (.*)$", re.MULTILINE)
 _TOLD = re.compile(r"^\[(told|said|called \w+|\w+ gave)\] ?", re.MULTILINE)
 _NUMBER = re.compile(r"#\d+|Note \d+")
 

@@ -47,7 +47,7 @@ async def test_five_teammates_killed_together_lose_nothing_and_do_nothing_twice(
         assert Counter(event.task for event in events if event.kind == "done") == Counter(task.id for task in ended)
         spending = await board.budget(root.id)
         assert spending.reserved == Amount()
-        assert spending.runs == sum(event.kind == "claimed" for event in events)
+        assert spending.runs == sum(event.data.get("charged", 1) for event in events if event.kind == "claimed")
         spent = sum(int(str(event.data["tokens"])) for event in events if event.kind in ("spent", "forfeited"))
         assert spending.spent.tokens == spent
         assert sum(event.kind == "taken_back" for event in events) >= kills

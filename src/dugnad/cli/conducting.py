@@ -52,15 +52,16 @@ async def conduct(
             words = 'There is nothing to do. Give the team a goal: dugnad run "GOAL", or dugnad add.'
             _end(Report(says=words), as_json)
             return 0
-        if not as_json:
-            _say_all(given.told)
         base = await checked_base(team, project, given, wishes, say=say, quiet=as_json)
         if base.code:
+            if not as_json:
+                _say_all(given.told)
             _end(Report(says=base.says, preflight=base.shape, stopped=base.code), as_json)
             return base.code
         roots = await team.roots(goal, budget, others=others)
         await gather_team(team, project)
         if not as_json:
+            _say_all(given.told)
             _say(f"Team {plain(team.name)}, model {plain(team.model_name)}, board {plain(shown_url(team.url))}")
             if waiting := await team.waiting_elsewhere():
                 _say(others_line(waiting))
@@ -104,13 +105,8 @@ async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequenc
         began = await team.board.last_event()
         base = await checked_base(team, project, given, wishes, say=say, quiet=as_json)
         if base.code:
-            stopped_early = {
-                "teammates": [],
-                "interrupted": base.code == 130,
-                "preflight": base.shape,
-                "says": base.says,
-            }
-            _say(stopped_early if as_json else base.says, as_json=as_json)
+            shape = {"teammates": [], "interrupted": base.code == 130, "preflight": base.shape, "says": base.says}
+            _say(shape if as_json else base.says, as_json=as_json)
             return base.code
         team.only_roles = tuple(roles) or None
         joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
