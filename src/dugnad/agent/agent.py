@@ -32,6 +32,7 @@ from .identity import GO_ON, identity, standing, system_text
 from .packet import packet
 from .recalling import recall
 
+_TAKEN_OVER = "{who} has worked on this task until here, and its words are {who}'s. From here on it is yours: go on."
 _PLAN_FIRST = tell("Before anything is changed your plan must be approved: look around, then use submit_plan.")
 
 
@@ -148,6 +149,8 @@ class Agent:
             talk.ended = None  # Whoever had it was shut down; the work goes on.
             talk.say(GO_ON)
         resumed = talk.replies > 0
+        if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
+            talk.say(tell(_TAKEN_OVER, who=who))
         if not resumed:
             # A small window must not be filled by what a task starts with.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)

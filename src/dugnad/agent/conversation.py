@@ -39,6 +39,7 @@ class Conversation:
     begun: bool = False  # Something was begun for the next reply, and may be half done; another's agent, running.
     cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
+    authors: dict[int, str] = field(default_factory=dict)  # Who made the attempts before this one, by epoch.
     since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
     waits: list[int] = field(default_factory=list)  # Attempts since the last reply that put the task down to wait.
     allowed: set[str] = field(default_factory=set)  # Tools a person need not be asked about any more.

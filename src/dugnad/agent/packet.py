@@ -12,7 +12,7 @@ from ..errors import ToolError
 from ..settings import AgentLimits
 from ..text import Told, joined, quote, shorten, tell
 from ..tools.remembering import note_text
-from ..tools.talking import message_text
+from ..tools.talking import answer_since, message_text
 from ..tools.thinking import result_text
 from ..types import ENDINGS, Attempt, Claim, Message, Task
 from ..workspace.beneath import read_within
@@ -48,7 +48,8 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         goal = tell("The goal it is part of, #{id}: {title:200}", id=root.id, title=root.title)
         parts.append(joined((goal, quote(root.body) if root.body else None), "\n"))
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
-        parts.append(joined((tell("Earlier attempts at this task:"), *map(_attempt_text, earlier)), "\n"))
+        told_before = [await _attempt_text(board, each) for each in earlier]
+        parts.append(joined((tell("Earlier attempts at this task:"), *told_before), "\n"))
     if notes:
         parts.append(joined((tell("The team's notes on this goal:"), *map(note_text, reversed(notes))), "\n"))
     # What is new is shown as a message. What was shown before was shown in another conversation, and must not be lost.
@@ -80,12 +81,13 @@ def _said(talk: Sequence[Message]) -> Iterator[Told]:
         yield tell("{sender} to {to:500}:\n{text:quoted}", sender=sender, to=to, text=shorten(text, 500))
 
 
-def _attempt_text(attempt: Attempt) -> Told:
+async def _attempt_text(board: Board, attempt: Attempt) -> Told:
     head = tell(
         "Attempt {number}, by {by}, ended as {how}", number=attempt.number, by=attempt.teammate, how=attempt.ended_as
     )
     words = (attempt.reason, attempt.handover)
-    return joined((head, *(quote(shorten(each, 4_000)) for each in words if each)), "\n")
+    answer = await answer_since(board, attempt.task, attempt.epoch) if attempt.ended_as == "waiting" else None
+    return joined((head, *(quote(shorten(each, 4_000)) for each in words if each), answer), "\n")
 
 
 def project_guide(project: Path) -> str:

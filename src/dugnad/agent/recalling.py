@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..board import Board
-from ..types import Claim
+from ..types import Attempt, Claim
 from .conversation import Conversation
 
 
 async def recall(board: Board, claim: Claim, talk: Conversation) -> None:
     """Fold the transcript into a fresh conversation, with what it waited for last."""
-    chain = await _chain(board, claim)
+    before = {attempt.epoch: attempt for attempt in await board.attempts(claim.task.id)}
+    chain = _chain(claim, before)
+    talk.authors = {epoch: before[epoch].teammate for epoch in chain if epoch in before}
     for epoch in chain:
         talk.attempt(epoch)
         after = 0
@@ -23,13 +27,11 @@ async def recall(board: Board, claim: Claim, talk: Conversation) -> None:
     talk.waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.reply_at[0]]
 
 
-async def _chain(board: Board, claim: Claim) -> dict[int, str | None]:
+def _chain(claim: Claim, before: Mapping[int, Attempt]) -> dict[int, str | None]:
     """This attempt and those it goes on from, oldest first, each with how it ended."""
     chain: dict[int, str | None] = {claim.epoch: None}
-    if claim.continues is not None:
-        before = {attempt.epoch: attempt for attempt in await board.attempts(claim.task.id)}
-        epoch: int | None = claim.continues
-        while epoch is not None and epoch in before:
-            chain[epoch] = before[epoch].ended_as
-            epoch = before[epoch].continues
+    epoch = claim.continues
+    while epoch is not None and epoch in before:
+        chain[epoch] = before[epoch].ended_as
+        epoch = before[epoch].continues
     return dict(reversed(chain.items()))

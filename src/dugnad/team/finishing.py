@@ -198,7 +198,9 @@ def _review_body(task: Task, done: Done, place: Place, who: str, runs: Mapping[s
         (
             tell(told, id=task.id, how=place.how_to_look),
             tell(ends, approved=APPROVED, changes=CHANGES),
-            tell(_RUNS, runs="\n".join(f"{path} ({kind})" for path, kind in runs.items())) if runs else None,
+            tell(_RUNS, runs="\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items()))
+            if runs
+            else None,
             tell("The task was: {title:200}", title=task.title),
             quote(shorten(task.body, 20_000)) if task.body else None,
             tell("{who}, who did it, says:\n{words:quoted}", who=who, words=shorten(done.result, 8_000)),
