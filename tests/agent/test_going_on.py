@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stage_agent import END, TITLE, all_told, calls, set_stage, told
+from stage_agent import END, all_told, calls, last_results, set_stage, told
 
 from dugnad.board import Board
 from dugnad.types import HUMAN, Done, Failed
@@ -21,12 +21,14 @@ async def asked_and_answered(board: Board) -> None:
     await board.stop_teammate("carol")
 
 
-async def test_what_one_asked_for_is_said_in_that_ones_name_when_another_goes_on(board: Board) -> None:
+async def test_what_one_asked_for_is_not_said_by_another_who_goes_on(board: Board) -> None:
     await asked_and_answered(board)
     alice = await set_stage(board, [END, END], name="alice")
     assert isinstance(await alice.go_on(), Done)
-    (message,) = await board.inbox("dave")
-    assert (message.sender, message.text) == ("carol", "Soon.")
+    assert await board.inbox("dave") == []
+    answer, left = last_results(alice.model)
+    assert answer.endswith("> One.")
+    assert left.startswith("Interrupted: carol asked for this before you went on with the task.")
     assert "carol has worked on this task until here" in told(alice.model.asked[0])
 
 

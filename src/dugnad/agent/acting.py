@@ -39,6 +39,10 @@ INTERRUPTED = (
     "Interrupted: the runtime stopped while this call was running. It may have happened, in part or in whole. "
     "Look before you call it again."
 )
+TAKEN_OVER = (
+    "Interrupted: {who} asked for this before you went on with the task. It may have happened, in part or in whole. "
+    "Look before you call it yourself."
+)
 REFUSED = "A person refused:"
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 # These concern the attempt, not the call: they go up.
@@ -106,12 +110,6 @@ class Actor:
         if others and talk.ended is None:
             raise PutDown(Waiting(on="tasks", tasks=tuple(others)))
 
-    def _context(self, who: str, key: str, since: int | None) -> Context:
-        context = self.context(key, since)
-        return (
-            context if who == context.teammate.name else replace(context, teammate=replace(context.teammate, name=who))
-        )
-
     def _is_keyed(self, talk: Conversation, place: int) -> bool:
         name = talk.open_calls[place].name
         return name in self.tools and self.tools[name].keyed
@@ -156,8 +154,8 @@ class Actor:
         """One call. What is wrong with it is a text for the model; a guard asks a person."""
         call = talk.open_calls[place]
         epoch, number = talk.reply_at
-        who = talk.authors.get(epoch, self.claim.teammate)  # What another asked for is said in that one's name.
-        context = self._context(who, f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
+        who = talk.authors.get(epoch, self.claim.teammate)
+        context = self.context(f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
         try:
             found = self._find(call.name)
             arguments = found.check(call.arguments)
@@ -170,11 +168,13 @@ class Actor:
             if said is not None and not said.allowed:
                 return Result(text=_refusal(said))
             if said_at is not None and said_at == talk.since:
-                context = self._context(who, context.key, None)  # What was answered is no answer to the tool itself.
+                context = self.context(context.key, None)  # What was answered is no answer to the tool itself.
             # A call that waited, and was not begun since, ended with the wait: it is asked again.
             asked_again = (
                 waited and self.claim.continues == talk.since and (self.claim.epoch, context.key) not in self.begun
             )
+            if who != self.claim.teammate and not waited:  # Nobody says or does in its own name what another wanted.
+                return Result(text=TAKEN_OVER.format(who=who))
             if resumed and not found.keyed and not asked_again:
                 return Result(text=INTERRUPTED, always=said is not None and said.always)
             if said is None and decision == "ask" and found.name not in talk.allowed:
