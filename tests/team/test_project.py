@@ -277,6 +277,16 @@ def test_a_project_does_not_choose_a_server_for_the_user(folder: Path, address: 
     assert str(met.value).startswith("dugnad.toml: the board")
 
 
+@pytest.mark.parametrize(
+    "name", ["public", "pg_catalog", "pg_mine", "information_schema", "web&board=public", "PUBLIC"]
+)
+def test_a_project_does_not_have_its_board_among_tables_of_others(folder: Path, name: str) -> None:
+    found = project(folder, f"board = 'postgresql:///prod?board={name}'")
+    with pytest.raises(BadInput, match=r"^dugnad.toml: the board .* name it otherwise"):
+        found.board_url(None, {})
+    assert found.board_url(None, {"DUGNAD_BOARD": "postgresql:///prod?board=public"})  # The user's own word.
+
+
 def test_a_server_the_user_named_or_this_machine_will_do(folder: Path) -> None:
     (folder / "dugnad").mkdir()
     (folder / "dugnad" / "config.toml").write_text("boards = ['db.example.org']")

@@ -57,6 +57,7 @@ class Scene:
     user: UserSettings | None = None
     url: str = ""
     board: Board | None = None
+    no_board: bool = False  # There is none yet; not that it could not be opened.
     tasks: list[Task] = field(default_factory=list)  # The first thousand open ones.
     model: Model | None = None
     accepted: bool | None = None  # Whether the user has accepted what the project brings; None: not known.
@@ -312,7 +313,7 @@ async def ask_model(scene: Scene) -> Finding | None:
 
     if scene.model is None or isinstance(scene.model, Command) or not scene.online:
         return None
-    if scene.accepted is False:
+    if scene.accepted is not True:
         return Finding("online", "warning", "It was not asked: the project is not accepted.", "dugnad trust")
     request = Request(
         system=tell("You answer in one word."),

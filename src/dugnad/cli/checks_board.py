@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import BoardUnreachable
 from ..own import OWN
 from .base import file_of
 from .checks import Finding, Scene
@@ -41,13 +42,20 @@ async def open_the_board(scene: Scene) -> Finding | None:
     if path is not None and path.exists() and not path.is_file():
         return Finding("board", "wrong", f"{path} is not a file.", "remove it, or name another place with --board")
     if path is not None and not (path.exists() and path.stat().st_size):
+        scene.no_board = True
         return _no_board_yet(path)
     if path is not None and 0 < (schema := _schema(path)) < latest():
         says = f"{path} has schema {schema}; the next command brings it to {latest()}, and there is no way back."
         return Finding("board", "warning", says, f"sqlite3 {path} \"VACUUM INTO 'backup.db'\"")
     limits = scene.project.limits if scene.project else None
     patience = Patience(busy_seconds=3, reconnect_seconds=5, statement_seconds=10, network_seconds=5)
-    scene.board = await open_board(scene.url, limits=limits, patience=patience)
+    try:
+        scene.board = await open_board(scene.url, limits=limits, patience=patience, make=False)
+    except BoardUnreachable as trouble:
+        scene.no_board = str(trouble).startswith("There is no board ")
+        if not scene.no_board:
+            raise
+        return Finding("board", "ok", str(trouble))
     scene.tasks = await scene.board.list_tasks(states=_OPEN, page=1_000)
     return Finding("board", "ok", f"{shown_url(scene.url)}: opened, schema {latest()}.")
 
@@ -86,7 +94,7 @@ async def trust(scene: Scene) -> Finding | None:
     typed = scene.board_given or scene.environment.get("DUGNAD_BOARD")
     if scene.board is not None and not typed:
         new += [] if accepted.has_board(where_of(scene.url), await scene.board.identity()) else ["board"]
-    scene.accepted = not new
+    scene.accepted = not new and (scene.board is not None or scene.no_board or bool(typed))
     says = f"You have not accepted the project's {' and its '.join(new)}: nothing is run with it."
     return Finding("trust", "warning", says, "dugnad trust") if new else None
 

@@ -1,8 +1,8 @@
 """`dugnad doctor`: everything a user can get wrong, one line each, with the way to mend it.
 
-Nothing is made or changed, except that a PostgreSQL board is opened as any command opens it. Nothing leaves the machine
+Nothing is made, and nothing changed but that an old PostgreSQL board is brought up to date. Nothing leaves the machine
 but for that connection and, with --online, one small question to the model. With --check the project's check is run as
-`dugnad run` would run it, in a tree of its own.
+`dugnad run` would run it, in a tree of its own. Neither is done before the user has accepted the project.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from ..text import one_line, plain, shorten
 from .base import console, make_folder
 from .bases import Base
 from .checks import Finding, Scene
+from .strangers import refuse_tracked
 from .workplaces import Given, Say, Wishes, workplaces
 
 _FILE = "preflight.json"
@@ -97,6 +98,10 @@ async def base_check(scene: Scene) -> Finding | None:
     command = one_line(" && ".join(project.checks), 200)
     if not scene.runs_check:
         return Finding("check", "ok", f"`{command}`; `dugnad doctor --check` runs it on the project as it is.")
+    if scene.accepted is not True:
+        return Finding("check", "warning", f"`{command}` was not run: the project is not accepted.", "dugnad trust")
+    if not (scene.board_given or scene.environment.get("DUGNAD_BOARD")):
+        await refuse_tracked(project, scene.url)
     team = Team(url=scene.url or "sqlite:///:memory:", project=project.root)
     said: list[str] = []
     async with team, workplaces(team, project, Wishes(), said.append) as given:

@@ -319,10 +319,10 @@ def _limits(kind: Any, given: Mapping[str, Any]) -> Any:
 # The board's server.
 
 
-def _refuse_strange_server(board: str, environment: Mapping[str, str]) -> None:
+def _refuse_strange_server(address: str, environment: Mapping[str, str]) -> None:
     """The driver gives PGPASSWORD to any server that asks, and whoever has the board can act in any name."""
     try:
-        parts = urlsplit(board)
+        parts = urlsplit(address)
         options = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         raise BadInput(f"{FILE}: the board's address cannot be read; write postgresql://host/database.") from None
@@ -334,6 +334,9 @@ def _refuse_strange_server(board: str, environment: Mapping[str, str]) -> None:
     if strange := {name for name, _ in options} - _BOARD_OPTIONS:
         names = ", ".join(sorted(map(shown, strange)))
         raise BadInput(f"{FILE}: the board's address may say board and sslmode, not {names}; use DUGNAD_BOARD.")
+    for board in [value.lower() for name, value in options if name == "board"]:
+        if board in ("public", "information_schema") or board.startswith("pg_"):
+            raise BadInput(f"{FILE}: the board {shown(board)} would lie among tables of others; name it otherwise.")
     for mode in [value for name, value in options if name == "sslmode"]:
         _refuse_less_secrecy(mode, environment.get("PGSSLMODE") or "prefer")
     trusted = {each.lower() for each in read_user(environment).boards}
