@@ -15,6 +15,9 @@ TAKEN = [
     "human", "Human", "HUMAN", "hUmAn", "hum4n", "HUMAN1", "human.", "human_", "human-2", "h.u.m.a.n", "hurnan",
     "the-human", "The_Human", "board", "Board", "B0ARD", "b-oard", "board0", "dugnad", "Dugnad", "DUGN4D", "Runt1me",
     "the.runtime", "system", "SYSTEM", "5ystem", "user", "person", "Lead", "lead", "LEAD", "le4d", "lead1",
+    "you", "You", "Y0U", "humans", "hum4ns-2", "human-operator", "human.tester", "the_human_operator", "humanoperator",
+    "operator", "dugnad-runtime", "dugnadruntime", "my-dugnad", "runtime.2", "theboard", "the-board", "boards", "users",
+    "the-user", "your-user", "system-user", "people", "persons", "theperson", "board-system",
 ]  # fmt: skip
 # Not names at all: what only looks like a letter is none.
 STRANGE = [
@@ -29,7 +32,11 @@ STRANGE = [
     "𝗵uman",
     "humаn",
 ]
-FREE = ["alice", "humana", "boarder", "leader", "usher", "Sys", "team-lead", "humanist", "bob2", "carol.x"]
+FREE = [
+    "alice", "humana", "boarder", "leader", "usher", "Sys", "team-lead", "humanist", "bob2", "carol.x", "young",
+    "yoshi", "dashboard-bot", "system-architect", "user-tests", "theo", "keyboard", "onboarding",
+    "cooperator", "personal",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAKEN + STRANGE)

@@ -15,9 +15,9 @@ from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Who else speaks on a board, or is spoken of as if they did. Nobody is named so, or in a way that looks so.
 _LIKE = str.maketrans("013457i", "oleastl", "-_.")  # What looks like what, and what hardly shows.
-_TAKEN = frozenset(
-    each.translate(_LIKE)
-    for each in ("human", "thehuman", "person", "user", "board", "dugnad", "runtime", "theruntime", "system")
+_OURS = "human|dugnad|runtime".translate(_LIKE)  # Not even as a part of a name; the others are in many honest ones.
+_TAKEN = re.compile(
+    f"(?:the|my|your|our)?(?:(?:{_OURS}|{'person|people|user|you|operator|board|system'.translate(_LIKE)})s?)+"
 )
 _PRIORITY_MAX = 1_000_000
 _TURNS_MAX = 1_000_000
@@ -53,11 +53,14 @@ def name(what: str, value: str, limits: Limits) -> str:
 
 def is_taken(value: str, *, lead: bool) -> bool:
     """Whether a name reads like one that is not for a teammate: `lead` is for a lead alone."""
-    folded = value.casefold()
-    seen = {
-        each.translate(_LIKE).replace("rn", "m").replace("vv", "w") for each in (folded, folded.rstrip("0123456789-_."))
-    }
-    return bool(seen & _TAKEN) or (not lead and "lead" in seen)
+    whole, *parts = (_seen(each) for each in (value, *re.split("[-_.]", value)))
+    ours = any(re.fullmatch(f"(?:{_OURS})s?", each) for part in parts for each in part)
+    return ours or any(map(_TAKEN.fullmatch, whole)) or (not lead and "lead" in whole)
+
+
+def _seen(word: str) -> set[str]:
+    both = (word.casefold(), word.casefold().rstrip("0123456789-_."))
+    return {each.translate(_LIKE).replace("rn", "m").replace("vv", "w") for each in both}
 
 
 def _a(noun: str) -> str:
