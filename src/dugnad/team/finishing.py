@@ -16,7 +16,7 @@ from ..errors import BoardTrouble, BudgetSpent, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten, tell
 from ..types import ERRAND, REVIEW, Amount, Claim, Done, Failed, Outcome, Task, Waiting
-from .places import Place, line_of
+from .places import Place, delivered, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
 _CHECKS = """\
@@ -186,7 +186,7 @@ def _no_time(spent: BudgetSpent) -> Waiting:
 
 def _is_verdict(done: Done) -> Done | GoOn:
     if done.outcome in (APPROVED, CHANGES):
-        return done
+        return delivered(done)
     told = "A review ends with a word: use finish with the outcome {approved}, or {changes} and what must change."
     return GoOn(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
 

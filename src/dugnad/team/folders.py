@@ -20,7 +20,7 @@ from ..errors import ToolError
 from ..own import held
 from ..text import NOTHING, Told, joined, one_line, tell
 from ..types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
-from .places import Kit, Place, Places, Red, Workshop, mark_of
+from .places import Kit, Place, Places, Red, Workshop, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024
@@ -71,7 +71,7 @@ class Folder(Place):
         return await self.shop.check(self.checks(task), self.held.tree, self.claim)
 
     async def deliver(self, task: Task, done: Done) -> Done | Failed:
-        return Done(f"{done.result}\n\n[its files are in {self.shown}]".lstrip(), done.outcome)
+        return delivered(done, f"[its files are in {self.shown}]")
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await self.kit.close()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import shlex
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,10 @@ from ..workspace.files import Files
 from ..workspace.sandbox import Sandbox
 
 Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
+# How our notes begin, in letters alone. What is not ASCII may look like any letter.
+_OPENINGS = ("mergedinto", "itsfilesarein", "itchangeswhatotherprogramsrun")
+_LIKE = ("".join(f"[{letter}\\u0080-\\U0010ffff]" for letter in each) for each in _OPENINGS)
+_NOTES = re.compile(f"(?=({'|'.join(_LIKE)}))")
 CHECK_SECONDS_MAX = 1_800.0  # Of all checks of an attempt together.
 
 
@@ -72,7 +78,7 @@ class Place:
 
     async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
         """Bring it where it counts. Failed or released: it does not fit there any more, and has to be done anew."""
-        return done
+        return delivered(done)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         """The attempt has ended so. Before it is settled, unless it is done; then after that."""
@@ -92,6 +98,25 @@ class Nowhere(Place):
         if not task.check or self.by is None or (said := await self.by(task)) is None:
             return None
         return Red(task.check, said)
+
+
+def delivered(done: Done, *notes: str) -> Done:
+    """With what we say of the delivery at the end. A bracket in the mind's own words that opens like a note of ours is
+    made "> (", wherever it stands: a log shows a result on one line."""
+    words = done.result
+    seen = [(at, each) for at, shown in enumerate(words) for each in _letters(shown)]
+    letters = "".join(each for _, each in seen)
+    opening = set[int]()
+    for found in _NOTES.finditer(letters):
+        gap = range(seen[found.start() - 1][0] + 1 if found.start() else 0, seen[found.start()][0])
+        if sum(map(str.isascii, found[1])) >= len(found[1]) // 3:  # Else it is another language.
+            opening.update(at for at in gap if words[at] not in "({" and unicodedata.category(words[at]) == "Ps")
+    own = "".join("> (" if at in opening else each for at, each in enumerate(words))
+    return Done("\n\n".join([own, "\n".join(notes)]).lstrip() if notes else own, done.outcome)
+
+
+def _letters(shown: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", shown).casefold()))
 
 
 def mark_of(task: Task) -> str:

@@ -15,7 +15,7 @@ from ..workspace.tree import Place as TreePlace
 from ..workspace.tree import Tree
 from ..workspace.trees import Trees
 from ..workspace.triggers import triggers
-from .places import Kit, Place, Red, Workshop, line_of, mark_of
+from .places import Kit, Place, Red, Workshop, delivered, line_of, mark_of
 from .report import Deliveries, named_triggers
 
 _HERE = (
@@ -130,7 +130,7 @@ class Worktree(Place):
     async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
         tip = await self.commit(task, done)
         if tip is None:
-            return done
+            return delivered(done)
         runs = await self.triggers(tip)
         # Who did the work, not who brings it in.
         work = Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
@@ -139,8 +139,8 @@ class Worktree(Place):
         )
         if isinstance(came, Merged):
             where = f"merged into {self.owner.trees.target}" + (f" as {came.commit[:12]}" if came.commit else " before")
-            named = f"\n[it changes what other programs run: {named_triggers(runs)}]" if runs else ""
-            return Done(f"{done.result}\n\n[{where}]{named}".lstrip(), done.outcome)
+            named = [f"[it changes what other programs run: {named_triggers(runs)}]"] if runs else []
+            return delivered(done, f"[{where}]", *named)
         if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
             return Released(self._does_not_fit(came))
         return Failed(self._does_not_fit(came), retry=True)
