@@ -54,7 +54,7 @@ async def time_of_bare(tree: Path) -> float:
 
 
 async def measure_start(runs: int) -> dict[str, float]:
-    found = await probe(os.environ["PATH"])
+    found = await probe(os.environ["PATH"], outside=Path("/nonexistent"))
     if found.level != "strict":
         sys.exit(f"{found.says} {found.mend}")
     tree = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dugnad-bench-"))

@@ -24,7 +24,9 @@ from standin import stand_in
 
 async def main(order: dict[str, str]) -> None:
     board = await open_board(order["url"], limits=Limits(lease_seconds=60, backoff_seconds=0.01))
-    sandbox = Sandbox(Probe(level="strict", says="", bwrap=find_bwrap(os.environ["PATH"])))
+    sandbox = Sandbox(
+        Probe(level="strict", says="", bwrap=find_bwrap(os.environ["PATH"], outside=Path("/nonexistent")))
+    )
     command = stand_in(Path(order["folder"]))
     host = Host(
         board=board, grows=False, knows_neighbours=False,

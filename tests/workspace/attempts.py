@@ -335,7 +335,7 @@ def start_victim(user: int | None) -> subprocess.Popen[bytes]:
 @asynccontextmanager
 async def stage(user: int | None) -> AsyncIterator[Stage]:
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dugnad-stage-"))
-    bwrap = find_bwrap(os.environ["PATH"])
+    bwrap = find_bwrap(os.environ["PATH"], outside=Path("/nonexistent"))
     assert bwrap is not None, "bubblewrap is missing: run make setup, or install it"
     unique = f"{folder.name}-left"
     out = folder / "outside"

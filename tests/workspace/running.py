@@ -17,7 +17,7 @@ MARK = f"dugnad-test-mark-{os.getpid()}"
 
 
 def found_bwrap() -> Path:
-    bwrap = find_bwrap(os.environ["PATH"])
+    bwrap = find_bwrap(os.environ["PATH"], outside=Path("/nonexistent"))
     assert bwrap is not None, "bubblewrap is missing: run make setup, or install it"
     return bwrap
 

@@ -147,15 +147,15 @@ async def test_one_that_cannot_be_made_fails_the_command(tree: Path, folder: Pat
 async def test_the_probe_takes_it_only_if_it_is_allowed_and_bubblewrap_is_not_there(folder: Path) -> None:
     (folder / "apt-get").touch(0o755)
     nowhere = folder / "python"
-    refused = await probe(str(folder), beside=nowhere)
+    refused = await probe(str(folder), outside=Path("/nonexistent"), beside=nowhere)
     assert refused.level == "none"
     assert refused.says == "bubblewrap is not installed. Shell tools are refused."
-    found = await probe(str(folder), beside=nowhere, landlock=True)
+    found = await probe(str(folder), outside=Path("/nonexistent"), beside=nowhere, landlock=True)
     assert (found.level, found.mend) == ("landlock", "sudo apt-get install bubblewrap")
     assert found.says.startswith(
         "bubblewrap is not installed. As your configuration allows, commands run under Landlock"
     )
-    assert (await probe(os.environ["PATH"], landlock=True)).level == "strict"
+    assert (await probe(os.environ["PATH"], outside=Path("/nonexistent"), landlock=True)).level == "strict"
 
 
 async def test_commands_leave_no_process_and_no_file(landlocked: Sandbox, tree: Path) -> None:

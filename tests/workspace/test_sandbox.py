@@ -156,7 +156,7 @@ async def test_a_sandbox_that_cannot_be_made_fails_the_command(folder: Path, tre
     with pytest.raises(ToolError, match="could not be made"):
         await run(sandbox, "true", tree)
     await sandbox.close()
-    assert (await probe(os.environ["PATH"], bwrap=broken)).level == "none"
+    assert (await probe(os.environ["PATH"], outside=Path("/nonexistent"), bwrap=broken)).level == "none"
 
 
 async def test_an_option_that_bubblewrap_refuses_fails_the_command(tree: Path) -> None:
@@ -186,7 +186,7 @@ async def test_saying_unsafe_where_there_is_a_sandbox_does_not_leave_it(tree: Pa
 
 
 async def test_the_probe_finds_the_sandbox_that_is_here() -> None:
-    found = await probe(os.environ["PATH"])
+    found = await probe(os.environ["PATH"], outside=Path("/nonexistent"))
     assert (found.level, found.mend) == ("strict", ""), found.says
 
 
@@ -203,7 +203,7 @@ async def test_without_bubblewrap_the_probe_names_the_one_command_that_installs_
     folder: Path, program: str, command: str
 ) -> None:
     (folder / program).touch(0o755)
-    found = await probe(str(folder), beside=folder / "python")
+    found = await probe(str(folder), outside=Path("/nonexistent"), beside=folder / "python")
     assert (found.level, found.mend) == ("none", command)
     assert "Linux" in how_to_install(str(folder), system="darwin")
 
@@ -229,6 +229,6 @@ def test_without_clearing_it_the_environment_would_be_seen(tree: Path, option: s
 def test_the_copy_beside_the_interpreter_is_found(folder: Path) -> None:
     copy = folder / "bwrap"
     copy.touch()
-    assert find_bwrap("", beside=folder / "python") is None
+    assert find_bwrap("", outside=folder, beside=folder / "python") is None
     copy.chmod(copy.stat().st_mode | stat.S_IXUSR)
-    assert find_bwrap("", beside=folder / "python") == copy
+    assert find_bwrap("", outside=folder, beside=folder / "python") == copy

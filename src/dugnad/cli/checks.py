@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from ..agent.command import Command
 from ..clock import wall_ms
 from ..errors import ModelTrouble, ToolError
+from ..own import OWN
 
 if TYPE_CHECKING:
     from ..board import Board
@@ -92,13 +93,25 @@ def terminal(scene: Scene) -> Finding | None:
     return Finding("terminal", "ok", f"{what}, {colour}.")
 
 
+def _root(scene: Scene) -> Path:
+    return scene.project.root if scene.project else scene.start
+
+
+def _brought(scene: Scene) -> Path:
+    """Where no program is looked for. In the home folder lie the user's own."""
+    from .base import is_no_project
+
+    return _root(scene) / OWN if is_no_project(_root(scene)) else _root(scene)
+
+
 async def git(scene: Scene) -> Finding:
     from ..workspace.git import Git
+    from ..workspace.programs import find_program
 
     path = scene.environment.get("PATH", os.defpath)
-    if shutil.which("git", path=path) is None:
+    root = _root(scene)
+    if find_program("git", path, outside=_brought(scene)) is None:
         return Finding("git", "warning", "git is not installed; work cannot be kept apart.", "apt install git")
-    root = scene.project.root if scene.project else scene.start
     try:
         found = await Git.find(root, path=path)
         if found is None:
@@ -120,7 +133,7 @@ async def sandbox(scene: Scene) -> Finding:
     from ..workspace.sandbox import probe
 
     landlock = scene.user is not None and scene.user.landlock
-    found = await probe(scene.environment.get("PATH", os.defpath), landlock=landlock)
+    found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene), landlock=landlock)
     return Finding("sandbox", "ok" if found.level == "strict" else "warning", found.says, found.mend)
 
 
@@ -254,7 +267,10 @@ def know_price(scene: Scene) -> Finding | None:
 
 def _know_command(scene: Scene, command: Command) -> Finding:
     """Somebody else's agent: whether it is installed, and whether it says what it costs."""
-    if not shutil.which(command.run[0], path=scene.environment.get("PATH", os.defpath)):
+    from ..workspace.programs import find_program
+
+    word, path = command.run[0], scene.environment.get("PATH", os.defpath)
+    if not (shutil.which(word) if "/" in word else find_program(word, path, outside=_brought(scene))):
         name = command.name.removeprefix("command:")
         return Finding(
             "command", "wrong", f"There is no program {command.run[0]}.", f"install {name}, or name it in run"

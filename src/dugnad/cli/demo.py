@@ -26,11 +26,13 @@ from ..models.scripted import read_script
 from ..models.talk import Price
 from ..settings import Limits, TeamLimits
 from ..team import Team
+from ..team.commandfile import project_here
 from ..tools import Context, Tool, tool
 from ..types import Budget, Task
 from ..view.ending import report_page, report_shape
 from ..workspace.door import Call, ask
 from ..workspace.git import ENVIRONMENT
+from ..workspace.programs import find_program
 from .base import show, show_json
 from .conducting import showing, stopping
 
@@ -48,7 +50,7 @@ dugnad demo: offline, with a scripted model. What it says is written down before
 
 def play(keep: str | None, *, as_json: bool) -> int:
     """From an empty folder to a program that works."""
-    if shutil.which("git") is None:
+    if _program() is None:
         raise BadInput("The demo builds in a git project, and there is no git; install it first (apt install git).")
     try:
         folder = _empty_folder(keep)
@@ -221,13 +223,17 @@ def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _program() -> str | None:
+    return find_program("git", os.environ.get("PATH", os.defpath), outside=project_here(os.environ))
+
+
 def _git(folder: Path, *arguments: str, author: str = "dugnad") -> tuple[int, str]:
     """How it ended, and what it said. Not for an event loop's own thread."""
     who = {f"GIT_{each}_{what}": author if what == "NAME" else f"{author}@dugnad.invalid"
            for each in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}  # fmt: skip
     where = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
     call = Call(
-        argv=(shutil.which("git") or "git", "-c", "maintenance.auto=false", *arguments), folder=folder,
+        argv=(_program() or "git", "-c", "maintenance.auto=false", *arguments), folder=folder,
         environment={**ENVIRONMENT, **who, **where}, writable=(folder,),
     )  # fmt: skip
     code, said, _ = asyncio.run(ask(call, seconds=30.0))

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 UNSAFE = "--unsafe-no-sandbox"
 
 
-async def find_sandbox(board: Board, *, unsafe: bool) -> Sandbox | None:
+async def find_sandbox(board: Board, root: Path, *, unsafe: bool) -> Sandbox | None:
     """None: there is none, and commands do not run. `unsafe` is what was typed just now; no file can say it.
 
     What is said goes to standard error: it is for the person, also where a program reads the rest.
     """
     user = read_user(os.environ)
-    found = await probe(os.environ.get("PATH", os.defpath), landlock=user.landlock)
+    found = await probe(os.environ.get("PATH", os.defpath), outside=root, landlock=user.landlock)
     # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
     own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
     own += _folders(user.readable)

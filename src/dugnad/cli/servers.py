@@ -131,11 +131,12 @@ async def _look(known: Sequence[Server]) -> list[Standing]:
 
 async def _sandbox_for(known: Sequence[Server]) -> Sandbox | None:
     """For servers that are commands; the others need none."""
+    from ..team.commandfile import project_here
     from ..workspace.sandbox import Sandbox, probe
 
     if not any(each.command for each in known):
         return None
-    return Sandbox(await probe(os.environ.get("PATH", os.defpath)))
+    return Sandbox(await probe(os.environ.get("PATH", os.defpath), outside=project_here(os.environ)))
 
 
 def _table(found: Sequence[Standing]) -> Table:

@@ -65,7 +65,7 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
         yield given
         return
     make_folder(root / ".dugnad")
-    sandbox = await find_sandbox(team.board, unsafe=wishes.unsafe)
+    sandbox = await find_sandbox(team.board, root, unsafe=wishes.unsafe)
     own = sandbox.readable if sandbox is not None else ()
     path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
     hosts = (*wishes.hosts, *read_user(os.environ).hosts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,14 +14,17 @@ from typing import Any
 
 from ..agent.command import PREFIX, PRESETS, READS, Command
 from ..errors import BadInput, ModelMisconfigured
+from ..own import OWN
 from ..workspace.hosts import parse_hosts
 from ..workspace.profile import SYSTEM
+from ..workspace.programs import find_program
 from .userfile import Kind, Place, line, nearest, number, shown, tables, text, texts, whole
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
 _FROM = re.compile(r"env(\??):([A-Za-z_][A-Za-z0-9_]*)")  # With a question mark: passed on if it is set.
+_MARKS = ("dugnad.toml", ".git")
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -125,8 +127,10 @@ def _installed(
 
     A program outside the system's folders is shown by itself; one of npm's with the packages and programs beside it.
     """
-    found = shutil.which(run[0], path=environment.get("PATH", os.defpath))
-    if found is None or "/" in run[0]:
+    if "/" in run[0]:
+        return run, (), {}
+    found = find_program(run[0], environment.get("PATH", os.defpath), outside=project_here(environment))
+    if found is None:
         return run, (), {}
     real = Path(found).resolve()
     if all(str(each).startswith(tuple(f"{folder}/" for folder in SYSTEM)) for each in (found, real)):
@@ -137,6 +141,14 @@ def _installed(
         path = {"PATH": f"{programs}:{_SYSTEM_PATH}"}
         return (str(real), *run[1:]), (packages, *([programs] if programs.is_dir() else [])), path
     return (str(Path(found)), *run[1:]), (Path(found),), {}
+
+
+def project_here(environment: Mapping[str, str]) -> Path:
+    """The outermost project or repository that one is in. The home folder is none: programs of the user lie there."""
+    here, home = (Path(os.path.realpath(each)) for each in (".", environment.get("HOME") or "/"))
+    folders = [each for each in (here, *here.parents) if not home.is_relative_to(each)]
+    marked = [each for each in folders if any(os.path.lexists(each / name) for name in _MARKS)]
+    return [here / OWN, *folders[:1], *marked][-1]
 
 
 def open_command(name: str, commands: Mapping[str, Command]) -> Command:

@@ -21,6 +21,7 @@ from ..errors import ToolError
 from . import private
 from .door import NO_WALLS, Call, Walls, ask
 from .ownership import refuse_strangers
+from .programs import find_program
 
 _SECONDS_MAX = 300.0
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
@@ -74,8 +75,7 @@ class Git:
     @classmethod
     async def find(cls, root: Path, *, path: str) -> Git | None:
         """The repository a project lies in, if it does, and if git is there to be asked."""
-        program, top = shutil.which("git", path=path), _top(root)
-        if program is None or top is None:
+        if (top := _top(root)) is None or (program := find_program("git", path, outside=top)) is None:
             return None
         refuse_strangers(top, top / ".git")
         program = await _real_program(program)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .programs import find_program
+
 Level = Literal["strict", "landlock", "none"]
 
 STRICT_SAYS = "Commands run in a strict sandbox: one writable tree, no network."
@@ -73,9 +75,9 @@ class Probe:
     bwrap: Path | None = None
 
 
-def find_bwrap(path: str, *, beside: Path = Path(sys.executable)) -> Path | None:
-    """On the given search path, or beside the interpreter, where the set-up puts a copy."""
-    if found := shutil.which("bwrap", path=path):
+def find_bwrap(path: str, *, outside: Path, beside: Path = Path(sys.executable)) -> Path | None:
+    """On the given search path but not in the project, or beside the interpreter, where the set-up puts a copy."""
+    if found := find_program("bwrap", path, outside=outside):
         return Path(found)
     copy = beside.parent / "bwrap"
     return copy if os.access(copy, os.X_OK) else None
@@ -85,10 +87,8 @@ def how_to_install(path: str, *, system: str = sys.platform) -> str:
     """The one command that brings bubblewrap to this machine."""
     if not system.startswith("linux"):
         return "run dugnad on Linux, in a virtual machine or a container"
-    for program, command in _INSTALL:
-        if shutil.which(program, path=path):
-            return command
-    return "install bubblewrap 0.8 or newer with this system's package tool"
+    found = (command for program, command in _INSTALL if shutil.which(program, path=path))
+    return next(found, "install bubblewrap 0.8 or newer with this system's package tool")
 
 
 async def find_hole(run: Callable[..., Awaitable[Any]], level: Level, user: int | None) -> str | None:

@@ -66,19 +66,21 @@ class Ran:
 async def probe(
     path: str,
     *,
+    outside: Path,
     landlock: bool = False,
     beside: Path = Path(sys.executable),
     bwrap: Path | None = None,
     user: int | None = None,
 ) -> Probe:
-    """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for.
+    """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for,
+    and never in the project at `outside`.
 
     `landlock`: the user's own configuration allows the level that holds less, where there is no other.
     """
     install = how_to_install(path)
     if not sys.platform.startswith("linux"):
         return Probe(level="none", says=f"The sandbox is made for Linux. {NONE_SAYS}", mend=install)
-    bwrap = bwrap or find_bwrap(path, beside=beside)
+    bwrap = bwrap or find_bwrap(path, outside=outside, beside=beside)
     why, mend = "bubblewrap is not installed", install
     if bwrap is not None:
         wanted = Probe(level="strict", says=STRICT_SAYS, bwrap=bwrap)

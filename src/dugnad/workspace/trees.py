@@ -23,6 +23,7 @@ from ..own import held
 from ..text import pasted
 from . import private
 from .git import Git, GitTrouble
+from .programs import find_program
 from .tree import BRANCHES, CHECKING, FENCES, Place, Tree, on_branch
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
@@ -247,7 +248,7 @@ class Trees:
         own = self._own(path)
         if own is not None:
             (own / _WHOLE).unlink(missing_ok=True)
-        await _remove_all(path)
+        await _remove_all(path, outside=self.git.top)
         if own is not None:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         if not keep_branch:
@@ -332,15 +333,16 @@ def _listed(folder: Path) -> list[str]:
         return []
 
 
-async def _remove_all(path: Path) -> None:
+async def _remove_all(path: Path, *, outside: Path) -> None:
     """By a program, since folders can lie deeper in one another than Python can follow. A command may have closed some
     to us; they are ours to remove all the same."""
     for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
         if path.name not in _listed(path.parent):
             return
+        program = find_program(words[0], f"{os.defpath}:{os.environ.get('PATH', '')}", outside=outside)
         ran = await asyncio.create_subprocess_exec(
-            *words, "--", str(path), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
+            program or f"/bin/{words[0]}", *words[1:], "--", str(path), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         await ran.wait()
     if path.name in _listed(path.parent):
