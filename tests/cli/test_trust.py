@@ -168,7 +168,7 @@ def test_the_same_settings_are_asked_about_once_and_changes_are_shown(it: Strang
     it.publish(with_settings)
     file = it.clone / "dugnad.toml"
     assert typed(it, "trust", "--yes").returncode == 0
-    file.write_text(f"# A comment\n{SETTINGS}[team]\nname = 'Ours'\nidle_seconds = 1\n")
+    file.write_text(f"# A comment\n{SETTINGS}[team]\nname = 'Ours'\n")
     assert typed(it, "add", "one").returncode == 0
     first = file.read_text()
     file.write_text(f"{first}agents = 9\n".replace('"true"', '"make"'))

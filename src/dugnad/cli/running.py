@@ -110,6 +110,7 @@ def run(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
+    project = _at_most(project, agents)
     wishes = Wishes.typed(typed)
     budget = typed_budget(typed)
     return asyncio.run(
@@ -165,6 +166,7 @@ def chat(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True)
+    project = _at_most(project, agents)
     wishes = Wishes.typed(typed)
     caps = typed_budget(typed)
     account = None if caps == Budget() else overlaid(project.budget, caps)
@@ -182,6 +184,18 @@ def demo(keep: str | None, as_json: bool) -> int:
     from .demo import play
 
     return play(keep, as_json=as_json)
+
+
+def _at_most(project: Project, agents: int | None) -> Project:
+    """With no more members besides the lead than the user typed."""
+    from dataclasses import replace
+
+    leads, others = ([each for each in project.members if each.lead is lead] for lead in (True, False))
+    if agents is None or len(others) <= agents:
+        return project
+    count = len(others) - agents
+    click.echo(f"--agents {agents}: {count} of the {len(others)} members in dugnad.toml do not join.", err=True)
+    return replace(project, members=(*leads, *others[:agents]))
 
 
 def open_team(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
     from ..board import Board
     from ..team.project import Project
 
-_LINE_CHARS = 100
-_VALUE_CHARS = 64
-_TABLES_SHOWN = 8  # Roles, and members; how many more there are is said.
+_VALUE_CHARS = 160
+_KEY_CHARS = 300  # Longer than any can be.
+_NAMES_CHARS = 64
+_NOT_SET = object()
 _LOOKED_AT = 1_000  # Of tasks and messages, of each kind.
 _ROOTS_MAX = 200
 _ORDER = ("board", "model", "check", "roles", "members", "mcp", "team", "limits", "budget", "review", "policies")
@@ -127,16 +130,19 @@ def where_of(url: str) -> str:
 
 
 def flat(given: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """The settings by their whole names, as JSON can keep them."""
+    """The settings by their whole names, as JSON can keep them. A table with nothing in it counts: it may name a member
+    or a role."""
     found: dict[str, Any] = {}
     for key, value in given.items():
-        if isinstance(value, Rules):
-            found |= flat({**value.general, **value.roles}, f"{above}{key}.")
-        elif isinstance(value, Mapping):
-            found |= flat(value, f"{above}{key}.")
+        name = f"{above}{json.dumps(key) if '.' in key else key}"  # [policies] "a.b" is not b under [policies.a].
+        inside = {**value.general, **value.roles} if isinstance(value, Rules) else value
+        if isinstance(inside, Mapping):
+            found |= flat(inside, f"{name}.") or {name: {}}
+        elif isinstance(inside, tuple | list):
+            found[name] = list(inside)
         else:
-            found[f"{above}{key}"] = list(value) if isinstance(value, tuple | list) else value
-    return {key: value if isinstance(value, str | int | float | list) else str(value) for key, value in found.items()}
+            found[name] = inside if isinstance(inside, str | int | float) else str(inside)
+    return found
 
 
 def changed(before: Settings, now: Settings) -> list[str]:
@@ -144,44 +150,63 @@ def changed(before: Settings, now: Settings) -> list[str]:
 
 
 def _harmless(key: str) -> bool:
-    """What only names the team, or says how long it waits: it asks nobody, runs nothing and spends nothing."""
-    return key == "team.name" or (key.startswith("team.") and key.endswith("_seconds"))
+    """What only names the team."""
+    return key == "team.name"
 
 
 def settings_lines(found: Found) -> list[str]:
-    """What the file sets, a line for each table; or of a file that was accepted before, what is different."""
+    """What the file sets, a line for each value; or of a file that was accepted before, what is different."""
     if found.before is not None:
-        return [_change(key, found.before, found.settings) for key in changed(found.before, found.settings)]
-    tables: dict[str, list[str]] = {}
-    for key, value in found.settings.items():
-        table, _, name = key.rpartition(".")
-        if key.count(".") > 1 and not key.startswith(("roles.", "members.")):
-            table, name = key.partition(".")[0], key.partition(".")[2]
-        tables.setdefault(table or key, []).append(f"{name or key} = {_value(value)}")
-    lines = []
-    for first in sorted({each.partition(".")[0] for each in tables}, key=_rank):
-        those = [each for each in tables if each.partition(".")[0] == first]
-        for table in those[:_TABLES_SHOWN]:
-            inside = ", ".join(tables[table])
-            lines.append(one_line(inside if table in found.settings else f"[{table}] {inside}", _LINE_CHARS))
-        if len(those) > _TABLES_SHOWN:
-            lines.append(f"and {len(those) - _TABLES_SHOWN} more under [{one_line(first)}]")
-    return lines
+        keys, before = changed(found.before, found.settings), found.before
+        return [line for key in keys for line in _changes(key, before, found.settings)]
+    keys = sorted(found.settings, key=_rank)
+    return [
+        f"{_label(key, at, len(values))} = {_value(each)}"
+        for key in keys
+        for values in [_values(found.settings[key])]
+        for at, each in enumerate(values)
+    ]
 
 
-def _rank(name: str) -> tuple[int, str]:
+def _rank(key: str) -> tuple[int, str]:
+    name = key.partition(".")[0]
     return (_ORDER.index(name) if name in _ORDER else 0, name)
 
 
-def _change(key: str, before: Settings, now: Settings) -> str:
-    was, is_now = (_value(each[key]) if key in each else "not set" for each in (before, now))
-    return f"{one_line(key)}: {was} is now {is_now}" if was != is_now else f"{one_line(key)} is different further on"
+def _values(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value else [value]
 
 
-def _value(value: Any) -> str:
-    words = value if isinstance(value, list) else [value]
-    said = [f'"{each}"' if isinstance(each, str) else str(each).lower() for each in words]
-    return one_line(", ".join(said), _VALUE_CHARS)
+def _label(key: str, at: int, count: int) -> str:
+    return one_line(key, _KEY_CHARS) + (f" ({at + 1} of {count})" if count > 1 else "")
+
+
+def _changes(key: str, before: Settings, now: Settings) -> Iterator[str]:
+    was, is_now = (_values(each[key]) if key in each else [] for each in (before, now))
+    count = max(len(was), len(is_now))
+    for at, (old, new) in enumerate(zip_longest(was, is_now, fillvalue=_NOT_SET)):
+        if old != new:
+            pairs = zip(_whole(old), _whole(new), strict=False)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            start = max(0, same - _VALUE_CHARS // 4) if same > _VALUE_CHARS // 2 else 0
+            how = f"{_value(old, start)} is now {_value(new, start)}"
+            if _whole(old) == _whole(new):
+                how = f"{_value(new)} differs from before in characters that do not show"
+            yield f"{_label(key, at, count)}: {how}"
+
+
+def _whole(value: Any) -> str:
+    if value is _NOT_SET:
+        return "not set"
+    return f'"{one_line(value, len(value) * 4)}"' if isinstance(value, str) else str(value).lower()
+
+
+def _value(value: Any, start: int = 0) -> str:
+    """So much of a value as fits into a line, and how much is left out."""
+    whole = _whole(value)
+    shown = whole[start : start + _VALUE_CHARS]
+    left = len(whole) - start - len(shown)
+    return ("…" if start else "") + shown + (f"… ({counted(left, 'more character')})" if left > 0 else "")
 
 
 # A board.
@@ -215,15 +240,18 @@ async def _describe(board: Board, shown: str) -> tuple[str, ...]:
 
 
 def _names(names: Iterable[str]) -> str:
-    return one_line(", ".join(names), _VALUE_CHARS)
+    return one_line(", ".join(names), _NAMES_CHARS)
 
 
-def lines_of(found: Found, root: Path) -> list[str]:
-    """All there is to show, in a few lines."""
+def lines_of(found: Found, root: Path, *, most: int | None = None) -> list[str]:
+    """All there is to show; with `most`, so many of the settings, and how many more there are."""
     said = []
     if not found.settings_known:
+        lines = settings_lines(found)
         head = "dugnad.toml sets:" if found.before is None else "dugnad.toml changed since you accepted it:"
-        said += [head, *(f"  {each}" for each in settings_lines(found))]
+        said += [head, *(f"  {each}" for each in lines[:most])]
+        if left := len(lines[most:]) if most else 0:
+            said.append(f"  and {counted(left, 'more setting')}: `dugnad trust` shows all of them")
     if not found.board_known:
         first, *rest = found.board_says
         said += [first + (":" if rest else ""), *(f"  {each}" for each in rest)]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .strangers import Found
 
 _HOW = "`dugnad trust` shows what it brings, and asks once"
+_SETTINGS_ASKED = 18  # So that they and the question fit on one screen.
 
 
 def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bool = False) -> None:
@@ -33,7 +34,7 @@ def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bo
     if not found.known:
         if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise NotAccepted(_refusal(found))
-        for each in lines_of(found, project.root):
+        for each in lines_of(found, project.root, most=_SETTINGS_ASKED):
             click.echo(each, err=True)
         if not click.confirm("Work with it?", err=True):  # Outside of the loop, so that Ctrl-C ends it.
             raise NotAccepted("It was not accepted, and nothing was done.")

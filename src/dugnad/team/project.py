@@ -276,7 +276,7 @@ def _project(root: Path, given: Mapping[str, Any]) -> Project:
         team=name,
         lead=lead,
         roles=MappingProxyType(roles),
-        members=members,
+        members=tuple(sorted(members, key=lambda member: member.name)),  # In which order they stand means nothing.
         checks=tuple(given.get("check", ())),
         reviewer=given.get("review"),
         policies=given.get("policies", Rules()),
