@@ -121,6 +121,16 @@ PROTECTED = (
     sh("configure a worktree", "echo x > .git/config.worktree", proves="--ro-bind {tree}/.git/config.worktree"),
     sh("configure a submodule", "mkdir -p .git/modules/it", proves="--ro-bind {tree}/.git/modules"),
     sh("redirect a worktree", "mkdir -p .git/worktrees/it", proves="--ro-bind {tree}/.git/worktrees"),
+    sh(
+        "lend git a folder outside",
+        "rm -f .git/shallow; ln -s {out} .git/shallow",
+        proves="--ro-bind {tree}/.git/shallow",
+    ),
+    sh(
+        "have git exclude a secret",
+        "mkdir -p .git/info && ln -s {out}/secret .git/info/exclude",
+        proves="--ro-bind {tree}/.git/info",
+    ),
     sh("configure our own git", "mkdir -p .git/dugnad/git", proves="--ro-bind {tree}/.git/dugnad"),
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -82,12 +83,25 @@ class Git:
         if (found := private.directories_of(top)) is None:
             raise GitTrouble(f"{top} cannot be asked as a git repository: its .git leads to none.")
         own, directory = found
-        refuse_strangers(own, directory)
         git = cls(program=program, directory=directory, own=own, top=top, prefix=root.relative_to(top))
+        git.check()
         return await git._with_settings()
+
+    def check(self, *names: str) -> None:
+        """GitTrouble: what we use of the repository, or a name that is to be moved, is a link or a stranger's."""
+        try:
+            private.check_layout(self.directory, self.own, names)
+        except ToolError as trouble:
+            raise GitTrouble(str(trouble)) from None
 
     async def _with_settings(self) -> Git | None:
         theirs = await self._their_settings()
+        more = await self._their_settings("config.worktree") if (self.directory / "config.worktree").is_file() else {}
+        if not private.points_back(self.top, self.own, self.directory, (theirs | more).get("core.worktree")):
+            words = ["git", f"--git-dir={self.own}", "config", "core.worktree", str(self.top)]
+            says = shlex.join(words) if self.own == self.directory else "git worktree repair"
+            told = f"which does not name {self.top} as its checkout; if it is one, `{says}` there makes it known."
+            raise GitTrouble(f"{self.top / '.git'} leads to {self.own}, {told}")
         try:
             settings = private.settings_from(theirs)
         except ToolError as trouble:
@@ -100,18 +114,19 @@ class Git:
             return None  # A repository that only happens to lie above, like that of somebody's home folder.
         return git
 
-    async def _their_settings(self) -> dict[str, str]:
+    async def _their_settings(self, name: str = "config") -> dict[str, str]:
         """What the repository's own file says, without what it includes."""
-        words = ("config", "--file", str(self.directory / "config"), "--no-includes", "--list", "-z")
+        words = ("config", "--file", str(self.directory / name), "--no-includes", "--list", "-z")
         listed = await self._ask(words, {}, Path("/"))
         if listed.code:
-            raise GitTrouble(f"{self.directory / 'config'} cannot be read: {listed.errors.strip()[:500]}")
+            raise GitTrouble(f"{self.directory / name} cannot be read: {listed.errors.strip()[:500]}")
         pairs = (each.partition("\n") for each in listed.text.split("\0") if each)
         return {name: value if mark else "true" for name, mark, value in pairs}
 
     def make_private(self, directory: Path, branch: str | None) -> None:
         """A git directory of our own, in the repository's, where no command of a teammate can write. None: on whatever
         branch it was."""
+        self.check()
         try:
             head = f"ref: {branch}\n" if branch else None
             private.make(directory, self.directory, settings=self.settings, head=head)
@@ -137,6 +152,7 @@ class Git:
             environment["GIT_INDEX_FILE"] = str(index)
         writable = [directory, *(self.directory / name for name in ("objects", "refs", "logs"))]
         if "update-ref" in words:
+            self.check(*re.findall(r"(?<!\S)refs/\S+", " ".join((*words, stdin.decode()))))
             writable.append(self.directory)  # What is deleted may have to be taken out of the packed ones there.
         if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
             writable.append(tree)
@@ -249,11 +265,12 @@ class Git:
         return bool(await self.changes(new=False))
 
     async def is_tracked(self, name: str) -> bool:
-        """Whether something of this name in the project is under version control."""
-        path, index = (self.prefix / name).as_posix(), self.own / "index"
-        if not index.is_file():
-            return False
-        return bool((await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=index)).text)
+        """Whether something of this name in the project is under version control: in the last commit or the next."""
+        path, head = (self.prefix / name).as_posix(), await self.own_head()
+        found = (await self.run("ls-tree", "-z", "--full-tree", head, "--", path)).text if head else ""
+        if (index := self.own / "index").is_file():
+            found += (await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=index)).text
+        return bool(found)
 
     async def changes(self, *, new: bool = True) -> list[str]:
         """What of the project in the user's own checkout is not committed as it is. Their index is not touched."""
@@ -283,7 +300,7 @@ def _top(root: Path) -> Path | None:
 
 async def _real_program(program: str) -> str:
     """The git that does the work, where the one in the path is a script that leads to it. GitTrouble: it is too old."""
-    is_script = (private.read(Path(program)) or "").startswith("#!")
+    is_script = (private.read(Path(await asyncio.to_thread(os.path.realpath, program))) or "").startswith("#!")
     # A script has to start another, so there are no walls for it: it is the user's own, and asked about itself alone.
     behind = NO_WALLS if is_script else None
 

@@ -85,13 +85,13 @@ def confine(grants: Sequence[Grant], program: bytes) -> None:
 
 def wall_in(writable: Iterable[str], runnable: Iterable[str], readable: Iterable[str] = ()) -> None:
     """Let this thread, and what it starts, write and run nothing but this, and read nothing else if something is given
-    to be read. OSError: it could not be done."""
+    to be read. What is to be written must not be a link: it would lead elsewhere. OSError: it could not be done."""
     libc = ctypes.CDLL(None, use_errno=True)
     reads = _READ_FILE | _READ_DIR if readable else 0
     ruleset = _ruleset(libc, version(), _ALL[3] & ~_READ | _EXECUTE | reads)
     for paths, rights in ((writable, _WRITE & ~_READ), (runnable, _EXECUTE), (readable, reads)):
         for path in paths:
-            _grant(libc, ruleset, os.path.realpath(path), rights)
+            _grant(libc, ruleset, path if paths is writable else os.path.realpath(path), rights)
     _did(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _did(libc.syscall(_RESTRICT, ruleset, 0))
     os.close(ruleset)

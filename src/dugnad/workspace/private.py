@@ -12,13 +12,17 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ToolError
+from .ownership import refuse_strangers
 
 _FILE_BYTES_MAX = 1024 * 1024
+# What of a repository we read, write or link to.
+_FOLDERS = ("objects", "refs", "logs", "logs/refs", "info", "dugnad", "worktrees")
+_FILES = ("config", "config.worktree", "packed-refs", "shallow", "info/exclude", "index")
 _OURS: Mapping[str, Mapping[str, str]] = {
     "core": {
         "bare": "false", "hooksPath": "/dev/null", "fsmonitor": "false", "untrackedCache": "false", "pager": "cat",
@@ -76,6 +80,32 @@ def is_true(value: str | None) -> bool:
     return value is not None and value.lower() in ("true", "yes", "on", "1", "")
 
 
+def check_layout(common: Path, own: Path, names: Iterable[str] = ()) -> None:
+    """Raise unless all that we use of a repository is really there, and the user's. A link would lead our git, and what
+    a sandbox may read, to wherever it points; a pipe would keep us waiting. `names`: those that are to be moved; they
+    and their logs are looked at with all that is above them."""
+    folders, files = [common / each for each in _FOLDERS], [*(common / each for each in _FILES), own / "index"]
+    ways = [each for name in names for end in (common / name, common / "logs" / name) for each in (end, *end.parents)]
+    for paths, fit in ((folders, (stat.S_IFDIR,)), (files, (stat.S_IFREG,)), (ways, (stat.S_IFDIR, stat.S_IFREG))):
+        for path in paths:
+            with suppress(OSError):  # It is not there, or nobody gets there.
+                if (mode := stat.S_IFMT(os.lstat(path).st_mode)) not in fit:
+                    kind = "folder" if fit[0] == stat.S_IFDIR else "regular file"
+                    what = "a link" if mode == stat.S_IFLNK else f"not a {kind}"
+                    raise ToolError(f"{path} is {what}: put a real file or folder in its place, or work in a clone.")
+    refuse_strangers(own, common, *folders, *files, own / "HEAD", common / "HEAD")
+
+
+def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> bool:
+    """Whether a repository is that of a checkout: it lies there, or names it, as only its owner can have written. What
+    lies in the checkout can name any repository. `worktree`: what its settings name."""
+    real = os.path.realpath(top)
+    if own != common:
+        named = own / (read(own / "gitdir") or "").rstrip("\r\n")
+        return own.parent == common / "worktrees" and named.name == ".git" and os.path.realpath(named.parent) == real
+    return own.is_relative_to(real) or (worktree is not None and os.path.realpath(own / worktree) == real)
+
+
 def make(directory: Path, common: Path, *, settings: str, head: str | None) -> None:
     """Make one, or bring it up to date; None: what is checked out stays. Whatever lay there before, as in a repository
     that came in an archive, is ours afterwards. OSError: the repository cannot be written."""
@@ -95,7 +125,8 @@ def make(directory: Path, common: Path, *, settings: str, head: str | None) -> N
     for name, text in (("config", settings), ("info/exclude", excluded), ("HEAD", head)):
         if text is not None:
             write(directory / name, text)
-    for name in ("config.worktree", "commondir", "info/attributes", "info/grafts"):
+    links = [name for name in ("index", "logs/HEAD") if (directory / name).is_symlink()]  # Git would write through it.
+    for name in ("config.worktree", "commondir", "info/attributes", "info/grafts", *links):
         (directory / name).unlink(missing_ok=True)
 
 
@@ -111,9 +142,9 @@ def write(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> str | None:
-    """A small file. None: there is none, or it is a pipe or the like, which would keep us waiting."""
+    """A small file. None: there is none, or it is a link, or a pipe or the like, which would keep us waiting."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:

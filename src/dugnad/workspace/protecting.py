@@ -14,11 +14,11 @@ from ..errors import ToolError
 from ..own import OWN
 from .profile import Policy
 
-# What in a tree can make git or dugnad run a program later, outside; and what stands there while it is missing.
-# None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
+# What in a tree can make git or dugnad run a program later, outside, or read what lies there; and what stands there
+# while it is missing. None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
 _GIT: Mapping[str, str | None] = {
     "hooks": None, "modules": None, "worktrees": None, "dugnad": None, "config": "", "config.worktree": "",
-    "commondir": ".",
+    "commondir": ".", "shallow": "", "info": None,
 }  # fmt: skip
 
 _ENTRIES_MAX = 200_000  # Looked at for sockets; what a larger tree has beyond that, the kernel's list has to name.
@@ -29,8 +29,8 @@ def sockets_in(policy: Policy) -> tuple[Path, ...]:
 
     A tree of our own begins without any, and nobody but commands works in it; the user's own folder is searched.
     """
-    seen = (policy.tree, *policy.readable)
-    found = {each for each in _bound() if any(each.is_relative_to(above) for above in seen)}
+    seen = [(each, os.path.realpath(each)) for each in (policy.tree, *policy.readable)]
+    found = {above / each.relative_to(real) for each in _bound() for above, real in seen if each.is_relative_to(real)}
     if OWN not in policy.tree.parts:
         found |= set(_searched(policy.tree))
     own = policy.tree / OWN  # It is hidden whole.
@@ -43,7 +43,7 @@ def _bound() -> Iterator[Path]:
         for line in file:
             fields = line.rstrip("\n").split(maxsplit=7)
             if len(fields) == 8 and fields[7].startswith("/"):
-                yield Path(fields[7])
+                yield Path(os.path.realpath(fields[7]))
 
 
 def _searched(tree: Path) -> Iterator[Path]:
@@ -60,7 +60,7 @@ def _searched(tree: Path) -> Iterator[Path]:
 
 def _is_socket(path: Path) -> bool:
     try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
+        return stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:
         return False
 

@@ -75,6 +75,7 @@ class Tree:
     def readable(self) -> tuple[Path, ...]:
         """What of the repository a command may read, to look at its history: all but its settings, which may hold
         secrets, and what belongs to other trees."""
+        self.git.check()
         shared = self.git.directory
         names = ("objects", "refs", "packed-refs", "shallow")
         return (*(shared / name for name in names if (shared / name).exists()), self.own)

@@ -174,7 +174,7 @@ class Trees:
                 self.git.make_private(own, f"refs/heads/{BRANCHES}task-{path.name}")
                 private.write(own / "HEAD", private.read(before / "HEAD") or "")
                 for name in ("index", _WHOLE, CHECKING):
-                    if (before / name).exists():
+                    if (before / name).is_file() and not (before / name).is_symlink():
                         shutil.copyfile(before / name, own / name)
                 shutil.rmtree(before, ignore_errors=True)
                 return own
