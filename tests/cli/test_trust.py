@@ -126,7 +126,7 @@ def test_a_committed_board_is_refused_and_nothing_is_spent(it: Stranger) -> None
         ran = typed_here(it, *words, DUGNAD_MODEL="scripted:script.yaml")
         assert ran.returncode == 2, (words, ran.stdout)
         assert "Git tracks .dugnad" in ran.stderr
-        assert "git rm -r --cached .dugnad" in ran.stderr
+        assert "git rm -r --cached -- .dugnad" in ran.stderr
     assert typed(it, "trust", "--yes").returncode == 2
     git(it.clone, "rm", "-r", "-q", "--cached", ".dugnad")
     ran = typed(it, "run", "A goal", DUGNAD_MODEL="scripted:script.yaml")

@@ -46,7 +46,7 @@ async def open_the_board(scene: Scene) -> Finding | None:
         return _no_board_yet(path)
     if path is not None and 0 < (schema := _schema(path)) < latest():
         says = f"{path} has schema {schema}; the next command brings it to {latest()}, and there is no way back."
-        return Finding("board", "warning", says, f"sqlite3 {path} \"VACUUM INTO 'backup.db'\"")
+        return Finding("board", "warning", says, f"sqlite3 {shlex.quote(str(path))} \"VACUUM INTO 'backup.db'\"")
     limits = scene.project.limits if scene.project else None
     patience = Patience(busy_seconds=3, reconnect_seconds=5, statement_seconds=10, network_seconds=5)
     try:
@@ -203,10 +203,10 @@ async def lanes(scene: Scene) -> Finding | None:
     for task in scene.tasks:
         if task.assignee is not None and task.assignee not in names:
             says = f"#{task.id} is for {task.assignee}, who is not there."
-            return Finding("roles", "warning", says, f"dugnad spawn {task.assignee}")
+            return Finding("roles", "warning", says, shlex.join(["dugnad", "spawn", task.assignee]))
         if task.assignee is None and task.role is not None and task.role not in roles:
             says = f"#{task.id} is for the role {task.role}, which nobody has."
-            return Finding("roles", "warning", says, f"dugnad spawn NAME --role {task.role}")
+            return Finding("roles", "warning", says, shlex.join(["dugnad", "spawn", "NAME", "--role", task.role]))
     return Finding("roles", "ok", "Every open task is for somebody.")
 
 
@@ -216,7 +216,7 @@ async def teammates(scene: Scene) -> Finding | None:
     team = await scene.board.team()
     if failed := [mate for mate in team if mate.status == "failed"]:
         says = _few(f"{mate.name} failed: {mate.reason or 'nobody knows why'}" for mate in failed)
-        return Finding("teammates", "warning", f"{says.rstrip('.')}.", f"dugnad spawn {failed[0].name}")
+        return Finding("teammates", "warning", f"{says.rstrip('.')}.", shlex.join(["dugnad", "spawn", failed[0].name]))
     return Finding("teammates", "ok", f"{len(team)} on the board, none failed.")
 
 

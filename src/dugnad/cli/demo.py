@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -267,7 +268,7 @@ What they built works:
 {commits}
 
 Where to look next:
-    cd {folder}
+    cd {shlex.quote(str(folder))}
     {command} tasks                  what was on the board, and who did it
     {command} show 4 --transcript    carol's task: two hosts, one transcript
     {command} log                    all that happened, line by line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
@@ -86,7 +87,7 @@ async def refuse_tracked(project: Project, url: str) -> None:
             if git is not None and await git.is_tracked(name):
                 raise NotAccepted(
                     f"Git tracks {name}, so whoever commits could put tasks and answers on your board. Remove it from "
-                    f"the repository: git rm -r --cached {name}"
+                    f"the repository: git rm -r --cached -- {shlex.quote(name)}"
                 )
     except ToolError as trouble:
         raise NotAccepted(f"{trouble}") from None

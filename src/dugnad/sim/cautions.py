@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from .planned import Plan
@@ -24,7 +25,7 @@ def _nobody(plan: Plan, mates: Sequence[Mate]) -> list[str]:
     return [
         f"Nobody would take {count} task{'' if count == 1 else 's'} for "
         + (
-            f"{lane[1:]}, who is not there; `dugnad spawn {lane[1:]}` changes that."
+            f"{lane[1:]}, who is not there; `dugnad spawn {shlex.quote(lane[1:])}` changes that."
             if lane.startswith("@")
             else f"the role {lane}, which nobody has; give it somebody under [agents]."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -135,7 +136,7 @@ class Report:
             and (shut_out := [each for each in self.in_state("ready") if each.not_for])
         ):
             first = shut_out[0]
-            role = f" --role {first.role}" if first.role else ""
+            role = f" --role {shlex.quote(first.role)}" if first.role else ""
             steps.append(
                 f"dugnad spawn NAME{role}    then `dugnad run`; #{first.id} is for anybody but {first.not_for}"
             )
