@@ -16,6 +16,8 @@ from repository import git, new_repository
 from shell import Shell, accept, start, write_settings
 from terminal import SECONDS, until_line
 
+from dugnad.cli.preflight import memory_of
+
 SCRIPT = """
 "*":
   - calls: [{write_file: {path: b.txt, text: written}}]
@@ -139,7 +141,7 @@ def test_what_mends_a_red_check_outside_the_tree_is_seen(folder: Path, monkeypat
     monkeypatch.chdir(project)
     shell = Shell(f"sqlite:///{folder}/board.db")
     assert shell("run", "goal", *MODEL).exit_code == 1
-    known = json.loads((project / ".dugnad" / "preflight.json").read_text())
+    known = json.loads(memory_of(project, os.environ).read_text())
     assert [each["green"] for each in known.values()] == [False]
     told = json.loads(shell("run", "goal", *MODEL, "--json").stdout)
     assert told["preflight"]["remembered"] is False
@@ -151,24 +153,71 @@ def test_without_a_check_nothing_is_run_and_nothing_is_said(folder: Path, monkey
     shell = Shell(f"sqlite:///{folder}/board.db")
     told = shell.json("run", "goal", *MODEL)
     assert (told["exit"], told["preflight"]) == (0, None)
-    assert not (project / ".dugnad" / "preflight.json").exists()
+    assert not memory_of(project, os.environ).exists()
 
 
-def test_a_planted_memory_is_not_followed_and_not_believed_beyond_green(
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_lies_in_the_project_is_not_believed(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The key can be computed by anybody who has the repository, so where it is kept is what counts."""
+    project, options = make(folder, kind, "false")
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    assert shell("run", "goal", *MODEL, *options).exit_code == 1
+    kept = memory_of(project, os.environ)
+    assert not kept.is_relative_to(project)
+    known = json.loads(kept.read_text())
+    green = {key: {**verdict, "green": True} for key, verdict in known.items()}
+    (project / ".dugnad" / "preflight.json").write_text(json.dumps(green))
+    ran = shell("run", "goal", *MODEL, *options)
+    assert (ran.exit_code, "is red on " in ran.stdout) == (1, True)
+
+
+def test_what_is_known_of_one_project_is_not_known_of_its_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, _ = make(folder, "git", "test -e good.txt", **{"good.txt": ""})
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    monkeypatch.chdir(project)
+    assert shell.json("run", "goal", *MODEL)["preflight"]["remembered"] is False
+    other = folder / "other"
+    git(folder, "clone", "--quiet", str(project), str(other))
+    accept(other)
+    monkeypatch.chdir(other)
+    assert shell.json("run", "goal", *MODEL)["preflight"]["remembered"] is False
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"output": 5}, {"green": 1}, {"green": "yes"}, {"where": None}, {"seconds": "x"}, {"more": 1}, None, []]
+)
+def test_a_memory_of_the_wrong_shape_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: object) -> None:
+    project, _ = make(folder, "folder", "false")
+    monkeypatch.chdir(project)
+    shell = Shell(f"sqlite:///{folder}/board.db")
+    assert shell("run", "goal", *MODEL).exit_code == 1
+    kept = memory_of(project, os.environ)
+    known = json.loads(kept.read_text())
+    planted = {
+        key: {**each, "green": True, **wrong} if isinstance(wrong, dict) else wrong for key, each in known.items()
+    }
+    kept.write_text(json.dumps(planted))
+    told = json.loads(shell("run", "goal", *MODEL, "--red-base", "--json").stdout)
+    assert (told["preflight"]["green"], told["preflight"]["remembered"]) == (False, False)
+
+
+def test_a_memory_that_is_a_link_or_no_json_is_neither_followed_nor_believed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, _ = make(folder, "folder", "false")
-    (project / ".dugnad").mkdir()
     secret = folder / "secret"
     secret.write_text("hidden")
-    (project / ".dugnad" / "preflight.json").symlink_to(secret)
+    kept = memory_of(project, os.environ)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.symlink_to(secret)
     monkeypatch.chdir(project)
     shell = Shell(f"sqlite:///{folder}/board.db")
     assert shell("run", "goal", *MODEL).exit_code == 1
     assert secret.read_text() == "hidden"
-    (project / ".dugnad" / "preflight.json").unlink()
-    for wrong in ("[1]", '{"a": 1', "x" * 300_000):
-        (project / ".dugnad" / "preflight.json").write_text(wrong)
+    for wrong in ("[1]", '{"a": 1', "x" * 300_000, "[" * 100_000):
+        kept.unlink()
+        kept.write_text(wrong)
         assert shell("run", "goal", *MODEL).exit_code == 1
 
 

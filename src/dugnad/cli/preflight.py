@@ -1,7 +1,8 @@
 """Before anything is spent: the project's own check on the project as it is.
 
 If it is red there, every attempt would fail by it, whatever was done. A green verdict is remembered by the tree and the
-words of the check; a red one is looked at again, since what mends it may lie outside the tree.
+words of the check, in the user's own state folder; a red one is looked at again, since what mends it may lie outside
+the tree.
 """
 
 from __future__ import annotations
@@ -12,27 +13,30 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ..errors import DugnadError, ToolError
+from ..errors import ToolError
+from ..own import held
 from ..team import Team
 from ..team.places import CHECK_SECONDS_MAX
 from ..team.project import Project
+from ..team.serverfile import replace_file
 from ..text import one_line, plain, shorten
-from .base import console, make_folder
+from .accepted import state_folder
+from .base import console
 from .bases import Base
 from .checks import Finding, Scene
 from .strangers import refuse_tracked
 from .workplaces import Given, Say, Wishes, workplaces
 
-_FILE = "preflight.json"
 _KEPT_MAX = 50
 _BYTES_MAX = 256 * 1024
 _SHOWN_CHARS_MAX = 6_000
 _DRAW_SECONDS = 0.5
+_KINDS = {"green": bool, "where": str, "command": str, "output": str, "seconds": float, "remembered": bool}
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -76,9 +80,9 @@ class Checked:
 
 async def checked_base(team: Team, project: Project, given: Given, wishes: Wishes, *, say: Say, quiet: bool) -> Checked:
     """Red is something that a person has to mend, so nothing begins; unless it was said that it may."""
-    folder = project.root / ".dugnad"
+    memory = memory_of(project.root, os.environ)
     try:
-        verdict = await preflight(given.base, folder, red_base=wishes.red_base, say=say, quiet=quiet)
+        verdict = await preflight(given.base, memory, red_base=wishes.red_base, say=say, quiet=quiet)
     except Interrupted:
         return Checked(130, "Interrupted. Nothing was begun and nothing was spent.")
     if verdict is None or verdict.green:
@@ -106,9 +110,8 @@ async def base_check(scene: Scene) -> Finding | None:
     said: list[str] = []
     async with team, workplaces(team, project, Wishes(), said.append) as given:
         try:
-            verdict = await preflight(
-                given.base, project.root / ".dugnad", red_base=False, say=said.append, quiet=False
-            )
+            memory = memory_of(project.root, scene.environment)
+            verdict = await preflight(given.base, memory, red_base=False, say=said.append, quiet=False)
         except Interrupted:
             return Finding("check", "warning", f"`{command}` was interrupted.")
     if verdict is None:
@@ -121,21 +124,21 @@ async def base_check(scene: Scene) -> Finding | None:
     )
 
 
-async def preflight(base: Base | None, folder: Path, *, red_base: bool, say: Say, quiet: bool) -> Verdict | None:
+async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say, quiet: bool) -> Verdict | None:
     """Run the project's check, unless it is known to be green. None: there is nothing that could be run."""
     if base is None or not base.shop.project_checks or base.shop.sandbox is None:
         return None
     checks = base.shop.project_checks
     try:
         key = _key(base, await base.name())
-        known = await asyncio.to_thread(_recall, folder / _FILE, key)
+        known = await asyncio.to_thread(_recall, memory, key)
         if known is not None and (known.green or red_base):
             return known
         command = one_line(" && ".join(checks), 200)
         say(f"Before anything is spent: the project's check on {plain(base.where)}, `{command}`")
         verdict = await _unless_stopped(_run(base, quiet=quiet))
         key = _key(base, await base.name())  # Where all work in one folder, the check itself may have changed it.
-        await asyncio.to_thread(_remember, folder / _FILE, key, verdict)
+        await asyncio.to_thread(_remember, memory, key, verdict)
     except (ToolError, OSError) as trouble:
         say(f"It could not be run, so nobody knows whether it is green: {plain(trouble)}")
         return None
@@ -228,39 +231,42 @@ async def _unless_stopped(work: Coroutine[None, None, Verdict]) -> Verdict:
 # What is remembered.
 
 
+def memory_of(root: Path, environment: Mapping[str, str]) -> Path:
+    """The user's own file about the project at `root`. What lies in the project itself may come from anyone."""
+    which = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:40]
+    return state_folder(environment).with_name("preflight") / f"{which}.json"
+
+
 def _key(base: Base, name: str) -> str:
     told = json.dumps([name, base.where, base.shop.project_checks, str(base.shop.prefix)])
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
 def _recall(file: Path, key: str) -> Verdict | None:
+    """None: it is not known, or was written by another version."""
     found = _read(file).get(key)
-    try:
-        return replace(Verdict(**found), remembered=True) if isinstance(found, dict) else None
-    except TypeError:
-        return None  # Of another version.
+    if not isinstance(found, dict) or {name: type(each) for name, each in found.items()} != _KINDS:
+        return None
+    return replace(Verdict(**found), remembered=True)
 
 
 def _read(file: Path) -> dict[str, object]:
     """What is there; nothing, if it is not ours to read."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with held(file.parent) as inside:
+            descriptor = os.open(file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
         with os.fdopen(descriptor, "rb") as opened:
             found = json.loads(opened.read(_BYTES_MAX))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _remember(file: Path, key: str, verdict: Verdict) -> None:
     """Beside the others, and in one step: several may start at once."""
-    with suppress(DugnadError, OSError):
-        make_folder(file.parent)
+    with suppress(OSError):
+        with held(file.parent, make=True):
+            pass
         told = {**asdict(verdict), "output": shorten(verdict.output, _SHOWN_CHARS_MAX // 2)}
         kept = [*((name, each) for name, each in _read(file).items() if name != key), (key, told)][-_KEPT_MAX:]
-        half = file.with_name(f"{file.name}.{os.getpid()}")
-        half.unlink(missing_ok=True)
-        descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as opened:
-            json.dump(dict(kept), opened)
-        half.replace(file)
+        replace_file(file, json.dumps(dict(kept)))
