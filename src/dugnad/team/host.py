@@ -226,18 +226,10 @@ class Host:
             return
         agent.may_act = self.lease_runs  # type: ignore[method-assign]
         life = Life(
-            board=self.board,
-            host=self.id,
-            agent=agent,
-            limits=self.limits,
-            places=self.places or nowhere(self.check),
-            reviewer=self.reviewer,
-            budget=self.budget,
-            scope=self.scope,
-            payer=self.payer,
-            red_base=self.red_base,
+            board=self.board, host=self.id, agent=agent, limits=self.limits, places=self.places or nowhere(self.check),
+            reviewer=self.reviewer, budget=self.budget, scope=self.scope, payer=self.payer, red_base=self.red_base,
             on_move=self._on_move,
-        )
+        )  # fmt: skip
         self.lives[member.name] = life
         self._running[member.name] = task = asyncio.create_task(life.live(), name=f"teammate {member.name}")
         task.add_done_callback(lambda done: self._gone(life, done))
