@@ -282,7 +282,7 @@ def test_a_project_does_not_choose_a_server_for_the_user(folder: Path, address: 
 )
 def test_a_project_does_not_have_its_board_among_tables_of_others(folder: Path, name: str) -> None:
     found = project(folder, f"board = 'postgresql:///prod?board={name}'")
-    with pytest.raises(BadInput, match=r"^dugnad.toml: the board .* name it otherwise"):
+    with pytest.raises(BadInput, match=r"^dugnad.toml: the board would .* name it otherwise"):
         found.board_url(None, {})
     assert found.board_url(None, {"DUGNAD_BOARD": "postgresql:///prod?board=public"})  # The user's own word.
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from ..agent.command import PREFIX, PRESETS, READS, Command
 from ..errors import BadInput, ModelMisconfigured
-from ..own import OWN
 from ..workspace.hosts import parse_hosts
 from ..workspace.profile import SYSTEM
 from ..workspace.programs import find_program
@@ -24,7 +23,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
 _FROM = re.compile(r"env(\??):([A-Za-z_][A-Za-z0-9_]*)")  # With a question mark: passed on if it is set.
-_MARKS = ("dugnad.toml", ".git")
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -127,9 +125,8 @@ def _installed(
 
     A program outside the system's folders is shown by itself; one of npm's with the packages and programs beside it.
     """
-    if "/" in run[0]:
-        return run, (), {}
-    found = find_program(run[0], environment.get("PATH", os.defpath), outside=project_here(environment))
+    path = "" if "/" in run[0] else environment.get("PATH", os.defpath)
+    found = find_program(run[0], path, outside=project_here(environment))
     if found is None:
         return run, (), {}
     real = Path(found).resolve()
@@ -138,8 +135,8 @@ def _installed(
     if "node_modules" in real.parts:
         packages = Path(*real.parts[: real.parts.index("node_modules") + 1])
         programs = packages.parent.parent / "bin"
-        path = {"PATH": f"{programs}:{_SYSTEM_PATH}"}
-        return (str(real), *run[1:]), (packages, *([programs] if programs.is_dir() else [])), path
+        searched = {"PATH": f"{programs}:{_SYSTEM_PATH}"}
+        return (str(real), *run[1:]), (packages, *([programs] if programs.is_dir() else [])), searched
     return (str(Path(found)), *run[1:]), (Path(found),), {}
 
 
@@ -147,8 +144,8 @@ def project_here(environment: Mapping[str, str]) -> Path:
     """The outermost project or repository that one is in. The home folder is none: programs of the user lie there."""
     here, home = (Path(os.path.realpath(each)) for each in (".", environment.get("HOME") or "/"))
     folders = [each for each in (here, *here.parents) if not home.is_relative_to(each)]
-    marked = [each for each in folders if any(os.path.lexists(each / name) for name in _MARKS)]
-    return [here / OWN, *folders[:1], *marked][-1]
+    marked = [each for each in folders if os.path.lexists(each / "dugnad.toml") or os.path.lexists(each / ".git")]
+    return [here / ".dugnad", *folders[:1], *marked][-1]
 
 
 def open_command(name: str, commands: Mapping[str, Command]) -> Command:

@@ -7,7 +7,7 @@ task that waits) or by a message's ("m34").
 from __future__ import annotations
 
 import re
-import shlex
+from shlex import quote
 
 from ..board import Board
 from ..errors import BadInput, NotReady
@@ -31,9 +31,7 @@ async def find_request(board: Board, which: str) -> Message:
         if not page or page[0].id != number:
             raise BadInput(f"There is no message m{number}; `dugnad inbox` lists them.")
         if page[0].request is None or page[0].kind not in ("question", "plan", "shutdown"):
-            raise NotReady(
-                f"m{number} asks for no answer; `dugnad tell {shlex.quote(page[0].sender)} TEXT` writes back."
-            )
+            raise NotReady(f"m{number} asks for no answer; `dugnad tell {quote(page[0].sender)} TEXT` writes back.")
         return page[0]
     task = await board.find(number)
     if task.request is None or task.state != "waiting":

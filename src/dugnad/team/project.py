@@ -334,9 +334,8 @@ def _refuse_strange_server(address: str, environment: Mapping[str, str]) -> None
     if strange := {name for name, _ in options} - _BOARD_OPTIONS:
         names = ", ".join(sorted(map(shown, strange)))
         raise BadInput(f"{FILE}: the board's address may say board and sslmode, not {names}; use DUGNAD_BOARD.")
-    for board in [value.lower() for name, value in options if name == "board"]:
-        if board in ("public", "information_schema") or board.startswith("pg_"):
-            raise BadInput(f"{FILE}: the board {shown(board)} would lie among tables of others; name it otherwise.")
+    if any(re.match(r"public$|information_schema$|pg_", value.lower()) for name, value in options if name == "board"):
+        raise BadInput(f"{FILE}: the board would lie among tables of others; name it otherwise.")
     for mode in [value for name, value in options if name == "sslmode"]:
         _refuse_less_secrecy(mode, environment.get("PGSSLMODE") or "prefer")
     trusted = {each.lower() for each in read_user(environment).boards}
