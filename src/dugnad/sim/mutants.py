@@ -33,7 +33,7 @@ MUTANTS: tuple[Mutant, ...] = (
            '(task, epoch)."""\n    lease = int(tx.limits.lease_seconds * 1000)',
            '(task, epoch)."""\n    lease = int(tx.limits.lease_seconds * 100)'),
     Mutant("take-back believes no lease", 1, "board/settle.py",
-           "lease_max = int(tx.limits.lease_seconds_max * 1000)\n    for host", "lease_max = 0\n    for host"),
+           "lease_max = int(tx.limits.lease_seconds_max * 1000)\n    for host", "lease_max = 0\n    for host", seed=66),
     Mutant("a raised cap frees what is held", 1, "board/sql/budgets.sql",
            "WHERE root_id = :root AND state = 'waiting' AND waiting_for = 'budget'",
            "WHERE root_id = :root AND state IN ('waiting', 'claimed')", seed=61),
@@ -48,7 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "hosts.lost_at IS NOT NULL)))\nORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name "
            "LIMIT :count\n\n",
            "hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms())))\nORDER BY teammates.lead DESC, "
-           "teammates.spawned_at, teammates.name LIMIT :count\n\n"),
+           "teammates.spawned_at, teammates.name LIMIT :count\n\n", seed=94),
     # 2. Fencing.
     Mutant("no fence on settle", 2, "board/settle.py",
            "stale = refused(call.task, call.epoch, rows) or (StaleClaim() if call.task in seen else None)",
@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a repeated settle is stale", 4, "board/settle.py",
            'if row and row["settled_as"] == calls[place].fingerprint:', "if False:", seed=9),
     Mutant("an ended task is counted down to ready", 4, "board/sql/tasks.sql",
-           "OR state NOT IN ('blocked', 'waiting') THEN state", "THEN state", seed=236),
+           "OR state NOT IN ('blocked', 'waiting') THEN state", "THEN state", seed=352),
     Mutant("a claim forgets its key", 4, "board/claims.py",
            "if not tx.repeated and not any(ask.may_repeat for ask in asks):", "if True:", seed=36),
     Mutant("what has ended is skipped again", 4, "board/sql/tasks.sql",
@@ -132,7 +132,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # 7. Messages.
     Mutant("a message is marked before it is shown", 7, "agent/agent.py",
            "talk.shown += [message.id for message in messages]",
-           "await self.board.show(name, [message.id for message in messages])", seed=340),
+           "await self.board.show(name, [message.id for message in messages])", seed=537),
     Mutant("a message is never marked", 7, "agent/agent.py",
            "reservation=answer.reservation, shown=tuple(talk.shown))", "reservation=answer.reservation)"),
     Mutant("peers before people", 7, "board/rules.py",
@@ -158,7 +158,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a call that waited is run again when its result is not recorded", 8, "agent/acting.py",
            "self.begun.add((self.claim.epoch, context.key))", "pass", seed=1178),
     Mutant("a task released by hand goes on from an old attempt", 8, "board/sql/tasks.sql",
-           "SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,\n", "SET\n", seed=360),
+           "SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,\n", "SET\n", seed=600),
     Mutant("what was put down in order is begun from nothing", 8, "board/settle.py",
            'continues=row["epoch"] if outcome.resume else None,', "continues=None,"),
     Mutant("a tool's result is not recorded", 8, "agent/acting.py",
