@@ -129,6 +129,8 @@ def test_a_committed_board_is_refused_and_nothing_is_spent(it: Stranger) -> None
         assert "git rm -r --cached -- .dugnad" in ran.stderr
     assert typed(it, "trust", "--yes").returncode == 2
     git(it.clone, "rm", "-r", "-q", "--cached", ".dugnad")
+    assert "Git tracks .dugnad" in typed(it, "add", "x").stderr  # The last commit still has it.
+    git(it.clone, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "Untrack the board")
     ran = typed(it, "run", "A goal", DUGNAD_MODEL="scripted:script.yaml")
     assert (ran.returncode, NEW in ran.stderr) == (2, True)
     said = typed(it, "trust", "--json")

@@ -87,7 +87,7 @@ async def refuse_tracked(project: Project, url: str) -> None:
             if git is not None and await git.is_tracked(name):
                 raise NotAccepted(
                     f"Git tracks {name}, so whoever commits could put tasks and answers on your board. Remove it from "
-                    f"the repository: git rm -r --cached -- {shlex.quote(name)}"
+                    f"the repository and commit that: git rm -r --cached -- {shlex.quote(name)}"
                 )
     except ToolError as trouble:
         raise NotAccepted(f"{trouble}") from None
