@@ -105,5 +105,5 @@ async def test_the_name_of_a_board_is_one_word(folder: Path, name: str) -> None:
     git(root, "add", "--force", "--", path.name)
     with pytest.raises(NotAccepted) as met:
         await refuse_tracked(read_project(root, environment={}), f"sqlite:///{path}")
-    command = str(met.value).partition("Remove it from the repository: ")[2]
+    command = str(met.value).partition("Remove it from the repository and commit that: ")[2]
     assert words_of(command, folder) == ["rm", "-r", "--cached", "--", path.name]
