@@ -20,7 +20,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def owners(environment: Mapping[str, str] | None = None) -> set[int]:
-    """Whose files are believed: one's own, root's, and under sudo those of whoever asked."""
+    """Whose files are believed: one's own, root's, and under sudo the caller's."""
     asked = (os.environ if environment is None else environment).get("SUDO_UID", "")[:10]
     return {0, os.geteuid()} | ({int(asked)} if os.geteuid() == 0 and asked.isdecimal() else set())
 

@@ -50,7 +50,7 @@ class Move:
     request: str | None = None
     open_needs: int = 0
     delay: int = 0
-    lane: str | None = None  # Who alone goes on with it; None: whoever may take it.
+    lane: str | None = None  # Of the one teammate that goes on with it; None: the task's own.
     guard: str | None = None  # Which bound was reached; a person is told.
 
     @property

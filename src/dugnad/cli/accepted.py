@@ -29,7 +29,7 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 
 class Accepted:
-    """The user's own. Whoever can write there is the user."""
+    """The user's own. A process that can write there acts as the user."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.folder = state_folder(environment)

@@ -117,7 +117,7 @@ async def git(scene: Scene) -> Finding:
         if found is None:
             return Finding("git", "warning", f"{root}: not a git repository.", f"git init {shlex.quote(str(root))}")
         if await found.is_tracked(".dugnad"):
-            says = "The board's folder is under version control: whoever commits could put tasks on your board."
+            says = "The board's folder is under version control: anybody who commits could put tasks on your board."
             return Finding("git", "warning", says, "git rm -r --cached .dugnad")
         count = len(await found.changes())
     except ToolError as trouble:

@@ -86,8 +86,8 @@ async def refuse_tracked(project: Project, url: str) -> None:
         for name in (".dugnad", path.relative_to(project.root).as_posix()):
             if git is not None and await git.is_tracked(name):
                 raise NotAccepted(
-                    f"Git tracks {name}, so whoever commits could put tasks and answers on your board. Remove it from "
-                    f"the repository and commit that: git rm -r --cached -- {shlex.quote(name)}"
+                    f"Git tracks {name}, so anybody who commits could put tasks and answers on your board. Remove it "
+                    f"from the repository and commit that: git rm -r --cached -- {shlex.quote(name)}"
                 )
     except ToolError as trouble:
         raise NotAccepted(f"{trouble}") from None

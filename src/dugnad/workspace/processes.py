@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 _READ_BYTES = 65_536
@@ -38,13 +39,8 @@ def children() -> list[int]:
 def below(pid: int, levels: int) -> list[int]:
     """What descends from a process, but for so many generations next to it."""
     parents: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(about[1]), []).append(int(entry))
+    for child, about in _all():
+        parents.setdefault(int(about[1]), []).append(child)
     generation, found = [pid], []
     for depth in range(100):
         generation = [child for each in generation for child in parents.get(each, ())]
@@ -58,13 +54,18 @@ def processes_with(field: int, value: int) -> list[int]:
     The dead are among them as long as they are ours to reap; whoever answers "nothing is left" before that lies. The
     dead of a living parent elsewhere are not: it may never reap them.
     """
-    found: list[int] = []
+    own = os.getpid()
+    return [
+        pid for pid, about in _all() if int(about[field]) == value and (about[0] not in "ZX" or int(about[1]) == own)
+    ]
+
+
+def _all() -> Iterator[tuple[int, list[str]]]:
+    """Every process there is, with the fields of its stat from its state on."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(about[field]) == value and (about[0] not in "ZX" or int(about[1]) == os.getpid()):
-                found.append(int(entry))
-    return found
+            yield int(entry), about
