@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,12 @@ def test_what_is_exported_exists_and_is_meant() -> None:
 def test_nothing_unfinished_is_left_lying() -> None:
     for path in SOURCE:
         assert not re.search(r"\b(TODO|FIXME|XXX)\b|NotImplementedError", path.read_text()), name_of(path)
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """They are imported by it, so the second one would not be run."""
+    found = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert [name for name, count in found.items() if count > 1] == []
 
 
 def test_every_statement_is_used_and_exists_for_both_databases() -> None:

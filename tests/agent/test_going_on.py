@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from stage_agent import END, all_told, calls, last_results, set_stage, told
+from collections.abc import Mapping
+from typing import Any
 
+import pytest
+from stage_agent import END, Crash, all_told, calls, last_results, set_stage, told
+
+from dugnad.agent.conversation import Conversation
 from dugnad.board import Board
-from dugnad.types import HUMAN, Done, Failed
+from dugnad.sim.verdict import verdict
+from dugnad.tools import Policy
+from dugnad.types import HUMAN, Claim, Done, Failed, Waiting
 
 
 async def asked_and_answered(board: Board) -> None:
@@ -21,15 +28,71 @@ async def asked_and_answered(board: Board) -> None:
     await board.stop_teammate("carol")
 
 
-async def test_what_one_asked_for_is_not_said_by_another_who_goes_on(board: Board) -> None:
+async def test_what_one_asked_for_is_said_in_that_ones_name_when_another_goes_on(board: Board) -> None:
     await asked_and_answered(board)
     alice = await set_stage(board, [END, END], name="alice")
     assert isinstance(await alice.go_on(), Done)
-    assert await board.inbox("dave") == []
-    answer, left = last_results(alice.model)
-    assert answer.endswith("> One.")
-    assert left.startswith("Interrupted: carol asked for this before you went on with the task.")
+    (message,) = await board.inbox("dave")
+    assert (message.sender, message.text) == ("carol", "Soon.")
+    assert last_results(alice.model)[0].endswith("> One.")
     assert "carol has worked on this task until here" in told(alice.model.asked[0])
+    assert await verdict(board) == []
+
+
+async def left_by_carol(board: Board, *asked: tuple[str, Mapping[str, Any]], roles: tuple[str, ...] = ()) -> None:
+    """carol's host dies after her reply was recorded and before anything of it was done."""
+    await board.spawn("dave")
+    carol = await set_stage(board, [calls(*asked)], name="carol", member={"roles": roles})
+    claim = await carol.begin()
+
+    async def dies(claim: Claim, talk: Conversation, *, resumed: bool) -> None:
+        if talk.open_calls:
+            raise Crash
+
+    carol.agent._act = dies  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        await carol.agent.work(claim)
+    await board.stop_host(carol.host)
+    await board.take_back()
+
+
+async def test_what_was_asked_for_and_bears_a_name_is_done_once_by_the_one_who_goes_on(board: Board) -> None:
+    await left_by_carol(
+        board, ("note", {"title": "How", "text": "So."}), ("send_message", {"to": "dave", "text": "Soon."}),
+        ("schedule_followup", {"title": "More"}), ("add_task", {"title": "Even more"}),
+    )  # fmt: skip
+    alice = await set_stage(board, [END], name="alice")
+    assert isinstance(await alice.go_on(await alice.claim_when_due()), Done)
+    assert [(note.author, note.title) for note in await board.search_notes()] == [("carol", "How")]
+    assert [message.sender for message in await board.inbox("dave")] == ["carol"]
+    put = [(event.actor, event.data["title"]) for event in await board.events() if event.kind == "put"]
+    assert put[1:] == [("carol", "More"), ("carol", "Even more")]
+    assert await verdict(board, at_rest=False) == []
+
+
+async def test_what_concerns_its_author_alone_is_not_done_by_the_one_who_goes_on(board: Board) -> None:
+    await left_by_carol(
+        board, ("list_teammates", {}), ("read_inbox", {}), ("todo", {"items": ["one"]}), ("finish", {"result": "x"})
+    )
+    await board.tell("dave", "carol", "For carol only.")
+    alice = await set_stage(board, [END, END], name="alice")
+    assert await alice.go_on(await alice.claim_when_due()) == Done("built")
+    first, *others = last_results(alice.model)
+    assert "alice (you)" in first
+    assert all(each.startswith("Interrupted: carol asked for this before you went on") for each in others)
+    assert "For carol only" not in all_told(alice.model.asked[-1])
+
+
+async def test_nobody_does_for_another_what_the_other_may_not_do(board: Board) -> None:
+    policy = Policy.of({"writer": {"note": "deny", "send_message": "ask"}})
+    asked = ("note", {"title": "How", "text": "So."}), ("send_message", {"to": "dave", "text": "Soon."})
+    await left_by_carol(board, *asked, roles=("writer",))
+    alice = await set_stage(board, [END], name="alice", policy=policy)
+    outcome = await alice.go_on(await alice.claim_when_due())
+    assert await board.search_notes() == []
+    assert isinstance(outcome, Waiting)
+    assert "carol" in outcome.question
+    assert await board.inbox("dave") == []
 
 
 async def test_what_a_person_answered_is_in_the_packet_of_the_next_try(board: Board) -> None:

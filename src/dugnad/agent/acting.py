@@ -44,6 +44,8 @@ TAKEN_OVER = (
     "Look before you call it yourself."
 )
 REFUSED = "A person refused:"
+# What these put on the board bears a name. Another who goes on with the task has it done in the name of its author.
+_SIGNED = frozenset({"add_task", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 # These concern the attempt, not the call: they go up.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
@@ -73,7 +75,7 @@ class Actor:
     doing: Callable[[str], None]  # Is told which tool runs, for whoever watches,
     saying: Callable[[str], None] = lambda text: None  # and what goes on in it.
     may_act: Callable[[], bool] = lambda: True
-    decide: Callable[[str], Decision] = lambda tool: "allow"  # What the policy says of a tool.
+    decide: Callable[..., Decision] = lambda tool, roles=(): "allow"  # What the policy says of a tool, and of roles.
     begun: set[tuple[int, str]] = field(default_factory=set)  # Calls by epoch and key that have no result yet.
 
     async def act(self, talk: Conversation, *, resumed: bool) -> None:
@@ -173,12 +175,17 @@ class Actor:
             asked_again = (
                 waited and self.claim.continues == talk.since and (self.claim.epoch, context.key) not in self.begun
             )
-            if who != self.claim.teammate and not waited:  # Nobody says or does in its own name what another wanted.
-                return Result(text=TAKEN_OVER.format(who=who))
+            if who != self.claim.teammate:
+                author = await self.board.teammate(who)
+                its_own = self.decide(found.name, author.roles)
+                if found.name in _SIGNED and its_own != "deny":
+                    context, decision = replace(context, teammate=author), strictest((decision, its_own))
+                elif not found.safe and not waited:
+                    return Result(text=TAKEN_OVER.format(who=who))
             if resumed and not found.keyed and not asked_again:
                 return Result(text=INTERRUPTED, always=said is not None and said.always)
             if said is None and decision == "ask" and found.name not in talk.allowed:
-                may_i = question(self.claim.teammate, self.claim.task, found.name, arguments, context.key)
+                may_i = question(who, self.claim.task, found.name, arguments, context.key)
                 return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
             if not found.own and not self.may_act():  # The board fences its own; the world outside has no fence.
                 raise StaleClaim("The lease of the host ran out; the task may be in other hands.")

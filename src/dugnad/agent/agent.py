@@ -314,8 +314,8 @@ class Agent:
             doing=self._note,
         )  # fmt: skip
 
-    def _decide(self, tool: str) -> Decision:
-        return self.policy.decide(tool, self.teammate.roles)
+    def _decide(self, tool: str, roles: Sequence[str] | None = None) -> Decision:
+        return self.policy.decide(tool, self.teammate.roles if roles is None else roles)
 
     def _actor(self, claim: Claim, talk: Conversation, tools: dict[str, Tool] | None = None) -> Actor:
         def context(key: str, since: int | None) -> Context:

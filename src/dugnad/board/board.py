@@ -80,16 +80,16 @@ class Board(Reading):
         """Put several, all or none. A need or parent of -1 is the first entry of the list, -2 the second."""
         return await self._put(new, by, None)
 
-    async def follow_up(self, claim: Claim, title: str, **fields: Any) -> Task:
+    async def follow_up(self, claim: Claim, title: str, *, by: str = "", **fields: Any) -> Task:
         """Put a task that the held one found: same root, charged to its budget, bounded.
 
         Without a key of its own, an equal follow-up under the same root is the same task.
         """
-        return (await self.follow_ups(claim, [NewTask(title=title, **fields)]))[0]
+        return (await self.follow_ups(claim, [NewTask(title=title, **fields)], by))[0]
 
-    async def follow_ups(self, claim: Claim, new: Sequence[NewTask]) -> list[Task]:
+    async def follow_ups(self, claim: Claim, new: Sequence[NewTask], by: str = "") -> list[Task]:
         children = [_child(task, claim) for task in new]
-        return await self._put(children, claim.teammate, claim)
+        return await self._put(children, by or claim.teammate, claim)
 
     async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
         entries = rules.batch(new, self.limits)

@@ -75,6 +75,7 @@ async def _insert(tx: Tx, call: Tell, recipient: str, rank: int, accepted: bool 
         event(
             tx, "told", call.sender, task=call.task, message=row["id"], to=recipient, message_kind=call.kind,
             text=call.text, request=call.request, accepted=accepted, key=call.key,
+            epoch=call.claim and call.claim.epoch,
         )  # fmt: skip
         wake(tx, f"inbox:{recipient}")
         if call.kind == "shutdown":

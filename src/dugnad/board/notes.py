@@ -39,7 +39,8 @@ async def write_note(tx: Tx, call: WriteNote) -> Note:
         raise TryAgain
     note = records.note(rows[0])
     event(
-        tx, "noted", call.author, task=note.task, root=note.root, note=note.id, title=note.title, text=note.text
+        tx, "noted", call.author, task=note.task, root=note.root, note=note.id, title=note.title, text=note.text,
+        epoch=call.claim and call.claim.epoch,
     )  # fmt: skip
     wake(tx, "notes")
     return note

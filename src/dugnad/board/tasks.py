@@ -236,9 +236,9 @@ async def _insert(tx: Tx, call: Put, plan: _Plan, budgets: Mapping[int, Row]) ->
             tx, "put", call.by, task=row["id"], root=row["root"], parent=row["parent"], depth=row["depth"],
             key=row["key"], title=row["title"], body=row["body"], role=row["role"], assignee=row["assignee"],
             priority=row["priority"], check=row["check"], plan=task.plan or None, review=task.review,
-            network=task.network or None,
-            not_for=task.not_for, state=stored["state"], due_at=stored["due_at"],
-            followup_of=call.claim and call.claim.task.id, put_at=stored["put_at"],
+            network=task.network or None, not_for=task.not_for, state=stored["state"], due_at=stored["due_at"],
+            followup_of=call.claim and call.claim.task.id, followup_epoch=call.claim and call.claim.epoch,
+            put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
             caps=rules.caps(task.budget) if row["parent"] is None else None,
         )  # fmt: skip

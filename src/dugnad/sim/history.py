@@ -20,6 +20,7 @@ class TaskHistory:
     key: str = ""
     epoch: int = 0  # The newest claim's.
     holder: str | None = None
+    holders: set[str] = field(default_factory=set)  # All who ever held it.
     host: str | None = None
     live: bool = False  # The newest claim may still write: nobody settled it, cancelled it or took it over.
     held: bool = False  # ... and was not taken back either.
@@ -43,6 +44,12 @@ class TaskHistory:
 
     def give(self, assignee: str | None) -> None:
         self.lane = f"@{assignee}" if assignee else self.role
+
+    def heard_from(self, who: str, epoch: int | None) -> bool:
+        """The fence of what is said out of a task. Its holder says it, for itself or for one who held it before."""
+        if epoch is None:  # Boards of earlier versions do not say under which claim it was said.
+            return self.live and who == self.holder
+        return self.live and epoch == self.epoch and who in self.holders
 
 
 @dataclass

@@ -15,7 +15,7 @@ def _told(history: History, event: Event, data: Mapping[str, Any]) -> None:
     history.happens(event, "told", data["key"], data["to"], promise=7)
     history.messages[data["message"]] = {**data, "sender": event.actor}
     if data["message_kind"] == "text" and event.task is not None:
-        _by_owner(history, event)
+        _by_owner(history, event, data)
     if data["message_kind"] == "notice" and data["to"] == HUMAN:
         history.owed.discard(event.task or 0)
     if data["message_kind"] == "shutdown":
@@ -25,16 +25,15 @@ def _told(history: History, event: Event, data: Mapping[str, Any]) -> None:
         history.fault(event, f"{data['to']} was shut down, and reads nothing", 7)
 
 
-def _by_owner(history: History, event: Event) -> None:
-    """The fence of what names no epoch: a message or a note out of a task is its holder's."""
+def _by_owner(history: History, event: Event, data: Mapping[str, Any]) -> None:
     task = history.tasks[event.task or 0]
-    if not task.live or task.holder != event.actor:
+    if not task.heard_from(event.actor, data.get("epoch")):
         history.fault(event, f"said by one who does not hold #{event.task}", 2)
 
 
 def _noted(history: History, event: Event, data: Mapping[str, Any]) -> None:
     if event.task is not None:
-        _by_owner(history, event)
+        _by_owner(history, event, data)
 
 
 def _stopped(history: History, event: Event, data: Mapping[str, Any]) -> None:

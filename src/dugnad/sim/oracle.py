@@ -106,7 +106,7 @@ def _need_added(history: History, event: Event, data: Mapping[str, Any]) -> None
 
 def _follow_up(history: History, event: Event, data: Mapping[str, Any]) -> None:
     parent = history.tasks[data["followup_of"]]
-    if not parent.live or parent.holder != event.actor:
+    if not parent.heard_from(event.actor, data.get("followup_epoch")):
         history.fault(event, f"a follow-up by one who does not hold #{data['parent']}", 2)
     if event.root != parent.root:
         history.fault(event, f"a follow-up of #{data['followup_of']} is not charged to #{parent.root}", 5)
@@ -142,6 +142,7 @@ def _claimed(history: History, event: Event, data: Mapping[str, Any]) -> None:
     task.epoch, task.holder, task.live, task.held, task.due_at = data["epoch"], event.actor, True, True, None
     task.host, task.claims, task.replies, task.goes_on_from = data["host"], task.claims + 1, 0, None
     task.waits = False
+    task.holders.add(event.actor)
     task.lines[task.epoch] = task.lines.get(data.get("continues") or 0, task.epoch)
     if history.limits is not None and task.claims > history.limits.claims_max:
         history.fault(event, f"claimed {task.claims} times; {history.limits.claims_max} is the most", 6)

@@ -37,7 +37,8 @@ def budget_line(spending: Spending) -> str:
 
 
 async def put_child(context: Context, task: NewTask) -> str:
-    put = await context.board.follow_up(context.claim, **{name: getattr(task, name) for name in _FIELDS})
+    fields = {name: getattr(task, name) for name in _FIELDS}
+    put = await context.board.follow_up(context.claim, by=context.teammate.name, **fields)
     spending = await context.board.budget(put.root)
     return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state}). Budget: {budget_line(spending)}."
 

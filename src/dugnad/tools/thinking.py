@@ -45,7 +45,7 @@ async def delegate(
             raise ToolError(
                 f"Nobody on the team has the role {role!r}, so this would wait for ever; there are: {there}."
             )
-    put = await context.board.follow_up(context.claim, task, body=body, role=role)
+    put = await context.board.follow_up(context.claim, task, body=body, role=role, by=context.teammate.name)
     if not wait:
         return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state})."
     if put.ended:
