@@ -72,8 +72,8 @@ bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bar
 
 .PHONY: sim
 sim: $(READY) ## The whole team in virtual time under faults: 3,000 seeds, then every planted bug.
-	@$(BIN)/python -m dugnad.sim --seeds 0:3000 --json
-	@$(BIN)/python -m dugnad.sim --mutants --json
+	@$(BIN)/python -m simulation --seeds 0:3000 --json
+	@$(BIN)/python -m simulation --mutants --json
 
 CHAOS_KILLS ?= 120
 CHAOS_FREEZES ?= 24
@@ -85,7 +85,7 @@ CHAOS_SEED ?= 7
 
 .PHONY: chaos
 chaos: $(READY) ## A storm over real hosts on both databases; CHAOS_KILLS, _FREEZES, _CRASHES ... _SEED size it.
-	@PYTHONPATH=tests:tests/board:tests/team:tests/chaos $(BIN)/python tests/chaos/storm.py both \
+	@$(BIN)/python -m tests.chaos.storm both \
 	  --kills $(CHAOS_KILLS) --freezes $(CHAOS_FREEZES) --crashes $(CHAOS_CRASHES) \
 	  --partitions $(CHAOS_PARTITIONS) --fills $(CHAOS_FILLS) --failed-writes $(CHAOS_FAILED_WRITES) \
 	  --seed $(CHAOS_SEED) $(if $(CHAOS_JSON),--json)

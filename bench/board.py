@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import fill
-import raw
 from dugnad.board import Board, open_board
 from dugnad.settings import Limits
 from dugnad.types import Done, NewTask
-from postgres_server import PostgresServer
+from tests.board import raw
+from tests.postgres_server import PostgresServer
 
 LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9)
 CONNECTIONS = (1, 4, 16, 64)

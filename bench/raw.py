@@ -15,8 +15,8 @@ from typing import Any
 
 import asyncpg
 
-from dugnad.board.postgres import split_url
-from dugnad.board.queries import Query, load
+from dugnad.board.store.postgres import split_url
+from dugnad.board.store.queries import Query, load
 
 HOST, TEAMMATE = "bench-host", "bench"
 LOG = {"count": 1, "channel": "dugnad_bench", "topics": '{"log":1}'}

@@ -28,13 +28,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "workspace"))
+sys.path.insert(0, str(HERE.parent))
 
-import git_attacked  # noqa: E402
-from attempts import ATTEMPTS, ORDINARY, stage  # noqa: E402
-from repository import PERSON, git, new_repository, place, trees_of  # noqa: E402
-
-from dugnad.workspace.sandbox import Sandbox, probe  # noqa: E402
+from dugnad.workspace.sandbox.sandbox import Sandbox, probe  # noqa: E402
+from tests.workspace import git_attacked  # noqa: E402
+from tests.workspace.attempts import ATTEMPTS, ORDINARY, stage  # noqa: E402
+from tests.workspace.repository import PERSON, git, new_repository, place, trees_of  # noqa: E402
 
 FILES = 1_000
 

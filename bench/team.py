@@ -33,18 +33,18 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import bounds
 from dugnad import tool
 from dugnad.board import open_board
+from dugnad.models.port import Request
 from dugnad.models.scripted import ScriptedModel, Step
-from dugnad.models.talk import Request
 from dugnad.settings import Limits, TeamLimits
 from dugnad.team import Team
 from dugnad.types import Budget, Need, NewTask
-from postgres_server import PostgresServer
 from team_worker import LEASE_SECONDS, VICTIM_LIMITS
+from tests.postgres_server import PostgresServer
 
 TEAMMATES = 8
 TURN_SECONDS = 0.2

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import ScriptedModel, Step
-from dugnad.models.talk import Reply, Request
 from dugnad.settings import Limits, TeamLimits
 from dugnad.team import Team
 from dugnad.types import Claim, NewTask

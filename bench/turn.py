@@ -35,8 +35,8 @@ import psutil
 
 from dugnad import Agent, Board, open_board, open_model, tool
 from dugnad.models import Model
-from dugnad.models.talk import Reply, ToolCall, Usage
-from dugnad.models.wire import Wire
+from dugnad.models.encoding import ProviderWire
+from dugnad.models.port import Reply, ToolCall, Usage
 from dugnad.settings import AgentLimits, Limits
 from dugnad.types import Claim, NewTask, NewTurn
 
@@ -137,17 +137,17 @@ def capturing(bodies: dict[tuple[str, int], bytes], key: tuple[str, int]) -> Ite
     if key in bodies:
         yield
         return
-    original = Wire.post
+    original = ProviderWire.post
 
-    async def post(self: Wire, url: str, headers: Any, body: bytes, fold: Any) -> Any:
+    async def post(self: ProviderWire, url: str, headers: Any, body: bytes, fold: Any) -> Any:
         bodies.setdefault(key, body)
         return await original(self, url, headers, body, fold)
 
-    Wire.post = post  # type: ignore[method-assign]
+    ProviderWire.post = post  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Wire.post = original  # type: ignore[method-assign]
+        ProviderWire.post = original  # type: ignore[method-assign]
 
 
 async def bare_ms(kind: str, url: str, body: bytes, turns: int) -> float:

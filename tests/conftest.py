@@ -19,9 +19,9 @@ import pytest
 
 from dugnad.board import Board, open_board
 from dugnad.settings import Limits, Patience
-from dugnad.workspace.files import Files
-from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap
-from postgres_server import PostgresServer
+from dugnad.workspace.files.files import Files
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
+from tests.postgres_server import PostgresServer
 
 Opener = Callable[..., Awaitable[Board]]
 _numbers = itertools.count(1)

@@ -14,13 +14,15 @@ import dugnad
 
 ROOT = Path(__file__).parent.parent
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
-CODE = SOURCE + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "bench").rglob("*.py"))
+CODE = SOURCE + [path for name in ("simulation", "tests", "bench") for path in sorted((ROOT / name).rglob("*.py"))]
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 10
-# Lines of Python in each layer below the faces, blank lines and comments not counted: each is an afternoon's reading.
+# Lines of Python in each folder, blank lines and comments not counted. A bound is what the code had when it was set,
+# rounded up to the next fifty; a record in docs/decisions says why one was raised.
 LAYER_LINES_MAX = {
-    "board": 4_500, "models": 1_020, "tools": 2_000, "agent": 2_200, "team": 3_100, "workspace": 4_500, "": 640,
+    "": 650, "agent": 2_250, "board": 4_550, "chat": 1_100, "cli": 3_850, "config": 900, "models": 1_050,
+    "rehearsal": 1_350, "team": 2_250, "tools": 2_050, "view": 900, "workspace": 4_550,
 }  # fmt: skip
 CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
 
@@ -59,13 +61,20 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
 
 
 def test_each_layer_can_be_read_in_an_afternoon() -> None:
-    faces = {"cli", "repl", "view", "web", "mcp", "sim"}
-    lines: dict[str, int] = {}
+    lines: Counter[str] = Counter()
     for path in SOURCE:
-        layer = "/".join(path.relative_to(ROOT / "src" / "dugnad").parts[:-1])
-        lines[layer] = lines.get(layer, 0) + lines_of_code(path)
-    for layer in lines.keys() - faces:
-        assert lines[layer] <= LAYER_LINES_MAX[layer], f"{layer or 'the top'} has {lines[layer]} lines"
+        folder, *below = path.relative_to(ROOT / "src" / "dugnad").parts
+        lines[folder if below else ""] += lines_of_code(path)
+    assert {layer: count for layer, count in lines.items() if count > LAYER_LINES_MAX[layer]} == {}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    found: dict[str, list[str]] = {}
+    for path in (*SOURCE, *sorted((ROOT / "simulation").rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.lstrip("_"), []).append(name_of(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCE if path != CLOCK], ids=name_of)
@@ -117,14 +126,8 @@ def test_nothing_unfinished_is_left_lying() -> None:
         assert not re.search(r"\b(TODO|FIXME|XXX)\b|NotImplementedError", path.read_text()), name_of(path)
 
 
-def test_no_two_files_of_tests_have_one_name() -> None:
-    """They are imported by it, so the second one would not be run."""
-    found = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
-    assert [name for name, count in found.items() if count > 1] == []
-
-
 def test_every_statement_is_used_and_exists_for_both_databases() -> None:
-    from dugnad.board.queries import load
+    from dugnad.board.store.queries import load
 
     names = load("sqlite").keys() | load("postgres").keys()
     text = "".join(path.read_text() for path in SOURCE)

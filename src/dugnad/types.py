@@ -346,7 +346,7 @@ class Teammate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class HostInfo:
     id: str
     label: str
     alive: bool

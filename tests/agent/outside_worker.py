@@ -11,15 +11,12 @@ import os
 import sys
 from pathlib import Path
 
-from dugnad.agent import Outside
+from dugnad.agent import ExternalAgent
 from dugnad.board import open_board
 from dugnad.settings import Limits
 from dugnad.team import Host
-from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from standin import stand_in
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
+from tests.agent.standin import stand_in
 
 
 async def main(order: dict[str, str]) -> None:
@@ -30,7 +27,7 @@ async def main(order: dict[str, str]) -> None:
     command = stand_in(Path(order["folder"]))
     host = Host(
         board=board, grows=False, knows_neighbours=False,
-        mind=lambda member: Outside(
+        mind=lambda member: ExternalAgent(
             board=board, teammate=member, command=command, sandbox=sandbox, tree=Path(order["tree"])
         ),
     )  # fmt: skip

@@ -12,8 +12,8 @@ from dugnad.agent.conversation import Conversation, reply_body
 from dugnad.board import Board
 from dugnad.errors import Refused
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Facts, Message, Reply, Request, Said, ToolResult, Usage
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Facts, Message, Reply, Request, Said, ToolResult, Usage
 from dugnad.settings import AgentLimits
 from dugnad.types import Claim, Outcome
 

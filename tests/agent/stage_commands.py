@@ -9,22 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from running import marked
-from stage_agent import Stage, last_results, set_stage, told
-
 from dugnad.board import Board
 from dugnad.models.scripted import Step
 from dugnad.settings import ShellLimits
-from dugnad.tools.commands import Commands
+from dugnad.tools.shell.bash import ShellTools
 from dugnad.types import Claim, Outcome
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import Stage, last_results, set_stage, told
+from tests.workspace.running import marked
 
 
 @dataclass(kw_only=True)
 class Attempt:
     stage: Stage
     claim: Claim
-    commands: Commands
+    commands: ShellTools
     logs: Path  # Where the task's outputs are.
 
     async def work(self) -> Outcome:
@@ -53,7 +52,7 @@ async def attempt(
     stage = stage or await set_stage(board, steps, **fields)
     claim = claim or await stage.begin(**(begin or {}))
     outputs = tree.parent / "outputs"
-    made = Commands(sandbox, tree, **{"claim": claim, "board": board, "outputs": outputs, **(commands or {})})
+    made = ShellTools(sandbox, tree, **{"claim": claim, "board": board, "outputs": outputs, **(commands or {})})
     stage.agent.equip((*made.tools, *more))
     try:
         yield Attempt(stage=stage, claim=claim, commands=made, logs=outputs / str(claim.task.id))

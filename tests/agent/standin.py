@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dugnad.agent.command import PRESETS, Command
+from dugnad.agent.external.command import PRESETS, ExternalCommand
 
 _BODY = r"""
 import json, os, re, signal, sys, time
@@ -102,7 +102,7 @@ sys.exit(step.get("code", 1 if error or step.get("refused") else 0))
 _READS = {"claude": "claude-json", "codex": "codex-jsonl", "plain": "text"}
 
 
-def stand_in(folder: Path, name: str = "claude", **fields: Any) -> Command:
+def stand_in(folder: Path, name: str = "claude", **fields: Any) -> ExternalCommand:
     """The command `name` with a program of its own in the folder, outside the tree."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ def stand_in(folder: Path, name: str = "claude", **fields: Any) -> Command:
     # An interpreter outside the system's folders has to be shown as well.
     prefixes = {Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")}
     fields = {"dollars_option": preset.get("dollars_option", ""), "seconds": 60.0, **fields}
-    return Command(name=f"command:{name}", run=words, reads=reads, readable=(programs, *prefixes), **fields)
+    return ExternalCommand(name=f"command:{name}", run=words, reads=reads, readable=(programs, *prefixes), **fields)
 
 
 def script(tree: Path, *steps: Mapping[str, Any]) -> None:

@@ -6,18 +6,18 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from stage_agent import END, FAST, TITLE, Listening, Stage, Wrapped, call, set_stage, used
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.clock import Sources
 from dugnad.errors import ModelMisconfigured
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Price, Reply, Request, Usage
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Price, Reply, Request, Usage
 from dugnad.settings import AgentLimits
 from dugnad.tools import Context, Ends, Tool, tool
 from dugnad.types import Amount, Budget, Done, Released, Waiting
+from tests.agent.stage_agent import END, FAST, TITLE, Listening, Stage, Wrapped, call, set_stage, used
+from tests.conftest import Opener
 
 PRICE = Price(input=1.0, output=5.0)
 CALM = Sources(chance=lambda: 0.0)
@@ -219,7 +219,7 @@ async def test_the_pace_of_a_key_is_kept_across_teammates(
     assert await first.run() == Done("built")
     claim = await second.begin()
     with monkeypatch.context() as patch:
-        patch.setattr("dugnad.agent.asking.asyncio.sleep", note_pause)
+        patch.setattr("dugnad.agent.model_calls.asyncio.sleep", note_pause)
         assert isinstance(await second.agent.work(claim), Released)
     assert len(pauses) == 2
     assert all(0 < pause <= 60 for pause in pauses)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, Crash, Wrapped, all_told, call, set_stage, told
 
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.models.talk import Reply, Request
+from dugnad.models.port import Reply, Request
 from dugnad.types import Done
+from tests.agent.stage_agent import END, Crash, Wrapped, all_told, call, set_stage, told
 
 
 async def team(board: Board) -> None:

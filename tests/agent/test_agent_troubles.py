@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stage_agent import END, TITLE, Wrapped, call, last_results, of_task, set_stage, told
 
 from dugnad.board import Board
 from dugnad.clock import Sources
 from dugnad.errors import BoardBusy, HostLost, ModelMisconfigured, RequestRejected, StaleClaim
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Reply, Request
 from dugnad.settings import AgentLimits, Limits
 from dugnad.tools import tool
 from dugnad.types import Budget, Claim, Done, Failed, NewTurn, Released
+from tests.agent.stage_agent import END, TITLE, Wrapped, call, last_results, of_task, set_stage, told
 
 CALM = Sources(chance=lambda: 0.0)
 
@@ -85,7 +85,7 @@ async def test_a_provider_in_trouble_is_asked_again_with_growing_pauses(board: B
         await real(0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dugnad.agent.asking.asyncio.sleep", note_pause)
+        patch.setattr("dugnad.agent.model_calls.asyncio.sleep", note_pause)
         assert await stage.run() == Done("built")
     assert [pause for pause in pauses if pause] == [0.005, 0.01, 0.02]
     assert len(stage.model.asked) == 4

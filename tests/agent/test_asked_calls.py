@@ -7,17 +7,17 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from stage_agent import END, Crash, Stage, all_told, call, calls, last_results, of_task, set_stage
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BoardBusy
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
 from dugnad.settings import Limits
 from dugnad.tools import Policy, Tool, tool
 from dugnad.tools.policy import question
 from dugnad.types import Done, Message, Outcome, Waiting
+from tests.agent.stage_agent import END, Crash, Stage, all_told, call, calls, last_results, of_task, set_stage
+from tests.conftest import Opener
 
 ASK = {"change": "ask"}
 

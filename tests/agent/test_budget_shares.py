@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from stage_agent import END, Listening, call, set_stage
-from test_agent_budget import PRICE, NothingToHear, Watcher
 
 from dugnad.board import Board
-from dugnad.models.talk import Price
+from dugnad.models.port import Price
 from dugnad.types import Amount, Budget, Done
+from tests.agent.stage_agent import END, Listening, call, set_stage
+from tests.agent.test_agent_budget import PRICE, NothingToHear, Watcher
 
 
 class NothingFreesUp(Listening):

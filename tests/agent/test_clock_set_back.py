@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, TITLE, Wrapped, set_stage
 
-from conftest import Opener
 from dugnad.clock import Sources, wall_ms
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Reply, Request
 from dugnad.types import Budget, Done
+from tests.agent.stage_agent import END, TITLE, Wrapped, set_stage
+from tests.conftest import Opener
 
 
 @pytest.mark.parametrize("step", [-2_000, 300_000], ids=["set back", "a nap"])

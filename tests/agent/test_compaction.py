@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from stage_agent import END, TITLE, all_told, call, calls, of_task, set_stage, told, used
 
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
+from dugnad.models.port import ToolResult, Usage
 from dugnad.models.scripted import Step
-from dugnad.models.talk import ToolResult, Usage
 from dugnad.settings import AgentLimits
 from dugnad.tools import tool
 from dugnad.types import Done
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls, of_task, set_stage, told, used
 
 SMALL = 10_000 + 8_192  # A window with 10,000 tokens for the conversation.
 LIMITS = AgentLimits(retry_seconds=0.01, keep_share=0.01)

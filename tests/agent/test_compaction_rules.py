@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stage_agent import state_of
 
 from dugnad.agent import compaction
 from dugnad.agent.conversation import Conversation, estimate_tokens
-from dugnad.models.talk import Reply, Said, ToolCall, ToolResult, Usage
+from dugnad.models.port import Reply, Said, ToolCall, ToolResult, Usage
 from dugnad.settings import AgentLimits
 from dugnad.types import Amount, NewTurn, Turn
+from tests.agent.stage_agent import state_of
 
 LIMITS = AgentLimits()
 TEXTS = st.one_of(

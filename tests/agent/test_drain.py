@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stage_agent import END, TITLE, Wrapped, call, set_stage
 
 from dugnad.agent import Agent, drain
 from dugnad.board import Board
 from dugnad.errors import ModelMisconfigured
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Reply, Request
 from dugnad.types import Budget, Done
+from tests.agent.stage_agent import END, TITLE, Wrapped, call, set_stage
 
 
 async def test_the_work_that_work_finds_is_worked_too(board: Board) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from stage_agent import END, Crash, all_told, calls, last_results, set_stage, told
 
 from dugnad.agent.conversation import Conversation
 from dugnad.board import Board
-from dugnad.sim.verdict import verdict
 from dugnad.tools import Policy
 from dugnad.types import HUMAN, Claim, Done, Failed, Waiting
+from simulation.verdict import verdict
+from tests.agent.stage_agent import END, Crash, all_told, calls, last_results, set_stage, told
 
 
 async def asked_and_answered(board: Board) -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from stage_agent import (
+
+from dugnad.agent import agent as agent_module
+from dugnad.agent.conversation import Conversation
+from dugnad.board import Board
+from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
+from dugnad.models.scripted import Step
+from dugnad.settings import AgentLimits
+from dugnad.tools import tool
+from dugnad.types import Claim, Done
+from tests.agent.stage_agent import (
     END,
     TITLE,
     Crash,
@@ -20,16 +30,6 @@ from stage_agent import (
     used,
     value,
 )
-
-from dugnad.agent import agent as agent_module
-from dugnad.agent.conversation import Conversation
-from dugnad.board import Board
-from dugnad.models import ScriptedModel
-from dugnad.models.scripted import Step
-from dugnad.models.talk import Reply, Request
-from dugnad.settings import AgentLimits
-from dugnad.tools import tool
-from dugnad.types import Claim, Done
 
 SUMMARIES = {"(summary)": [Step(say=f"Summary {number}.") for number in range(40)]}
 IDENTITY = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage_agent import END, call, calls, set_stage
 
 from dugnad.board import Board
 from dugnad.errors import StaleClaim
 from dugnad.tools import Tool, tool
 from dugnad.types import Amount, Budget, Claim
+from tests.agent.stage_agent import END, call, calls, set_stage
 
 
 class World:

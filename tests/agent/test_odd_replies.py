@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, TITLE, call, calls, last_results, set_stage, told
 
 from dugnad.board import Board
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.types import Done, Failed, Waiting
+from tests.agent.stage_agent import END, TITLE, call, calls, last_results, set_stage, told
 
 EMPTY, CUT, MALFORMED, REFUSAL = (Step(odd=odd) for odd in ("empty", "cut", "malformed", "refusal"))
 

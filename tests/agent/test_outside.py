@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage_agent import TITLE, Stage
-from standin import asked, block, prompts, script, stand_in
 
-from dugnad.agent import Command, Outside
+from dugnad.agent import ExternalAgent, ExternalCommand
 from dugnad.board import Board
 from dugnad.errors import ModelMisconfigured
-from dugnad.team import handshakes
+from dugnad.team import requests
 from dugnad.types import HUMAN, Amount, Budget, Done, Failed, Released, Waiting
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import TITLE, Stage
+from tests.agent.standin import asked, block, prompts, script, stand_in
 
 REPORTED = Amount(tokens=370, microdollars=12_300)  # What the stand-in for claude says that a run costs.
 
 
-async def stage_of(board: Board, sandbox: Sandbox | None, tree: Path | None, command: Command, **member: Any) -> Stage:
+async def stage_of(
+    board: Board, sandbox: Sandbox | None, tree: Path | None, command: ExternalCommand, **member: Any
+) -> Stage:
     teammate = await board.spawn("alice", **member)
     host = await board.start_host("stage")
     await board.seat(host, name="alice")
-    mind: Any = Outside(board=board, teammate=teammate, command=command, sandbox=sandbox, tree=tree)
+    mind: Any = ExternalAgent(board=board, teammate=teammate, command=command, sandbox=sandbox, tree=tree)
     return Stage(board=board, host=host, agent=mind, model=None)  # type: ignore[arg-type]
 
 
@@ -173,7 +175,7 @@ async def test_a_question_waits_for_a_person_and_the_answer_begins_another_run(
     script(tree, {"say": block(question="Red or blue?")}, {"say": "It is blue."})
     stage = await stage_of(board, sandbox, tree, stand_in(folder))
     assert await stage.run() == Waiting(on="human", question="Red or blue?")
-    await handshakes.answer(board, "1", "Blue.")
+    await requests.answer(board, "1", "Blue.")
     assert await stage.go_on() == Done("It is blue.")
     assert "Blue." in prompts(tree)[1]
     assert len(asked(tree)) == 2
@@ -256,7 +258,7 @@ async def test_too_many_runs_ask_a_person_who_may_let_it_go_on(
     outcome = await stage.run()
     assert isinstance(outcome, Waiting)
     assert "was run 2 times" in outcome.question
-    await handshakes.answer(board, "1", "Try the other door.")
+    await requests.answer(board, "1", "Try the other door.")
     assert await stage.go_on() == Done("Done.")
     assert "Try the other door." in prompts(tree)[2]
 
@@ -278,13 +280,13 @@ async def test_without_a_folder_or_a_sandbox_a_person_is_asked(
     assert isinstance(outcome, Waiting)
     assert "`dugnad doctor` says what is missing" in outcome.question
     script(tree, {"say": "Done."})
-    await handshakes.answer(board, "1", "Now.")
+    await requests.answer(board, "1", "Now.")
     stage.agent.equip(tree=tree)  # type: ignore[attr-defined]
     assert await stage.go_on() == Done("Done.")
 
 
 async def test_a_program_that_is_not_there_is_named(board: Board, sandbox: Sandbox, tree: Path) -> None:
-    stage = await stage_of(board, sandbox, tree, Command(name="command:nobody", run=("no-such-agent",)))
+    stage = await stage_of(board, sandbox, tree, ExternalCommand(name="command:nobody", run=("no-such-agent",)))
     with pytest.raises(ModelMisconfigured, match=r"'no-such-agent'.*\[commands\.nobody\]"):
         await stage.run()
     assert (await board.budget(1)).reserved == Amount()
@@ -299,7 +301,7 @@ async def test_a_teammate_with_a_plan_to_show_is_not_let_loose_before_a_person_a
     assert isinstance(outcome, Waiting)
     assert outcome.on == "plan"
     assert not asked(tree)
-    await handshakes.decide_plan(board, "1", accept=True)
+    await requests.decide_plan(board, "1", accept=True)
     assert await stage.go_on() == Done("Done.")
 
 

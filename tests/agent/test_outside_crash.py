@@ -14,16 +14,16 @@ from typing import Any
 
 import psutil
 import pytest
-from stage_agent import TITLE, Crash, Stage
-from standin import asked, block, prompts, script, stand_in
-from test_outside import stage_of
 
 from dugnad.board import Board
 from dugnad.settings import Limits
 from dugnad.types import Amount, Budget, Done
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import TITLE, Crash, Stage
+from tests.agent.standin import asked, block, prompts, script, stand_in
+from tests.agent.test_outside import stage_of
 
-WORKER = Path(__file__).parent / "outside_worker.py"
+ROOT = Path(__file__).parents[2]
 
 
 class Dies:
@@ -125,7 +125,9 @@ async def test_killed_in_the_middle_of_a_run_the_command_dies_too_and_another_ho
     await board.put(TITLE)
     await board.stop_host(stage.host)
     order = {"url": url, "folder": str(folder), "tree": str(tree)}
-    worker = await asyncio.create_subprocess_exec(sys.executable, str(WORKER), json.dumps(order))
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.agent.outside_worker", json.dumps(order), cwd=ROOT
+    )  # fmt: skip
     try:
         async with asyncio.timeout(30):
             while not (tree / ".hangs").exists():  # noqa: ASYNC110

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import until
-from stage_agent import END, FAST, TITLE, Listening, all_told, call
-from stage_team import AnswerLost, Between, busy, within
-from standin import asked, block, prompts, script, stand_in
-from test_outside import stage_of
 
 from dugnad.agent import Agent
 from dugnad.board import Board
 from dugnad.errors import LimitReached, ModelMisconfigured, StaleClaim
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
-from dugnad.team import handshakes
+from dugnad.team import requests
 from dugnad.types import Amount, Budget, Done, Released, Waiting
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import END, FAST, TITLE, Listening, all_told, call
+from tests.agent.standin import asked, block, prompts, script, stand_in
+from tests.agent.test_outside import stage_of
+from tests.team.stage_team import AnswerLost, Between, busy, within
+from tests.workspace.running import until
 
 
 async def test_a_task_it_put_down_can_be_gone_on_with_by_one_of_ours(
@@ -29,7 +29,7 @@ async def test_a_task_it_put_down_can_be_gone_on_with_by_one_of_ours(
     script(tree, {"say": block(question="Red or blue?", notes=[{"title": "n", "text": "t"}])})
     stage = await stage_of(board, sandbox, tree, stand_in(folder))
     await stage.run()
-    await handshakes.answer(board, "1", "Blue.")
+    await requests.answer(board, "1", "Blue.")
     model = ScriptedModel(lambda request: END)
     stage.agent = Agent(board=board, teammate=stage.agent.teammate, model=model, limits=FAST)
     assert await stage.go_on() == Done("built")
@@ -47,7 +47,7 @@ async def test_it_goes_on_with_what_one_of_ours_put_down(
     model = ScriptedModel({TITLE: [call("list_tasks"), call("ask_human", question="Red or blue?")]})
     stage.agent = Agent(board=board, teammate=other.teammate, model=model, limits=FAST)
     assert isinstance(await stage.run(), Waiting)
-    await handshakes.answer(board, "1", "Blue.")
+    await requests.answer(board, "1", "Blue.")
     stage.agent = other
     assert await stage.go_on() == Done("Done.")
     (prompt,) = prompts(tree)
@@ -123,7 +123,7 @@ async def test_too_many_follow_ups_run_into_the_same_guard_as_everybodys(
     assert len(await board.list_tasks()) == 3
     with pytest.raises((LimitReached, StaleClaim)):
         await board.follow_up(claim, "one more")
-    await handshakes.answer(board, "1", "Leave it at two.")
+    await requests.answer(board, "1", "Leave it at two.")
     assert await stage.go_on() == Done("Two, then.")
     assert "> Leave it at two." in prompts(tree)[1]
     assert len(await board.list_tasks()) == 3

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dugnad.agent.answer import own_words, protocol, read_answer
-from dugnad.agent.command import READS, Command
-from dugnad.agent.reports import read_report
-from dugnad.models.talk import Usage
+from dugnad.agent.external.answer import own_words, protocol, read_answer
+from dugnad.agent.external.command import READS, ExternalCommand
+from dugnad.agent.external.reports import read_report
+from dugnad.models.port import Usage
 from dugnad.types import Amount, Spending
-from dugnad.workspace.sandbox import Ran
+from dugnad.workspace.sandbox.sandbox import CommandResult
 
 
-def ran(output: str | bytes, code: int = 0, *, timed_out: bool = False) -> Ran:
+def ran(output: str | bytes, code: int = 0, *, timed_out: bool = False) -> CommandResult:
     raw = output if isinstance(output, bytes) else output.encode()
-    return Ran(code=code, output=raw, timed_out=timed_out, shortened=False, seconds=1.0)
+    return CommandResult(code=code, output=raw, timed_out=timed_out, shortened=False, seconds=1.0)
 
 
 def claude(**fields: Any) -> str:
@@ -129,7 +129,7 @@ def spending(**fields: Any) -> Spending:
 
 
 def test_a_run_takes_what_was_set_and_no_more_than_is_left() -> None:
-    command = Command(name="command:x", run=("x",), seconds=100.0)
+    command = ExternalCommand(name="command:x", run=("x",), seconds=100.0)
     assert command.at_most(spending()) == Amount(milliseconds=100_000)
     capped = spending(tokens_max=50_000, microdollars_max=9_000_000, milliseconds_max=60_000)
     assert command.at_most(capped) == Amount(tokens=50_000, microdollars=5_000_000, milliseconds=60_000)
@@ -140,7 +140,7 @@ def test_a_run_takes_what_was_set_and_no_more_than_is_left() -> None:
 
 
 def test_its_own_cap_is_passed_only_where_there_is_one() -> None:
-    command = Command(name="command:x", run=("x", "it's"), dollars_option="--cap")
+    command = ExternalCommand(name="command:x", run=("x", "it's"), dollars_option="--cap")
     amount = Amount(microdollars=250_000)
     assert "--cap" not in command.line(amount, spending())
     assert "x 'it'\"'\"'s' --cap 0.250000" in command.line(amount, spending(microdollars_max=1))

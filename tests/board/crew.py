@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from dugnad.board import Board
-from dugnad.board.opening import sqlite_path
-from dugnad.board.postgres import split_url
+from dugnad.board.open import sqlite_path
+from dugnad.board.store.postgres import split_url
 from dugnad.errors import StaleClaim
 from dugnad.types import Amount, Claim, Done, NewTurn
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from draws import CREW, SLOW, amounts, caps, hosts, names, paces, people, places, readers
 from hypothesis import strategies as st
-from sides import Side
-from stage import Comparison, move
 
 from dugnad.types import Amount, Budget, Cooldown, NewTurn, Pace
+from tests.board.draws import CREW, SLOW, amounts, caps, hosts, names, paces, people, places, readers
+from tests.board.sides import Side
+from tests.board.stage import Comparison, move
 
 
 async def quietly(call: Awaitable[Any]) -> None:

@@ -11,8 +11,6 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from model_tasks import KINDS, Account, Hold, Job, Reservation, Tasks, caps_of
-
 from dugnad.errors import (
     BadInput,
     BudgetSpent,
@@ -26,6 +24,7 @@ from dugnad.errors import (
 )
 from dugnad.settings import Limits
 from dugnad.types import ENDED, HUMAN, Amount, Budget, Done, Failed, Outcome, Pace, Released, Waiting
+from tests.board.model_tasks import KINDS, Account, Hold, Job, Reservation, Tasks, caps_of
 
 
 class Model(Tasks):

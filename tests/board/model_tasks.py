@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from model_team import Team
-
 from dugnad.errors import BadInput, Cycle, LimitReached, NotReady, StaleClaim, UnknownTask
 from dugnad.settings import Limits
 from dugnad.types import ENDED, Amount, Budget, Need, NewTask, Outcome
+from tests.board.model_team import Team
 
 KINDS = {"tokens": "tokens", "microdollars": "dollars", "milliseconds": "seconds"}
 

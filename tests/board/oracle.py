@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dugnad.sim.oracle import SETTLED, faults
-from dugnad.sim.verdict import groundless, read_log, unheard, verdict
+from simulation.oracle import SETTLED, faults
+from simulation.verdict import groundless, read_log, unheard, verdict
 
 __all__ = ["SETTLED", "faults", "groundless", "read_log", "unheard", "verdict"]

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from model import Model
-from model_tasks import KINDS
-
 from dugnad.board import Board
 from dugnad.types import ENDED, Claim, Message, Need, NewTask, Outcome, Task, Waiting
+from tests.board.model import Model
+from tests.board.model_tasks import KINDS
 
 NOWHERE = 999_999_999  # A task that no board has.
 CAPS = {"tasks": "tasks_max", **{kind: f"{kind}_max" for kind in KINDS}}

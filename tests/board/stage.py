@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
-from model import Model
-from model_team import REPLIES
-from sides import NOWHERE, Side, expected
 
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.errors import DugnadError
 from dugnad.settings import Limits
 from dugnad.types import ENDED, Claim, Need, NewTask, Outcome, Waiting
+from tests.board.model import Model
+from tests.board.model_team import REPLIES
+from tests.board.sides import NOWHERE, Side, expected
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])

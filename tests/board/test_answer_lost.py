@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import asyncpg
 import pytest
-from wire import Wire
 
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.settings import Limits, Patience
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTask, NewTurn, Pace, Released, Task, Waiting
-from postgres_server import PostgresServer
+from tests.board.wire import Wire
+from tests.postgres_server import PostgresServer
 
 TIMES = {"at", "put_at", "ended_at", "due_at", "sent_at", "shown_at", "claimed_at", "started_at", "spawned_at", "until"}
 LIMITS = Limits(repeats_max=2, lease_seconds=3_000, lease_seconds_max=6_000)

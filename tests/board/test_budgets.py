@@ -6,13 +6,13 @@ import asyncio
 import math
 
 import pytest
-from crew import Crew, both, crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BudgetSpent, DugnadError, StaleClaim, UnknownReservation, UnknownTask
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTurn, Released, Spending, Waiting
-from raw import lapse
+from tests.board.crew import Crew, both, crew
+from tests.board.raw import lapse
+from tests.conftest import Opener
 
 # Of each kind: its name, a cap of three units, and one unit.
 KINDS = [

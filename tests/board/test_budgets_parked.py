@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from crew import both, crew
 
-from conftest import Opener
 from dugnad.board import Board, open_board
 from dugnad.errors import BudgetSpent
 from dugnad.settings import Limits, Patience
 from dugnad.types import Amount, Budget, Claim, Done, NewTask, Waiting
-from raw import count
+from tests.board.crew import both, crew
+from tests.board.raw import count
+from tests.conftest import Opener
 
 
 async def reached(board: Board) -> list[tuple[int | None, object]]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crew import both, crew, expire, kinds, make_due, meddle
 
-from conftest import Opener
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.errors import HostLost, NotReady, StoppedTeammate, UnknownTask, UnknownTeammate
 from dugnad.types import Done, Failed, NewTask, Released, Waiting
+from tests.board.crew import both, crew, expire, kinds, make_due, meddle
+from tests.conftest import Opener
 
 # Which task.
 

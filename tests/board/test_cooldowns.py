@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import both, crew
-from stage import START, STOPPED_CLOCK
 
-from conftest import Opener
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.errors import BadInput, BudgetSpent, CoolingDown
 from dugnad.settings import Limits
 from dugnad.types import Amount, Budget, Claim, Cooldown, NewTurn, Pace, Released
-from raw import connect, grow_old, race, run
+from tests.board.crew import both, crew
+from tests.board.raw import connect, grow_old, race, run
+from tests.board.stage import START, STOPPED_CLOCK
+from tests.conftest import Opener
 
 KEY = "anthropic:3f9a1c02"
 LIMITS = Limits(cooldown_seconds=5, cooldown_seconds_max=300, cooldown_forget_seconds=120)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.board.disk import network_filesystem, read_mounts
+from dugnad.board.store.disk import network_filesystem, read_mounts
 
 MOUNTS = """\
 proc /proc proc rw,nosuid 0 0

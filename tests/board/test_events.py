@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from crew import Crew, both, crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.board.replay import EVENT_KINDS
 from dugnad.errors import DugnadError
 from dugnad.types import Amount, Budget, Claim, Done, Event, Failed, NewTask, NewTurn, Pace, Released, Waiting
-from raw import grow_old, lapse, race, run
+from tests.board.crew import Crew, both, crew
+from tests.board.raw import grow_old, lapse, race, run
+from tests.conftest import Opener
 
 HOUR = 3_600
 

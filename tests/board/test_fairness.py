@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import oracle
-
 from dugnad.board import open_board
 from dugnad.types import NewTask
+from tests.board import oracle
 
 PROCESSES = 16
 SECONDS = 3.0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from crew import both, crew, kinds
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, LimitReached, StaleClaim, UnknownTask
 from dugnad.settings import Limits
 from dugnad.types import Budget, Done, Need, NewTask, Released, Waiting
+from tests.board.crew import both, crew, kinds
+from tests.conftest import Opener
 
 
 async def test_a_follow_up_stands_under_its_finder_and_is_charged_to_the_root(board: Board) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from crew import crew, meddle
-
 from dugnad.board import Board
 from dugnad.types import Amount, NewTurn
+from tests.board.crew import crew, meddle
 
 
 async def test_a_lost_attempt_took_until_its_last_turn_and_not_until_somebody_looked(board: Board, url: str) -> None:

@@ -14,14 +14,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import oracle
 import pytest
-from worker import LIMITS, PATIENCE
 
 from dugnad.board import Board, open_board
 from dugnad.types import ENDED, OPEN, Budget, Need, NewTask
+from tests.board import oracle
+from tests.board.worker import LIMITS, PATIENCE
 
-WORKER = Path(__file__).with_name("worker.py")
+ROOT = Path(__file__).parents[2]
 FREEZE_SECONDS = LIMITS.lease_seconds * 1.6
 LEAVE_SECONDS_MAX = 30
 
@@ -90,7 +90,10 @@ class Crowd:
         seed = str(self.counts["starts"])
         with (self.folder / f"{name}-{seed}.err").open("wb") as errors:
             self.running[name] = subprocess.Popen(
-                [sys.executable, WORKER, self.url, name, seed, self.folder], stdout=errors, stderr=errors
+                [sys.executable, "-m", "tests.board.worker", self.url, name, seed, self.folder],
+                cwd=ROOT,
+                stdout=errors,
+                stderr=errors,
             )
 
     def trouble(self, ended: int) -> None:

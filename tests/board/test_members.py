@@ -6,13 +6,13 @@ import asyncio
 from collections import Counter
 
 import pytest
-from crew import both, crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, HostLost, NotReady, StoppedTeammate, UnknownHost, UnknownTeammate
 from dugnad.types import Done, Teammate, Waiting
-from raw import connect, lapse, race, run
+from tests.board.crew import both, crew
+from tests.board.raw import connect, lapse, race, run
+from tests.conftest import Opener
 
 
 async def kinds(board: Board) -> list[str]:

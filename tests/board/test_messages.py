@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from crew import both, crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, StaleClaim, StoppedTeammate, UnknownTeammate
 from dugnad.settings import Limits
 from dugnad.types import Message, NewTurn
-from raw import assert_refused, race
+from tests.board.crew import both, crew
+from tests.board.raw import assert_refused, race
+from tests.conftest import Opener
 
 
 async def trio(board: Board) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.board.rules import is_taken
 from dugnad.errors import BadInput, DugnadError
 from dugnad.team.growth import NAMES
-from raw import run
+from tests.board.raw import run
+from tests.conftest import Opener
 
 TAKEN = [
     "human", "Human", "HUMAN", "hUmAn", "hum4n", "HUMAN1", "human.", "human_", "human-2", "h.u.m.a.n", "hurnan",

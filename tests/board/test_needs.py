@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from crew import both, crew, expire, kinds, make_due
 
 from dugnad.board import Board
 from dugnad.errors import BadInput, Cycle, NotReady, StaleClaim, UnknownTask
 from dugnad.types import Amount, Budget, Claim, Done, Failed, Need, NewTask, Outcome, Released, Task, Waiting
+from tests.board.crew import both, crew, expire, kinds, make_due
 
 
 async def states(board: Board, *tasks: Task) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from crew import crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadText, StaleClaim
 from dugnad.settings import Limits
 from dugnad.types import Note
-from raw import assert_refused, race
+from tests.board.crew import crew
+from tests.board.raw import assert_refused, race
+from tests.conftest import Opener
 
 
 def titles(notes: list[Note]) -> list[str]:

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from crew import crew
 
 from dugnad.board import Board
 from dugnad.errors import DugnadError
 from dugnad.types import Amount, Budget, Claim, Need, NewTask, NewTurn, Pace, Waiting
+from tests.board.crew import crew
 
 WRONG = (10**30, 10**5000, -(10**30), 2**63, -(2**63) - 1, 2**64, 2**40, math.nan, math.inf, -math.inf, 1e300)
 Act = Callable[[Board, Claim, Any], Awaitable[Any]]

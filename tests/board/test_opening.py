@@ -14,12 +14,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from conftest import Opener
 from dugnad.board import open_board
-from dugnad.board.migrations import latest
-from dugnad.board.opening import sqlite_path
+from dugnad.board.open import sqlite_path
+from dugnad.board.store.migrations import latest
 from dugnad.errors import BadBoardURL, BoardReadOnly, BoardTooNew, BoardUnreachable, DugnadError
 from dugnad.settings import Patience
+from tests.conftest import Opener
 
 # Opens board after board, each at the parent's signal, and puts a task on each.
 OPEN_AND_PUT = """

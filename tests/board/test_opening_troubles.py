@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import crew
 
 from dugnad.board import Board, open_board
 from dugnad.errors import BoardBusy, BoardFull, BoardUnreachable
 from dugnad.settings import Patience
 from dugnad.types import Done, NewTurn
+from tests.board.crew import crew
 
 NOBODY = 65534
 

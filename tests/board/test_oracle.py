@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import oracle
 import pytest
-from crew import crew
-from story import Story
 
 from dugnad.board import Board
 from dugnad.types import Amount, Budget, Done, Event, Failed, NewTurn
+from tests.board import oracle
+from tests.board.crew import crew
+from tests.board.story import Story
 
 
 def sound(story: Story) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import oracle
 import pytest
-from story import Story
+
+from tests.board import oracle
+from tests.board.story import Story
 
 NOTE = {"note": 1, "title": "How", "text": "So."}
 MESSAGE = {"message": 1, "to": "cleo", "message_kind": "text", "text": "Hello.", "key": "m1"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from crew import crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput
 from dugnad.settings import Limits
 from dugnad.types import Budget, NewTask
+from tests.board.crew import crew
+from tests.conftest import Opener
 
 
 async def test_a_task_needed_by_number_and_by_place_is_refused(board: Board) -> None:

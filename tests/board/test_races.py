@@ -7,12 +7,12 @@ done their work, in both orders.
 from __future__ import annotations
 
 import pytest
-from crew import both, crew, expire, kinds, make_due, race
 
-from conftest import Opener
 from dugnad.errors import Cycle, NotReady, StaleClaim
 from dugnad.settings import Limits
 from dugnad.types import Claim, Done, Failed, Need, Task, Waiting
+from tests.board.crew import both, crew, expire, kinds, make_due, race
+from tests.conftest import Opener
 
 ROUNDS = 25
 

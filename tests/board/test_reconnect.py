@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import asyncpg
-import oracle
 import pytest
-from crew import crew
 
 from dugnad.board import Board, open_board
-from dugnad.board.postgres import PostgresStore
+from dugnad.board.store.postgres import PostgresStore
 from dugnad.errors import BoardBusy, BoardUnreachable
 from dugnad.settings import Limits, Patience
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTurn, Released
-from postgres_server import PostgresServer
+from tests.board import oracle
+from tests.board.crew import crew
+from tests.postgres_server import PostgresServer
 
 LIMITS = Limits(lease_seconds=60, backoff_seconds=0.01)
 PATIENCE = Patience(reconnect_seconds=20, poll_seconds=0.5)

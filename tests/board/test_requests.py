@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from crew import both, crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, DugnadError, NotReady, StoppedTeammate, UnknownRequest, UnknownTeammate
 from dugnad.types import Claim, Done, Message, MessageKind, Waiting
-from raw import race
+from tests.board.crew import both, crew
+from tests.board.raw import race
+from tests.conftest import Opener
 
 
 async def ask(board: Board, kind: MessageKind = "question", *, to: str = "bob") -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from crew import assert_fenced, crew, kinds
 
 from dugnad.board import Board
 from dugnad.errors import NotReady, UnknownTask
 from dugnad.types import Done, Failed, Need, NewTask, Task
+from tests.board.crew import assert_fenced, crew, kinds
 
 
 async def states(board: Board, *tasks: Task) -> list[str]:

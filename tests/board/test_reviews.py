@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from crew import Crew, crew
 
-from conftest import Opener
 from dugnad.board import Board
-from dugnad.board.watch import Watch
+from dugnad.board.store.watch import Watch
 from dugnad.errors import BadInput, BadText, NotReady
 from dugnad.settings import Limits, Patience
 from dugnad.types import Budget, Claim, Done, NewTask, Released, Waiting
-from raw import grow_old
+from tests.board.crew import Crew, crew
+from tests.board.raw import grow_old
+from tests.conftest import Opener
 
 IN_FRONT = 20  # More than any batch of askers here.
 

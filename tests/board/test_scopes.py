@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from crew import Crew, expire
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import NotReady
 from dugnad.types import Done, NewTask
+from tests.board.crew import Crew, expire
+from tests.conftest import Opener
 
 
 async def scoped(board: Board, *names: str, roots: list[int]) -> Crew:

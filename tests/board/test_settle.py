@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from crew import Crew, assert_fenced, both, crew, expire, holder_writes, kinds, make_due
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, StaleClaim, UnknownTeammate
 from dugnad.settings import Limits
 from dugnad.types import Amount, Claim, Done, Failed, Need, Outcome, Released, Waiting
+from tests.board.crew import Crew, assert_fenced, both, crew, expire, holder_writes, kinds, make_due
+from tests.conftest import Opener
 
 
 async def lose(board: Board, url: str, team: Crew) -> list[int]:

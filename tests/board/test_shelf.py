@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import oracle
-from crew import Crew, crew
-
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BudgetSpent
 from dugnad.types import OPEN, Amount, Budget, Done, NewTask, NewTurn, Waiting
+from tests.board import oracle
+from tests.board.crew import Crew, crew
+from tests.conftest import Opener
 
 ROOTS = 8
 TASKS = 12  # Of each root.

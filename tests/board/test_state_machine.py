@@ -12,20 +12,15 @@ from typing import Any
 
 import asyncpg
 import pytest
-from draws import CREW, HOSTS, beating, caps, drafts, ends, hosts, names, outcomes, places, words
-from errands import Errands, quietly
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
-from sides import Side
-from stage import MOVES, Nothing, Stage, drawn_for, move
 
-from dugnad.types import (
-    Budget,
-    Need,
-    NewTask,
-    Outcome,
-)
+from dugnad.types import Budget, Need, NewTask, Outcome
+from tests.board.draws import CREW, HOSTS, beating, caps, drafts, ends, hosts, names, outcomes, places, words
+from tests.board.errands import Errands, quietly
+from tests.board.sides import Side
+from tests.board.stage import MOVES, Nothing, Stage, drawn_for, move
 
 TIMES = int(os.environ.get("DUGNAD_EXAMPLES", "1"))
 STEPS = 50

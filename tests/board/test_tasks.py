@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from crew import assert_fenced, both, crew, expire, kinds
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, Cycle, LimitReached, NotReady, UnknownTask
 from dugnad.settings import Limits
 from dugnad.types import Amount, Budget, Done, Failed, Need, NewTask, Released, Waiting
+from tests.board.crew import assert_fenced, both, crew, expire, kinds
+from tests.conftest import Opener
 
 # Putting.
 

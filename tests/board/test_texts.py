@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crew import crew
 
 from dugnad.board import Board, open_board
 from dugnad.errors import BadInput, BadText, BoardTrouble, DugnadError
 from dugnad.types import Amount, Budget, Done, NewTurn
+from tests.board.crew import crew
 
 
 async def everything(board: Board) -> tuple[Any, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from crew import Crew, both, crew
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, DugnadError, StaleClaim
 from dugnad.settings import Limits
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTurn, Waiting
-from raw import lapse
+from tests.board.crew import Crew, both, crew
+from tests.board.raw import lapse
+from tests.conftest import Opener
 
 # Everything text can hold: other planes, joiners, line separators, controls, what is not a character at all.
 STRANGE = "".join(

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import crew
 
-from conftest import Opener
-from dugnad.board import migrations, open_board
-from dugnad.board.migrations import latest
+from dugnad.board import open_board
+from dugnad.board.store import migrations
+from dugnad.board.store.migrations import latest
 from dugnad.errors import CoolingDown
 from dugnad.types import Amount, Claim, Pace
-from raw import connect, count, grow_old, run
+from tests.board.crew import crew
+from tests.board.raw import connect, count, grow_old, run
+from tests.conftest import Opener
 
 TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", "events", "snapshot")
 NEW = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-from crew import Crew, crew, expire, make_due
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import BudgetSpent
 from dugnad.settings import Limits
 from dugnad.types import Amount, Budget, Claim, Done, Failed, Released, Task, Waiting
+from tests.board.crew import Crew, crew, expire, make_due
+from tests.conftest import Opener
 
 Round = Callable[[Board, str, Crew, Claim], Awaitable[None]]
 

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from crew import crew
 
-from conftest import Opener
 from dugnad.board import Board
-from dugnad.board.watch import Watch
+from dugnad.board.store.watch import Watch
 from dugnad.settings import Limits, Patience
 from dugnad.types import Budget, Done, NewTask, Waiting
-from raw import run, until
+from tests.board.crew import crew
+from tests.board.raw import run, until
+from tests.conftest import Opener
 
 LONG = 60.0  # Seconds; a wait that should end by itself, and fails the test if it does not.
 NO_SWEEP = Patience(reconnect_seconds=10, poll_seconds=600)
@@ -105,8 +105,8 @@ async def deafen(url: str) -> None:
 # Another process again, while this one's loop stands still: it cuts everybody's ears, then touches the topic.
 UNHEARD = """
 import asyncio, sys
-sys.path[:0] = sys.argv[3:]
-import test_watch
+sys.path.insert(0, sys.argv[3])
+from tests.board import test_watch
 from dugnad.board import open_board
 
 async def main():
@@ -120,8 +120,9 @@ asyncio.run(main())
 
 def touch_unheard(url: str, topic: str) -> None:
     """A commit whose push is lost for sure: nothing here runs, so nobody can listen again before it is over."""
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-    subprocess.run([sys.executable, "-c", UNHEARD, url, topic, *paths], check=True, timeout=LONG)
+    subprocess.run(
+        [sys.executable, "-c", UNHEARD, url, topic, str(Path(__file__).parents[2])], check=True, timeout=LONG
+    )
 
 
 TOPICS = ["ready:", "ready:coder", "ready:@alice", "inbox:alice", "task:1", "budget:1", "team", "notes", "log"]

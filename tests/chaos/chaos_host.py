@@ -1,6 +1,6 @@
 """Hosts as real processes for the storm: a team with a scripted model, which writes down what was acknowledged to it.
 
-    python chaos_host.py
+    python -m tests.chaos.chaos_host
 
 It reads orders from its input, one JSON object a line. Each is carried out by a forked child, a new process with
 nothing but the imported code, whose number is the answer; {"reap": number} waits for its end and answers how it ended.
@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import dugnad.board.postgres
-import dugnad.board.sqlite  # noqa: F401  Both are imported before the fork, not after each.
+import dugnad.board.store.postgres
+import dugnad.board.store.sqlite  # noqa: F401  Both are imported before the fork, not after each.
 from dugnad import Team
 from dugnad.board import Board
 from dugnad.errors import BoardTrouble, StaleClaim
+from dugnad.models.port import Price, Request, Said, ToolResult
 from dugnad.models.scripted import ScriptedModel, Step
-from dugnad.models.talk import Price, Request, Said, ToolResult
 from dugnad.settings import Limits, TeamLimits
 from dugnad.tools import BUILT_IN
 from dugnad.types import Claim, Task

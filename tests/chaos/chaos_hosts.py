@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos_host import LIMITS
+from tests.chaos.chaos_host import LIMITS
 
-PROGRAM = Path(__file__).with_name("chaos_host.py")
+ROOT = Path(__file__).parents[2]
 FREEZE_SECONDS = LIMITS.lease_seconds * 1.6
 LEAVE_SECONDS_MAX = 60
 
@@ -31,7 +31,11 @@ class Cradle:
     @classmethod
     async def make(cls, *prefix: str) -> Cradle:
         pipe = asyncio.subprocess.PIPE
-        return cls(await asyncio.create_subprocess_exec(*prefix, sys.executable, str(PROGRAM), stdin=pipe, stdout=pipe))
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *prefix, sys.executable, "-m", "tests.chaos.chaos_host", cwd=ROOT, stdin=pipe, stdout=pipe
+            )
+        )
 
     async def ask(self, **order: object) -> int:
         assert self._process.stdin is not None

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from chaos_hosts import FREEZE_SECONDS, Cradle
-from namespaces import PORT, lab_address
 
 from dugnad.board import Board, open_board
 from dugnad.errors import BoardTrouble
 from dugnad.settings import Patience
-from postgres_server import PostgresServer
+from tests.chaos.chaos_hosts import FREEZE_SECONDS, Cradle
+from tests.postgres_server import PostgresServer
+from tests.team.namespaces import PORT, lab_address
 
 NAMESPACES = Path(__file__).parent.parent / "team" / "namespaces.py"
 DISK_BYTES = 192 * 1024 * 1024

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import oracle
-from chaos_host import NAMES
-
 from dugnad.board import Board
 from dugnad.types import HUMAN, Amount, Event, Note, Task
+from tests.board import oracle
+from tests.chaos.chaos_host import NAMES
 
 _OF_THE_ORACLE = ("put", "claim", "turn", "reserve", "settled as", "stale")
 

@@ -1,6 +1,6 @@
 """A storm over real hosts on one board, and the verdict when it is over.
 
-    python storm.py {sqlite | postgres | both} [--kills N] [--freezes N] [--crashes N] ... [--seed N] [--json]
+    python -m tests.chaos.storm {sqlite | postgres | both} [--kills N] [--freezes N] [--crashes N] ... [--json]
 
 Hosts with eight teammates work goals with budgets, checks, follow-ups and messages. Faults come by a seeded schedule,
 each after some progress. Then it is calm, everything has to come to rest, and the log, the tables and what each host
@@ -28,16 +28,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import oracle
 import psutil
-from chaos_host import LIMITS, NAMES, patiently
-from chaos_hosts import Cradle, Hosts, end_all
-from chaos_places import CannotBeTried, Server, SmallDisk, crashing_server, small_disk
-from chaos_verdict import every_task, verdict
 
 from dugnad.board import Board, open_board
 from dugnad.settings import Patience
 from dugnad.types import ENDED, HUMAN, OPEN, Budget, NewTask
+from tests.board import oracle
+from tests.chaos.chaos_host import LIMITS, NAMES, patiently
+from tests.chaos.chaos_hosts import Cradle, Hosts, end_all
+from tests.chaos.chaos_places import CannotBeTried, Server, SmallDisk, crashing_server, small_disk
+from tests.chaos.chaos_verdict import every_task, verdict
 
 HOSTS = 4
 GOAL_TASKS = 20
@@ -263,7 +263,7 @@ def both(plan: Plan) -> Iterator[dict[str, Any]]:
     for place, database in enumerate(("sqlite", "postgres")):
         share = {**asdict(plan), "kills": (plan.kills + place) // 2, "freezes": (plan.freezes + place) // 2}
         options = [word for name, value in share.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        command = [sys.executable, __file__, database, "--json", *options]
+        command = [sys.executable, "-m", "tests.chaos.storm", database, "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             printed, _ = process.communicate()

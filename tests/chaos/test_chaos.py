@@ -6,28 +6,26 @@ The long version is `make chaos`. Where a fault cannot be made on this machine t
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos_verdict import verdict
 
 from dugnad.board import Board
+from tests.chaos.chaos_verdict import verdict
 
-PROGRAM = Path(__file__).with_name("storm.py")
+ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 300
 
 
 def storm(database: str, **wanted: int) -> dict[str, Any]:
     """In a process of its own, which may have mounts of its own."""
     options = [word for name, value in wanted.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    paths = os.pathsep.join(str(PROGRAM.parent.parent / each) for each in ("", "board", "team", "chaos"))
     ran = subprocess.run(
-        [sys.executable, str(PROGRAM), database, "--json", "--seconds-max", str(SECONDS_MAX), *options],
-        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False, timeout=SECONDS_MAX + 60,
+        [sys.executable, "-m", "tests.chaos.storm", database, "--json", "--seconds-max", str(SECONDS_MAX), *options],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS_MAX + 60,
     )  # fmt: skip
     if not ran.stdout:
         pytest.fail(ran.stderr[-6_000:])

@@ -6,8 +6,8 @@ import asyncio
 import sys
 
 from dugnad.board import open_board
-from dugnad.repl.chat import chat
-from dugnad.repl.session import ChatLimits
+from dugnad.chat.chat import chat
+from dugnad.chat.session import ChatLimits
 from dugnad.settings import Limits, Patience
 
 

@@ -19,10 +19,10 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import RenderableType
 
 from dugnad.board import Board
-from dugnad.repl.chat import chat
-from dugnad.repl.commands import respond
-from dugnad.repl.screen import layout
-from dugnad.repl.session import ChatLimits, Session
+from dugnad.chat.chat import chat
+from dugnad.chat.commands import respond
+from dugnad.chat.screen import layout
+from dugnad.chat.session import ChatLimits, Session
 from dugnad.types import HUMAN, Claim, Done, Message, NewTurn, Waiting
 
 DRIVER = Path(__file__).parent / "chat_driver.py"

@@ -52,7 +52,11 @@ class Forks:
 
     def __init__(self) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.cli.forking"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, call: Call) -> Ran:
@@ -93,12 +97,12 @@ def _warm(*imported: object) -> None:
 
     import rich.table
 
-    import dugnad.board.opening
-    import dugnad.board.sqlite
-    import dugnad.cli.conducting
-    import dugnad.sim.rehearsal
-    import dugnad.team.project
-    import dugnad.view.shapes
+    import dugnad.board.open
+    import dugnad.board.store.sqlite
+    import dugnad.cli.conduct
+    import dugnad.config.project
+    import dugnad.rehearsal.play
+    import dugnad.view.json
     import dugnad.view.tables
 
     assert all((*imported, urllib.request, xml.sax.saxutils, rich.table, dugnad.view.tables))
@@ -197,5 +201,4 @@ def _stream(fd: int, where: str | None, pipe: int) -> IO[str] | None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     _serve()

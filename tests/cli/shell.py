@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from dugnad.board import Board, open_board
 from dugnad.cli import main
 from dugnad.cli.accepted import Accepted
-from dugnad.cli.strangers import flat
-from dugnad.team.project import read_project
+from dugnad.cli.unaccepted import flat
+from dugnad.config.project import read_project
 from dugnad.types import Claim, Outcome
 
 T = TypeVar("T")

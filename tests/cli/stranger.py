@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from repository import CLEAN
+from tests.workspace.repository import CLEAN
 
 SCRIPT = '"*":\n  - {say: "It is done."}\n'
 

@@ -23,7 +23,8 @@ from threading import Timer
 from typing import Any
 
 import pyte
-from shell import accept, environment, run, start
+
+from tests.cli.shell import accept, environment, run, start
 
 SECONDS = 60.0  # At most, for anything. Nothing is expected to take so long.
 MODEL = ("--model", "scripted:script.yaml")

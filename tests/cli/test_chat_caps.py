@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shell import run
-from terminal import MODEL, make_project, states, told
 
 from dugnad.board import Board
-from dugnad.repl.status import bar, look
+from dugnad.chat.status import bar, look
 from dugnad.types import Budget
+from tests.cli.shell import run
+from tests.cli.terminal import MODEL, make_project, states, told
 
 SCRIPT = """
 "*":

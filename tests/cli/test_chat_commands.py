@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from chat_stage import Talk, play_lead
-
-from conftest import Opener
 from dugnad.board import Board
-from dugnad.repl.commands import COMMANDS
+from dugnad.chat.commands import COMMANDS
 from dugnad.tools.policy import question
 from dugnad.types import Budget, Done, Failed
+from tests.cli.chat_stage import Talk, play_lead
+from tests.conftest import Opener
 
 
 async def test_words_go_to_the_lead(board: Board) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dugnad.repl.commands import COMMANDS
+from dugnad.chat.commands import COMMANDS
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "chat.md").read_text()
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from chat_stage import Paper, Talk, play_lead, until_read
-
-from conftest import Opener
 from dugnad.board import Board
-from dugnad.repl.following import alongside
-from dugnad.repl.incoming import Incoming
+from dugnad.chat.follow import alongside
+from dugnad.chat.incoming import Incoming
+from tests.cli.chat_stage import Paper, Talk, play_lead, until_read
+from tests.conftest import Opener
 
 
 @asynccontextmanager

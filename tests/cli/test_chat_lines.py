@@ -7,10 +7,9 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from chat_stage import DRIVER, SECONDS, environment, play_lead, terminal
-
-from conftest import Opener
 from dugnad.types import NewTurn
+from tests.cli.chat_stage import DRIVER, SECONDS, environment, play_lead, terminal
+from tests.conftest import Opener
 
 
 async def started(url: str, folder: Path, *, pickup_seconds: float = SECONDS) -> Process:

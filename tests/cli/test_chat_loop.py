@@ -7,17 +7,17 @@ import contextlib
 import stat
 from pathlib import Path
 
-from chat_stage import Lead, chatting, play_lead
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 
 from dugnad.board import Board
-from dugnad.repl.commands import COMMANDS, STATES
-from dugnad.repl.completing import ChatCompleter
-from dugnad.repl.prompt import open_history
-from dugnad.repl.session import history_file
-from dugnad.repl.status import Standing, look
+from dugnad.chat.commands import COMMANDS, STATES
+from dugnad.chat.completion import ChatCompleter
+from dugnad.chat.prompt import open_history
+from dugnad.chat.session import history_file
+from dugnad.chat.status import BoardStatus, look
+from tests.cli.chat_stage import Lead, chatting, play_lead
 
 
 async def heard(lead: Lead, count: int) -> list[str]:
@@ -114,7 +114,7 @@ async def test_what_else_prints_in_the_process_does_not_break_the_prompt(board: 
         keys.send_text("\x04")
 
 
-def completions(text: str, standing: Standing) -> list[str]:
+def completions(text: str, standing: BoardStatus) -> list[str]:
     completer = ChatCompleter(COMMANDS, tuple(STATES), lambda: standing)
     return [each.text for each in completer.get_completions(Document(text), CompleteEvent())]
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dugnad.errors import BadInput
-from dugnad.repl.parsing import (
+from dugnad.chat.parse import (
     Caps,
-    Line,
+    ChatLine,
     caps_words,
     nearest,
     new_budget,
@@ -19,6 +18,7 @@ from dugnad.repl.parsing import (
     task_number,
     title_and_body,
 )
+from dugnad.errors import BadInput
 from dugnad.types import Amount, Budget, Message, Spending
 
 
@@ -30,16 +30,16 @@ def request(number: int, task: int | None, sender: str = "alice") -> Message:
 
 
 def test_a_slash_in_the_first_column_makes_a_command() -> None:
-    assert read_line("/tell alice  hello there ") == Line("tell", "alice  hello there")
-    assert read_line("/add title\nbody\nmore") == Line("add", "title\nbody\nmore")
-    assert read_line("/tasks\n") == Line("tasks", "")
-    assert read_line("/") == Line("", "")
+    assert read_line("/tell alice  hello there ") == ChatLine("tell", "alice  hello there")
+    assert read_line("/add title\nbody\nmore") == ChatLine("add", "title\nbody\nmore")
+    assert read_line("/tasks\n") == ChatLine("tasks", "")
+    assert read_line("/") == ChatLine("", "")
 
 
 def test_anything_else_is_said_to_the_lead() -> None:
-    assert read_line("  hello\nyou ") == Line(None, "hello\nyou")
-    assert read_line(" /etc/passwd is wrong") == Line(None, "/etc/passwd is wrong")
-    assert read_line("") == Line(None, "")
+    assert read_line("  hello\nyou ") == ChatLine(None, "hello\nyou")
+    assert read_line(" /etc/passwd is wrong") == ChatLine(None, "/etc/passwd is wrong")
+    assert read_line("") == ChatLine(None, "")
 
 
 @given(st.text())

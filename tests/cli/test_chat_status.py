@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from chat_stage import play_lead
-
 from dugnad.board import Board
-from dugnad.repl.status import Standing, bar, look
+from dugnad.chat.status import BoardStatus, bar, look
 from dugnad.types import Budget, Done
+from tests.cli.chat_stage import play_lead
 
 
 async def test_an_empty_board_says_so(board: Board) -> None:
@@ -81,4 +80,4 @@ async def test_a_title_cannot_draw_on_the_terminal(board: Board) -> None:
 
 
 def test_trouble_takes_the_whole_bar() -> None:
-    assert bar(Standing(trouble="gone."), 80) == "The board is in trouble: gone."
+    assert bar(BoardStatus(trouble="gone."), 80) == "The board is in trouble: gone."

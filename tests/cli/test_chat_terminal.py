@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chat_stage import COLUMNS, Terminal, play_lead, terminal
 
-from conftest import Opener
+from tests.cli.chat_stage import COLUMNS, Terminal, play_lead, terminal
+from tests.conftest import Opener
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any
 import click
 import pytest
 from click.shell_completion import ShellComplete
-from shell import Shell, claimed, environment, run, write_settings
 
 from dugnad.board import Board
 from dugnad.cli import SECTIONS, main
 from dugnad.types import Amount, Failed, NewTurn, Waiting
+from tests.cli.shell import Shell, claimed, environment, run, write_settings
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "commands.md").read_text()
 VERBS = [name for verbs in SECTIONS.values() for name, _, _ in verbs]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import MARK, marked
-from terminal import MODEL, make_project, terminal
+
+from tests.cli.terminal import MODEL, make_project, terminal
+from tests.workspace.running import MARK, marked
 
 COMMAND = "printf 'one\\\\n\\\\033[31mtest_slugify\\\\033[0m ....F...'"
 RUNS = f"""

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from shell import run, start
-from terminal import SECONDS, terminal, told
+
+from tests.cli.shell import run, start
+from tests.cli.terminal import SECONDS, terminal, told
 
 WORDS = [sys.executable, "-m", "dugnad", "demo"]
 

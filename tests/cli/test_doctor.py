@@ -10,17 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from provider_server import Answer, ProviderServer
-from shell import claimed, run
 
-import raw
 from dugnad.board import Board, open_board
-from dugnad.board.migrations import latest
+from dugnad.board.store.migrations import latest
 from dugnad.cli.checks import Finding, Scene
 from dugnad.cli.checks_board import shown_url
 from dugnad.cli.doctor import CHECKS, examine
 from dugnad.clock import Sources, wall_ms
 from dugnad.types import Budget, Waiting
+from tests.board import raw
+from tests.cli.shell import claimed, run
+from tests.models.provider_server import Answer, ProviderServer
 
 
 async def found(

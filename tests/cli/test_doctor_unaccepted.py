@@ -10,17 +10,17 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from provider_server import Answer, ProviderServer
-from stranger import Stranger, git
-from test_doctor import found
 
 from dugnad.board import open_board
-from dugnad.board.migrations import latest
+from dugnad.board.store.migrations import latest
 from dugnad.cli.accepted import Accepted
 from dugnad.cli.checks import Finding, Scene
 from dugnad.cli.doctor import examine
-from dugnad.cli.strangers import flat, where_of
-from dugnad.team.project import read_project
+from dugnad.cli.unaccepted import flat, where_of
+from dugnad.config.project import read_project
+from tests.cli.stranger import Stranger, git
+from tests.cli.test_doctor import found
+from tests.models.provider_server import Answer, ProviderServer
 
 CHECK = 'check = "echo ran; true"\n'
 

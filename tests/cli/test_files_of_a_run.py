@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repository import at, git, new_repository
-from shell import Shell, write_settings
+
+from tests.cli.shell import Shell, write_settings
+from tests.workspace.repository import at, git, new_repository
 
 SCRIPT = """
 "*":

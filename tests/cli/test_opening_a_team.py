@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shell import write_settings
 
-from dugnad.cli.conducting import gather_team
+from dugnad.cli.conduct import gather_team
 from dugnad.cli.running import open_team
+from dugnad.config.project import read_project
 from dugnad.team import Team
-from dugnad.team.project import read_project
 from dugnad.tools import Policy
 from dugnad.types import Budget
+from tests.cli.shell import write_settings
 
 PROJECT = """
 [policies]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shell import Shell
-from standin import asked, block, script, stand_in
+
+from tests.agent.standin import asked, block, script, stand_in
+from tests.cli.shell import Shell
 
 
 @pytest.fixture

@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from repository import new_repository
-from stranger import git
-from test_doctor import claimed_by_nobody, found
 
 from dugnad.board import open_board
-from dugnad.board.migrations import latest
-from dugnad.cli.strangers import NotAccepted, refuse_tracked
+from dugnad.board.store.migrations import latest
+from dugnad.cli.unaccepted import NotAccepted, refuse_tracked
+from dugnad.config.project import read_project
 from dugnad.errors import NotReady
-from dugnad.sim.cautions import cautions
-from dugnad.sim.planned import Estimate, Plan, PlannedTask
-from dugnad.team.handshakes import find_request
-from dugnad.team.project import read_project
+from dugnad.rehearsal.plan import Estimate, PlannedTask, RehearsalPlan
+from dugnad.rehearsal.warnings import cautions
 from dugnad.team.report import Report
+from dugnad.team.requests import find_request
+from tests.cli.stranger import git
+from tests.cli.test_doctor import claimed_by_nobody, found
+from tests.workspace.repository import new_repository
 
 NAMES = [
     "x; touch pwned",
@@ -86,7 +86,7 @@ async def test_names_on_a_board_are_one_word_each(folder: Path, name: str) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_names_in_a_plan_are_one_word_each(folder: Path, name: str) -> None:
     task = PlannedTask(id=1, name="it", assignee=name, estimate=Estimate(seconds=1), root=1)
-    (said,) = cautions(Plan(name="plan", tasks=(task,), accounts={}), [], [])
+    (said,) = cautions(RehearsalPlan(name="plan", tasks=(task,), accounts={}), [], [])
     told = re.fullmatch(r".*?; `(dugnad spawn .*)` changes that\.", said)
     assert told is not None
     assert words_of(told[1], folder) == ["spawn", name]

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from shell import Shell, claimed
 
 from dugnad.board import Board
 from dugnad.types import Done, Waiting
+from tests.cli.shell import Shell, claimed
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from shell import Shell, run, start, write_settings
 
 from dugnad.board import Board
+from tests.cli.shell import Shell, run, start, write_settings
 
 SCRIPT = """
 "*":

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from repository import git, new_repository
-from shell import Shell, accept, start, write_settings
-from terminal import SECONDS, until_line
 
 from dugnad.cli.preflight import memory_of
+from tests.cli.shell import Shell, accept, start, write_settings
+from tests.cli.terminal import SECONDS, until_line
+from tests.workspace.repository import git, new_repository
 
 SCRIPT = """
 "*":

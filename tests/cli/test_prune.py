@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from shell import Shell, claimed, environment, run
 
-import raw
 from dugnad.board import Board, open_board
 from dugnad.types import Done, NewTurn
+from tests.board import raw
+from tests.cli.shell import Shell, claimed, environment, run
 
 DAY = 86_400
 

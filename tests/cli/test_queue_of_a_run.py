@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from repository import at, new_repository
-from shell import start
-from terminal import MODEL, SECONDS, until_line
+from tests.cli.shell import start
+from tests.cli.terminal import MODEL, SECONDS, until_line
+from tests.workspace.repository import at, new_repository
 
 SCRIPT = """
 "*":

@@ -11,8 +11,9 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
-from shell import environment, run, start
-from terminal import BRIEF, MODEL, SECONDS, make_project, told, until_line
+
+from tests.cli.shell import environment, run, start
+from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, told, until_line
 
 SCRIPT = """
 Ask:

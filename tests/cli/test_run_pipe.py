@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import environment, run
-from terminal import MODEL, SECONDS, make_project, started, states, told, until_line
+
+from tests.cli.shell import environment, run
+from tests.cli.terminal import MODEL, SECONDS, make_project, started, states, told, until_line
 
 TITLE = "A title that is as long as a title may be and that nobody would want to see wrapped " * 2
 SCRIPT = f"""

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import run
-from terminal import MODEL, Terminal, make_project, states, terminal, told
+
+from tests.cli.shell import run
+from tests.cli.terminal import MODEL, Terminal, make_project, states, terminal, told
 
 # One that thinks for a minute, one that is done at once, one that waits for both, and a question.
 STILL = """

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from provider_server import Answer, Fault, ProviderServer
-from shell import environment, run
-from terminal import BRIEF, MODEL, SECONDS, make_project, started, terminal, told, until_line
 
-from postgres_server import PostgresServer
+from tests.cli.shell import environment, run
+from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, started, terminal, told, until_line
+from tests.models.provider_server import Answer, Fault, ProviderServer
+from tests.postgres_server import PostgresServer
 
 QUICK = """
 "*":

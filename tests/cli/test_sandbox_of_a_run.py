@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import environment
 
 import dugnad
-from dugnad.workspace.landlock import ABI_LEAST, version
+from dugnad.workspace.sandbox.landlock import ABI_LEAST, version
+from tests.cli.shell import environment
 
 SCRIPT = """
 "*":

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_stage import HERE, MARK, PYTHON, running
-from shell import Shell, run
-from terminal import terminal
-from test_commands_documented import compare, documented_keys, promised
 
-from dugnad.team.serverfile import read_approved
-from dugnad.tools.mcp import hash_of
+from dugnad.config.servers import read_approved
+from dugnad.tools.mcp.offer import hash_of
+from tests.cli.shell import Shell, run
+from tests.cli.terminal import terminal
+from tests.cli.test_commands_documented import compare, documented_keys, promised
+from tests.tools.mcp_stage import HERE, MARK, PYTHON, running
 
 SCRIPT = """
 "*":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from terminal import BRIEF, MODEL, SECONDS, make_project, started, until_line
 
-from dugnad.cli.workplaces import Settings
+from dugnad.cli.workspaces import Settings
+from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, started, until_line
 
 SCRIPT = """
 "*":

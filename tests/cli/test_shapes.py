@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dugnad.types import Amount, Spending
-from dugnad.view.shapes import amount_shape, spending_shape
+from dugnad.view.json import amount_shape, spending_shape
 
 
 def test_money_is_in_dollars_and_time_in_seconds() -> None:

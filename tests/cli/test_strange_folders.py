@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from shell import run, start
-from stranger import SCRIPT, Stranger
 
-from dugnad.board.disk import enter
-from dugnad.board.migrations import latest
+from dugnad.board.store.disk import enter
+from dugnad.board.store.migrations import latest
 from dugnad.cli import main
 from dugnad.errors import BoardUnreachable
-from dugnad.own import held
+from dugnad.safe_open import held
 from dugnad.settings import ShellLimits
-from dugnad.tools.outputs import Outputs
+from dugnad.tools.shell.outputs import Outputs
+from tests.cli.shell import run, start
+from tests.cli.stranger import SCRIPT, Stranger
 
 COMMANDS = (
     ("add", "A task"), ("run", "A goal"), ("run", "--in-place", "A goal"), ("work",), ("chat",), ("tasks",),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shell import Shell, claimed
 
 from dugnad.board import Board
 from dugnad.types import Amount, Done, Failed, NewTurn, Waiting
+from tests.cli.shell import Shell, claimed
 
 
 @pytest.fixture

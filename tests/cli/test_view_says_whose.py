@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_view import drawn, task
 
 from dugnad.team import Report
 from dugnad.types import Amount, Attempt, Teammate, Turn
-from dugnad.view.ending import report_page
 from dugnad.view.live import Snapshot, picture
+from dugnad.view.summary import report_page
 from dugnad.view.tables import task_page
 from dugnad.view.transcript import transcript_page
+from tests.cli.test_view import drawn, task
 
 
 def member(name: str, status: str, reason: str | None = None) -> Teammate:

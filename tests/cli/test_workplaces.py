@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repository import new_repository
 
-from dugnad.cli.workplaces import Wishes, workplaces
+from dugnad.cli.workspaces import Wishes, workplaces
+from dugnad.config.project import read_project
 from dugnad.team import Team
-from dugnad.team.project import read_project
-from dugnad.team.worktrees import Worktrees
+from dugnad.team.workspaces.worktrees import Worktrees
+from tests.workspace.repository import new_repository
 
 PROJECT = """
 check = ["make test"]

@@ -18,10 +18,10 @@ from typing import Any
 
 import click
 import pytest
-from forking import Call, Forks, Ran
-from shell import environment
 
 from dugnad.cli import main
+from tests.cli.forking import Call, Forks, Ran
+from tests.cli.shell import environment
 
 CODES = {0, 1, 2, 3, 130}
 LINES_MAX = 3

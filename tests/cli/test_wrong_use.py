@@ -13,7 +13,8 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
-from shell import Shell, environment, run, start
+
+from tests.cli.shell import Shell, environment, run, start
 
 
 @pytest.fixture

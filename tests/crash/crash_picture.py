@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ten_turns import NOT_KEYED, lines_of
-
 from dugnad.board import Board
 from dugnad.types import Amount, Attempt, Event, Message, Note, Spending, Task, Turn
+from tests.crash.ten_turns import NOT_KEYED, lines_of
 
 
 @dataclass(frozen=True)

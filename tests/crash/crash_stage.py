@@ -10,13 +10,12 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import ten_turns
-from ten_turns import ANSWER, BUDGET, ERRAND, FOLLOW_UP, HINT, LIMITS, PATIENCE, WORKER
-
 from dugnad.board import Board, open_board
 from dugnad.types import HUMAN
+from tests.crash import ten_turns
+from tests.crash.ten_turns import ANSWER, BUDGET, ERRAND, FOLLOW_UP, HINT, LIMITS, PATIENCE, WORKER
 
-PROGRAM = Path(__file__).with_name("crash_worker.py")
+ROOT = Path(__file__).parents[2]
 ANSWER_SECONDS_MAX = 90
 DIED = -signal.SIGKILL
 
@@ -39,7 +38,9 @@ class Workers:
 @contextlib.asynccontextmanager
 async def workers() -> AsyncIterator[Workers]:
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.crash.crash_worker", cwd=ROOT, stdin=pipe, stdout=pipe
+    )
     try:
         yield Workers(process)
     finally:

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-import ten_turns
-from crash_picture import Call, Picture
-from ten_turns import CHILD, ERRAND, FOLLOW_UP, HINT, LINE, QUESTION, TOKENS
-
 from dugnad.types import HUMAN, Amount
+from tests.crash import ten_turns
+from tests.crash.crash_picture import Call, Picture
+from tests.crash.ten_turns import CHILD, ERRAND, FOLLOW_UP, HINT, LINE, QUESTION, TOKENS
 
 
 def verdict(calm: Picture, cuts: Sequence[Picture], end: Picture) -> list[str]:

@@ -25,19 +25,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import many_errands
-import ten_turns
-
-import dugnad.board.postgres
-import dugnad.board.sqlite  # noqa: F401  Both are imported before the fork, not after each.
+import dugnad.board.store.postgres
+import dugnad.board.store.sqlite  # noqa: F401  Both are imported before the fork, not after each.
 from dugnad.agent import Agent, drain
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
-from dugnad.models.talk import Reply, Request
+from dugnad.models.port import Reply, Request
 from dugnad.settings import Limits
 from dugnad.tools import BUILT_IN, Tool
 from dugnad.types import OPEN, Claim
+from tests.crash import many_errands, ten_turns
 
 RUN_SECONDS_MAX = 60
 VERBS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dugnad.models.port import Request, ToolResult
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request, ToolResult
 
 
 def script(request: Request) -> Step:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dugnad.models.port import Message, Reply, Request, Said, ToolResult, Usage
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Message, Reply, Request, Said, ToolResult, Usage
 from dugnad.settings import AgentLimits, Limits, Patience
 from dugnad.tools import Context, Tool, tool
 from dugnad.types import Budget

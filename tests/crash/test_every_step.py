@@ -9,10 +9,11 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from crash_picture import Picture, look
-from crash_stage import DIED, Workers, complaint, errand_board, workers
-from crash_verdict import verdict
-from ten_turns import ERRAND, REPLIES
+
+from tests.crash.crash_picture import Picture, look
+from tests.crash.crash_stage import DIED, Workers, complaint, errand_board, workers
+from tests.crash.crash_verdict import verdict
+from tests.crash.ten_turns import ERRAND, REPLIES
 
 MOMENTS = ("before", "after", "answered", "begun", "acted")
 PARTS = 4  # So that two can run side by side.

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from conftest import Opener
 from dugnad.agent import Agent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request, ToolResult
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request, ToolResult
 from dugnad.tools import Tool, tool
 from dugnad.types import HUMAN, Claim, Outcome, Waiting
+from tests.conftest import Opener
 
 Calls = tuple[tuple[str, dict[str, str]], ...]
 

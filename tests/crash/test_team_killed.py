@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from crash_stage import DIED, complaint, workers
-from ten_turns import LIMITS, PATIENCE, WORKER, lines_of
 
 from dugnad.board import open_board
 from dugnad.types import Amount, Budget
+from tests.crash.crash_stage import DIED, complaint, workers
+from tests.crash.ten_turns import LIMITS, PATIENCE, WORKER, lines_of
 
 
 async def test_five_teammates_killed_together_lose_nothing_and_do_nothing_twice(

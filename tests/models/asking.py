@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from provider_server import Answer, Fault, ProviderServer, Script
-
 from dugnad.models import Reply, Request, open_model
+from dugnad.models.port import Memory, Message, Said, ToolResult, ToolSpec
 from dugnad.models.providers import ProviderModel
-from dugnad.models.talk import Memory, Message, Said, ToolResult, ToolSpec
+from tests.models.provider_server import Answer, Fault, ProviderServer, Script
 
 ANTHROPIC, CHAT, RESPONSES = "anthropic:claude-sonnet-5-5", "openai-chat:gpt-4o", "openai-responses:gpt-5"
 LOCAL, GOOGLE = "openai:some-local-model", "google:gemini-2.5-pro"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from provider_shapes import SERIAL, Answer, Object, Protocol, dump, named, unnamed
+from tests.models.provider_shapes import SERIAL, Answer, Object, Protocol, dump, named, unnamed
 
 ANTHROPIC_ERRORS = {
     400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",

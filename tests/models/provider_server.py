@@ -27,8 +27,8 @@ from functools import cached_property, lru_cache, partial
 from http import HTTPStatus
 from typing import Any
 
-from provider_errors import Fault, error_body, error_event
-from provider_shapes import SERIAL, Answer, Protocol, Usage, Wanted, render
+from tests.models.provider_errors import Fault, error_body, error_event
+from tests.models.provider_shapes import SERIAL, Answer, Protocol, Usage, Wanted, render
 
 __all__ = ["Answer", "Fault", "ProviderServer", "Seen", "Usage"]
 

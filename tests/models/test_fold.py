@@ -11,17 +11,17 @@ import httpx2
 import openai
 import pytest
 from anthropic.types.beta import BetaMessage
-from asking import ANTHROPIC, CHAT, RESPONSES, answer_of
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
-from provider_server import Answer, Usage
-from provider_shapes import Protocol, Wanted, named, render, unnamed
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from dugnad.models.fold import Folded, events, fold_chat, fold_messages, fold_responses
+from dugnad.models.streaming import Folded, events, fold_chat, fold_messages, fold_responses
+from tests.models.asking import ANTHROPIC, CHAT, RESPONSES, answer_of
+from tests.models.provider_server import Answer, Usage
+from tests.models.provider_shapes import Protocol, Wanted, named, render, unnamed
 
 FOLDS = {"anthropic": fold_messages, "chat": fold_chat, "responses": fold_responses}
 NAMES = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES}

@@ -6,10 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from asking import ANTHROPIC, CHAT, RESPONSES, answer_of, asking, provider
-from provider_server import Answer, Fault
-from provider_shapes import Protocol, Wanted, render, responses_plain
-from test_fold import BLOCK, DONE, END, START, STOP, TEXT, chat_piece, delta, sse
 
 from dugnad.errors import (
     AnswerLost,
@@ -21,6 +17,10 @@ from dugnad.errors import (
     RequestRejected,
 )
 from dugnad.models import Reply
+from tests.models.asking import ANTHROPIC, CHAT, RESPONSES, answer_of, asking, provider
+from tests.models.provider_server import Answer, Fault
+from tests.models.provider_shapes import Protocol, Wanted, render, responses_plain
+from tests.models.test_fold import BLOCK, DONE, END, START, STOP, TEXT, chat_piece, delta, sse
 
 NAMES: dict[Protocol, str] = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES}
 WHOLE = Answer(text="Ferdig 🎉.", thinking="Hm.", calls=(("note", '{"text":"æ"}', None), ("look", "{}", None)))

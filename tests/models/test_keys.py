@@ -6,10 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import ALL, ANTHROPIC, CHAT, DIRECT, GOOGLE, KEY, LOCAL, RESPONSES, address, asking, opened, provider
-from provider_server import Answer, Fault, ProviderServer
 
 from dugnad.models.providers import ProviderModel, open_provider
+from tests.models.asking import (
+    ALL,
+    ANTHROPIC,
+    CHAT,
+    DIRECT,
+    GOOGLE,
+    KEY,
+    LOCAL,
+    RESPONSES,
+    address,
+    asking,
+    opened,
+    provider,
+)
+from tests.models.provider_server import Answer, Fault, ProviderServer
 
 HELLO = Answer(text="Hello.")
 SECRETS = {

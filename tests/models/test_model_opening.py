@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from asking import asking
 
 from dugnad.errors import DugnadError, ModelMisconfigured
 from dugnad.models import Price, ScriptedModel, open_model
-from dugnad.models.opening import default_model
+from dugnad.models.open import default_model
+from tests.models.asking import asking
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 

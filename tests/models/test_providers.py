@@ -6,7 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from asking import (
+
+from dugnad.agent.conversation import reply_body, reply_from
+from dugnad.models import Reply, open_model
+from dugnad.models.port import Memory, Message, Said, ToolResult
+from tests.models.asking import (
     ALL,
     ANTHROPIC,
     CHAT,
@@ -23,12 +27,8 @@ from asking import (
     results,
     talk,
 )
-from provider_server import Answer, ProviderServer, Usage
-from provider_shapes import SEALED, SIGNATURE
-
-from dugnad.agent.conversation import reply_body, reply_from
-from dugnad.models import Reply, open_model
-from dugnad.models.talk import Memory, Message, Said, ToolResult
+from tests.models.provider_server import Answer, ProviderServer, Usage
+from tests.models.provider_shapes import SEALED, SIGNATURE
 
 FIRST = Answer(
     text="Først litt blåbær 🫐 – 第一步.",
@@ -204,8 +204,8 @@ async def test_answers_are_streamed(name: str) -> None:
 @pytest.mark.parametrize("name", DIRECT)
 async def test_a_server_that_does_not_stream_is_understood_too(name: str) -> None:
     async def plain(answer: Answer) -> Reply:
-        from provider_errors import Fault
-        from provider_shapes import Wanted, render
+        from tests.models.provider_errors import Fault
+        from tests.models.provider_shapes import Wanted, render
 
         wanted = {ANTHROPIC: "anthropic", RESPONSES: "responses"}.get(name, "chat")
         body = render(answer, Wanted(wanted, name.partition(":")[2], False, True))  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ import pytest
 
 from dugnad.errors import AnswerLost, BadInput, ContextOverflow, ModelTrouble, ModelUnavailable, RateLimited
 from dugnad.models import Reply, Request, ScriptedModel, ToolCall, Usage
+from dugnad.models.port import Message, Said, ToolResult
 from dugnad.models.scripted import FAULTS, ODD, Step, read_script
-from dugnad.models.talk import Message, Said, ToolResult
 
 EVERY_KEY = """
 Write slugify():

@@ -7,8 +7,6 @@ import socket
 from typing import Any
 
 import pytest
-from asking import ALL, ANTHROPIC, CHAT, DIRECT, LOCAL, RESPONSES, answer_of, asking, opened, provider
-from provider_server import Answer, Fault, ProviderServer, Seen
 
 from dugnad.errors import (
     AnswerLost,
@@ -20,7 +18,9 @@ from dugnad.errors import (
     RequestRejected,
 )
 from dugnad.models import open_model
-from dugnad.models.talk import Said
+from dugnad.models.port import Said
+from tests.models.asking import ALL, ANTHROPIC, CHAT, DIRECT, LOCAL, RESPONSES, answer_of, asking, opened, provider
+from tests.models.provider_server import Answer, Fault, ProviderServer, Seen
 
 HTML = Fault(status=502, headers={"content-type": "text/html"}, body=b"<html><h1>502 Bad Gateway</h1></html>")
 NO_CREDIT = (

@@ -10,15 +10,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from asking import ANTHROPIC, CHAT, DIRECT, LOCAL, LOOK, NOTE, RESPONSES, TOOLS, asking, opened, provider, results, talk
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from provider_server import Answer, Fault, ProviderServer, Seen
 
 from dugnad.errors import ModelTrouble
 from dugnad.models import Reply, Request, open_model
+from dugnad.models.port import Memory, Message, Said, ToolResult
 from dugnad.models.providers import ProviderModel
-from dugnad.models.talk import Memory, Message, Said, ToolResult
+from tests.models.asking import (
+    ANTHROPIC,
+    CHAT,
+    DIRECT,
+    LOCAL,
+    LOOK,
+    NOTE,
+    RESPONSES,
+    TOOLS,
+    asking,
+    opened,
+    provider,
+    results,
+    talk,
+)
+from tests.models.provider_server import Answer, Fault, ProviderServer, Seen
 
 FILLER = Answer(text="For comparison only.")
 FAULTS = (

@@ -20,15 +20,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from relay import relay
-from serve import running
-from tasks import AUTO, INSISTING, PAGE, PLAIN, Asked
-
 from dugnad import Agent, Board, Task, drain, open_board, open_model, tool
-from dugnad.models.talk import Request, Said
+from dugnad.models.port import Request, Said
 from dugnad.settings import AgentLimits, Limits
 from dugnad.tools import BUILT_IN
 from dugnad.types import ENDED
+from tests.real_model.relay import relay
+from tests.real_model.serve import running
+from tests.real_model.tasks import AUTO, INSISTING, PAGE, PLAIN, Asked
 
 TEMPLATE = Path(__file__).parent / "tools.jinja"
 TEAM = ("alice", "bob", "carol")

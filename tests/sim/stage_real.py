@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 
 from dugnad.agent import Agent
 from dugnad.board import Board
-from dugnad.board.sqlite import open_sqlite
+from dugnad.board.store.sqlite import open_sqlite
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Facts, Price, Reply, Request, Usage
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Facts, Price, Reply, Request, Usage
+from dugnad.rehearsal.draws import Draws
+from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.settings import AgentLimits, Limits, Patience, TeamLimits
-from dugnad.sim.draws import Draws
-from dugnad.sim.faults import Storm
-from dugnad.sim.loop import Process, VirtualLoop
-from dugnad.sim.planned import Estimate, Plan
-from dugnad.sim.port import Port, Wire
 from dugnad.team import Host
 from dugnad.types import ENDED, Need, NewTask, Teammate
+from simulation.faults import Storm
+from simulation.loop import Process, VirtualLoop
+from simulation.port import DatabaseWire, Port
 
 REVIEWER = "reviewer"
 REVIEW = Estimate(seconds=60, spread=0.0, turns=1, dollars=0.1)
@@ -35,7 +35,7 @@ class Timed:
     name = key = "scripted:timed"
     facts = Facts(window_tokens=1_000_000, price=Price(input=1.0, output=1.0))
 
-    def __init__(self, plan: Plan, draws: Draws) -> None:
+    def __init__(self, plan: RehearsalPlan, draws: Draws) -> None:
         self._plan, self._draws = plan, draws
         self._places = {task.name: place for place, task in enumerate(plan.tasks)}
         self._script = ScriptedModel(self._step)
@@ -65,7 +65,7 @@ class Timed:
 class Reality:
     """A plan on a board, and a team of so many, each with every role, on one host or two."""
 
-    plan: Plan
+    plan: RehearsalPlan
     draws: Draws
     agents: int
     reviews: Mapping[int, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Reality:
         self.model, desk = Timed(self.plan, self.draws), Process("person")
         store = open_sqlite(None, limits=self.limits, patience=Patience(), sources=self._sources("db"), threads=False)
         storm = Storm(frozenset(), self._chance)
-        self.wire = Wire(
+        self.wire = DatabaseWire(
             self.loop, store, storm, lambda who, topics: None, lambda who, what: None, lambda process: None
         )
         try:

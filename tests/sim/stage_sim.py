@@ -9,16 +9,16 @@ from random import Random
 from typing import Any
 
 from dugnad.board import Board
-from dugnad.sim.draws import DONE, RETRY, Draws
-from dugnad.sim.planned import Estimate, Plan, PlannedTask, account
-from dugnad.sim.rehearsal import Mate
+from dugnad.rehearsal.draws import DONE, RETRY, Draws
+from dugnad.rehearsal.plan import Estimate, PlannedTask, RehearsalPlan, account
+from dugnad.rehearsal.play import Mate
 from dugnad.types import Budget, Done, Failed, Need, NewTask
 
 MINUTE = Estimate(seconds=60, turns=6, tokens=600, dollars=0.6)
 EXACT = Estimate(seconds=60, spread=0.0, turns=6, tokens=600, dollars=0.6)  # Just so, each time.
 
 
-def planned(*tasks: PlannedTask, budget: Budget | None = None, **fields: Any) -> Plan:
+def planned(*tasks: PlannedTask, budget: Budget | None = None, **fields: Any) -> RehearsalPlan:
     """A plan of tasks under one root, their chains counted as the board counts them."""
     from dugnad.board import rules
 
@@ -27,7 +27,7 @@ def planned(*tasks: PlannedTask, budget: Budget | None = None, **fields: Any) ->
         PlannedTask(**{**{name: getattr(task, name) for name in task.__dataclass_fields__}, "chain": chains[task.id]})
         for task in tasks
     ]
-    return Plan(name="test", tasks=tuple(told), accounts={0: account(0, budget or Budget())}, **fields)
+    return RehearsalPlan(name="test", tasks=tuple(told), accounts={0: account(0, budget or Budget())}, **fields)
 
 
 def task(number: int, *needs: int | Need, **fields: Any) -> PlannedTask:
@@ -37,7 +37,7 @@ def task(number: int, *needs: int | Need, **fields: Any) -> PlannedTask:
     )
 
 
-def random_plan(seed: int, *, count: int = 30, retried: float = 0.0) -> Plan:
+def random_plan(seed: int, *, count: int = 30, retried: float = 0.0) -> RehearsalPlan:
     """Roles, priorities, needs, outcomes and sometimes a cap on runs, as chance would have them."""
     chance = Random(seed)
     tasks = []
@@ -65,7 +65,7 @@ def team_of(*roles: str) -> list[Mate]:
 
 
 async def drive(
-    board: Board, plan: Plan, mates: Sequence[Mate], draws: Draws, clock: list[int]
+    board: Board, plan: RehearsalPlan, mates: Sequence[Mate], draws: Draws, clock: list[int]
 ) -> list[tuple[str, int]]:
     """Let the real board give out the plan's work to teammates who take just as long: who claimed what, and when.
 
@@ -104,7 +104,7 @@ async def drive(
     raise AssertionError("the board gives out work without end")
 
 
-async def _put(board: Board, plan: Plan) -> dict[int, int]:
+async def _put(board: Board, plan: RehearsalPlan) -> dict[int, int]:
     """Under one goal that nobody takes, so that its caps are of the plan's own tasks."""
     caps = plan.accounts[0]
     root = await board.put("goal", assignee="nobody", budget=Budget(tasks=caps["tasks_max"]))

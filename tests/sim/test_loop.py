@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dugnad.sim.loop import DeadWait, Process, ThreadRefused, VirtualLoop, never
+from simulation.loop import DeadWait, Process, ThreadRefused, VirtualLoop, never
 
 
 def test_a_day_of_waiting_takes_no_time() -> None:

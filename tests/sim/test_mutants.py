@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import dugnad
-from dugnad.sim.mutants import MUTANTS, Mutant, MutantOutdated, plant
-from dugnad.sim.promises import PROMISES
-from dugnad.sim.sweep import hunt
+from simulation.mutants import MUTANTS, Mutant, MutantOutdated, plant
+from simulation.promises import PROMISES
+from simulation.sweep import hunt
 
 PACKAGE = Path(dugnad.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -31,8 +32,8 @@ def test_every_promise_has_at_least_two_planted_bugs() -> None:
 
 
 def test_a_planted_bug_that_no_longer_fits_the_code_is_an_error(tmp_path: Path) -> None:
-    gone = Mutant("gone", 1, "board/fence.py", "words that stand nowhere", "")
-    with pytest.raises(MutantOutdated, match=r"0 times in board/fence\.py"):
+    gone = Mutant("gone", 1, "board/verbs/fence.py", "words that stand nowhere", "")
+    with pytest.raises(MutantOutdated, match=r"0 times in board/verbs/fence\.py"):
         plant(gone, PACKAGE, tmp_path)
 
 
@@ -41,12 +42,12 @@ def test_a_failing_seed_is_told_as_a_small_story(tmp_path: Path) -> None:
     mutant = next(each for each in MUTANTS if each.name == "any end meets a need")
     plant(mutant, PACKAGE, tmp_path)
     ran = subprocess.run(
-        [sys.executable, "-m", "dugnad.sim", "--seed", str(mutant.seed), "--story"],
-        env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=600, check=False,
+        [sys.executable, "-m", "simulation", "--seed", str(mutant.seed), "--story"],
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert ran.returncode == 1, ran.stderr
     assert "promise 3 (order)" in ran.stdout
-    assert f"python -m dugnad.sim --seed {mutant.seed} --story" in ran.stdout
+    assert f"python -m simulation --seed {mutant.seed} --story" in ran.stdout
     head = ran.stdout.splitlines()[0]
     assert "tasks: 2," in head or "tasks: 3," in head, head
     assert "Faults: none." in ran.stdout

@@ -6,23 +6,23 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from stage_sim import EXACT, MINUTE, planned, task, team_of
 
 from dugnad.errors import BadInput
-from dugnad.sim.draws import Draws
-from dugnad.sim.findings import find, mates_of
-from dugnad.sim.learning import Assumed, learn, shares
-from dugnad.sim.planned import Estimate, Plan
-from dugnad.sim.rehearsal import Loss, Ran, Stage, rehearse
-from dugnad.sim.reviews import with_reviews
+from dugnad.rehearsal.draws import Draws
+from dugnad.rehearsal.findings import find, mates_of
+from dugnad.rehearsal.learn import Assumed, learn, shares
+from dugnad.rehearsal.plan import Estimate, RehearsalPlan
+from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
+from dugnad.rehearsal.reviews import with_reviews
 from dugnad.types import Amount, Budget, Need, PastAttempt
+from tests.sim.stage_sim import EXACT, MINUTE, planned, task, team_of
 
 
-def play(plan: Plan, *roles: str, loss: Loss | None = None, seed: int = 0) -> Ran:
-    return rehearse(Stage(plan), team_of(*roles), Draws(plan.tasks, seed), loss=loss, traced=True)
+def play(plan: RehearsalPlan, *roles: str, loss: Loss | None = None, seed: int = 0) -> PlayedRun:
+    return rehearse(PreparedPlan(plan), team_of(*roles), Draws(plan.tasks, seed), loss=loss, traced=True)
 
 
-def begins(plan: Plan, ran: Ran) -> dict[str, int]:
+def begins(plan: RehearsalPlan, ran: PlayedRun) -> dict[str, int]:
     return {plan.tasks[bar.task].name: bar.start // 1000 for bar in ran.bars}
 
 

@@ -6,25 +6,25 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from stage_sim import drive, planned, random_plan, task, team_of
-from stage_team import hosting, until
 
-from conftest import Opener
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Reply, Request
+from dugnad.rehearsal.draws import Draws
+from dugnad.rehearsal.plan import Estimate, RehearsalPlan
+from dugnad.rehearsal.play import Mate, PreparedPlan, rehearse
 from dugnad.settings import Limits
-from dugnad.sim.draws import Draws
-from dugnad.sim.planned import Estimate, Plan
-from dugnad.sim.rehearsal import Mate, Stage, rehearse
+from tests.conftest import Opener
+from tests.sim.stage_sim import drive, planned, random_plan, task, team_of
+from tests.team.stage_team import hosting, until
 
 TEAM = ("coder", "coder", "tester", "")
 
 
-def rehearsed(plan: Plan, mates: list[Mate], seed: int) -> list[tuple[str, int]]:
-    ran = rehearse(Stage(plan), mates, Draws(plan.tasks, seed), traced=True)
+def rehearsed(plan: RehearsalPlan, mates: list[Mate], seed: int) -> list[tuple[str, int]]:
+    ran = rehearse(PreparedPlan(plan), mates, Draws(plan.tasks, seed), traced=True)
     return sorted(((plan.tasks[bar.task].name, bar.start) for bar in ran.bars), key=lambda each: (each[1], each[0]))
 
 
@@ -42,7 +42,7 @@ async def test_retries_are_due_when_the_board_says(folder: Path, seed: int) -> N
     limits = Limits(backoff_seconds=0.0, lease_seconds=10**6, lease_seconds_max=10**7)  # One millisecond each.
     sources = Sources(now_ms=lambda: clock[0])
     base = random_plan(seed, retried=0.3)
-    plan = Plan(name="", tasks=base.tasks, accounts=base.accounts, limits=limits)
+    plan = RehearsalPlan(name="", tasks=base.tasks, accounts=base.accounts, limits=limits)
     url = f"sqlite:///{folder}/board.db"
     async with await open_board(url, limits=limits, sources=sources, threads=False) as board:
         mates = team_of(*TEAM)
@@ -82,7 +82,7 @@ async def test_a_real_team_takes_what_was_rehearsed_at_every_step(board: Board) 
         task(8, 3, 4, role="coder", estimate=Estimate(seconds=60)),
     )
     mates = team_of("coder", "coder", "tester")
-    bars = rehearse(Stage(plan), mates, Draws(plan.tasks, 3), traced=True).bars
+    bars = rehearse(PreparedPlan(plan), mates, Draws(plan.tasks, 3), traced=True).bars
     ids: dict[int, int] = {}
     for each in plan.tasks:
         needs = [ids[need.task] for need in each.needs]

@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from stage_real import REVIEW, REVIEWER, Reality
-from stage_sim import planned, task
 
-from dugnad.sim.draws import Draws
-from dugnad.sim.findings import find, mates_of
-from dugnad.sim.planned import Estimate, Plan
-from dugnad.sim.rehearsal import Loss, Ran, Stage, rehearse
-from dugnad.sim.reviews import with_reviews
+from dugnad.rehearsal.draws import Draws
+from dugnad.rehearsal.findings import find, mates_of
+from dugnad.rehearsal.plan import Estimate, RehearsalPlan
+from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
+from dugnad.rehearsal.reviews import with_reviews
+from tests.sim.stage_real import REVIEW, REVIEWER, Reality
+from tests.sim.stage_sim import planned, task
 
 EACH = Estimate(seconds=120, turns=4, dollars=0.4)
 SLACK_MS = 1_500  # For what the board takes: milliseconds a call, and some tens of calls one after another.
@@ -25,7 +25,7 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {  # What each task needs, by number.
 }
 
 
-def plan_of(shape: str) -> Plan:
+def plan_of(shape: str) -> RehearsalPlan:
     roles = ("coder", None, "tester")
     return planned(
         *(
@@ -35,8 +35,8 @@ def plan_of(shape: str) -> Plan:
     )
 
 
-def rehearsed(plan: Plan, agents: int, seed: int, loss: Loss | None = None) -> Ran:
-    return rehearse(Stage(plan), mates_of(plan, agents), Draws(plan.tasks, seed), loss=loss)
+def rehearsed(plan: RehearsalPlan, agents: int, seed: int, loss: Loss | None = None) -> PlayedRun:
+    return rehearse(PreparedPlan(plan), mates_of(plan, agents), Draws(plan.tasks, seed), loss=loss)
 
 
 @pytest.mark.parametrize("agents", [1, 2, 4, 8])

@@ -11,16 +11,16 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from shell import Shell, claimed
-from stage_sim import planned, task
 
 from dugnad.board import Board
 from dugnad.cli import main
-from dugnad.cli.rehearsed import picture
-from dugnad.sim.findings import find
-from dugnad.sim.gantt import Drawn, gantt
-from dugnad.sim.planned import Estimate
+from dugnad.cli.rehearsal_tables import picture
+from dugnad.rehearsal.findings import find
+from dugnad.rehearsal.gantt import Drawn, gantt
+from dugnad.rehearsal.plan import Estimate
 from dugnad.types import Amount, Budget, Done, Need, NewTurn, Waiting
+from tests.cli.shell import Shell, claimed
+from tests.sim.stage_sim import planned, task
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "rehearse.md").read_text()
 (PLAN,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -6,15 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dugnad.sim.sweep import EXPECTED, Sum, run_seed
+from simulation.sweep import EXPECTED, Sum, run_seed
 
 SHORT = 40
 # Worlds that broke a promise once, and what it was. As the code moves on, a seed becomes another world: so what was
-# found has a test of its own as well, where it was mended, and some are planted again in `sim/mutants.py`.
+# found has a test of its own as well, where it was mended, and some are planted again in `simulation/mutants.py`.
 REGRESSIONS = {
     4500: "what a teammate was told and could not answer was crowded out of its packet by its own word to everybody",
     2864: "a holder that was frozen and came back was judged by what its successor of the same name had recorded",
@@ -34,8 +35,9 @@ REGRESSIONS = {
 
 def sim(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dugnad.sim", *arguments],
+        [sys.executable, "-m", "simulation", *arguments],
         env={**os.environ, **environment},
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=600,

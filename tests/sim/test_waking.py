@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dugnad.sim.history import Account, History, TaskHistory
-from dugnad.sim.waking import unpushed
 from dugnad.types import Event
+from simulation.history import Account, History, TaskHistory
+from simulation.waking import unpushed
 
 CAPS = dict.fromkeys(("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max"))
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from dugnad import Team, tool
 from dugnad.errors import StaleClaim
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import ScriptedModel, Step
-from dugnad.models.talk import Reply, Request
 from dugnad.settings import Limits, TeamLimits
 from dugnad.tools import Tool
 from dugnad.types import Claim, Outcome

@@ -18,7 +18,7 @@ from dugnad.errors import BoardBusy
 from dugnad.settings import Limits, Patience
 from dugnad.types import OPEN, Event
 
-WORKER = Path(__file__).with_name("host_worker.py")
+ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60.0
 LIMITS = Limits(lease_seconds_max=1_200, backoff_seconds=0.05)  # As the workers have them.
 IMPATIENT = Patience(busy_seconds=0.5, statement_seconds=0.5, reconnect_seconds=10, poll_seconds=0.5)
@@ -32,7 +32,10 @@ class HostProcess:
         self._said = folder / f"said-{'-'.join(teammates)}"
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, str(WORKER), json.dumps(given)], stdout=said, stderr=said
+                [*prefix, sys.executable, "-m", "tests.team.host_worker", json.dumps(given)],
+                cwd=ROOT,
+                stdout=said,
+                stderr=said,
             )
         self.folder = folder
         self.teammates = teammates

@@ -1,6 +1,6 @@
 """A host over a repository as a real process, for the proof that the merge queue holds while hosts are killed.
 
-    python merge_worker.py URL REPOSITORY NAME...
+    python -m tests.team.merge_worker URL REPOSITORY NAME...
 
 Every task "add N" has a program of the repository enter N in files that others enter theirs in, too, and finishes.
 """
@@ -11,12 +11,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from stage_trees import finish, shell, worktrees
-
 from dugnad import Team
+from dugnad.models.port import Request
 from dugnad.models.scripted import ScriptedModel, Step
-from dugnad.models.talk import Request
 from dugnad.settings import Limits, TeamLimits
+from tests.team.stage_trees import finish, shell, worktrees
 
 LIMITS = Limits(lease_seconds=2.0, backoff_seconds=0.05, backoff_seconds_max=0.5, attempts_max=60, claims_max=200)
 CHECK = "python3 check.py"

@@ -7,17 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from stage_agent import FAST
-
 from dugnad.agent import Agent
 from dugnad.board import Board
 from dugnad.errors import BoardBusy
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Reply, Request
 from dugnad.settings import Limits, Patience, TeamLimits
 from dugnad.team import Host
 from dugnad.types import Task, Teammate
+from tests.agent.stage_agent import FAST
 
 T = TypeVar("T")
 # Rests for ever unless a test says otherwise; what is cancelled is not waited for long.

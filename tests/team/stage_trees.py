@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from repository import trees_of
-from running import strict_here
-
 from dugnad.models.scripted import Step
-from dugnad.team.places import Workshop
-from dugnad.team.worktrees import Worktrees
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.team.workspaces.workspace import Workshop
+from dugnad.team.workspaces.worktrees import Worktrees
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.repository import trees_of
+from tests.workspace.running import strict_here
 
 OWN = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
 PATH = ":".join([*(str(each / "bin") for each in OWN), "/usr/bin", "/bin"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from stage_team import until, until_status
-
-from conftest import Opener
 from dugnad import Team
 from dugnad.models import ScriptedModel
+from tests.conftest import Opener
+from tests.team.stage_team import until, until_status
 
 
 async def test_those_a_process_brings_are_its_own_though_another_host_takes_all_who_are_wanted(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from stage_agent import END, TITLE
-from stage_team import AnswerLost, Paused, hosting, short_lease, until, until_ended, within
-
-from conftest import Opener
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
 from dugnad.settings import Patience
-from raw import run
+from tests.agent.stage_agent import END, TITLE
+from tests.board.raw import run
+from tests.conftest import Opener
+from tests.team.stage_team import AnswerLost, Paused, hosting, short_lease, until, until_ended, within
 
 
 async def test_the_beat_drops_work_whose_loss_nobody_told(opener: Opener, url: str) -> None:

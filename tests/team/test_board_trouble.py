@@ -6,8 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from stage_agent import END, TITLE, call
-from stage_team import (
+
+from dugnad import Team
+from dugnad.board import Board
+from dugnad.errors import BoardBusy
+from dugnad.models import ScriptedModel
+from dugnad.models.scripted import Step
+from dugnad.team import requests
+from dugnad.types import Amount, Budget, Task
+from tests.agent.stage_agent import END, TITLE, call
+from tests.conftest import Opener
+from tests.team.stage_team import (
     AnswerLost,
     Between,
     Paused,
@@ -19,15 +28,6 @@ from stage_team import (
     until_ended,
     until_status,
 )
-
-from conftest import Opener
-from dugnad import Team
-from dugnad.board import Board
-from dugnad.errors import BoardBusy
-from dugnad.models import ScriptedModel
-from dugnad.models.scripted import Step
-from dugnad.team import handshakes
-from dugnad.types import Amount, Budget, Task
 
 SCRIPT = {
     TITLE: [call("note", title="a", text="b"), call("schedule_followup", title="More"), END],
@@ -65,7 +65,7 @@ async def whole_life(board: Board, troubled: Any, verb: str = "") -> None:
         await board.tell("human", name, "hello")
         await until(board, lambda: board.inbox("human"))
         await until_ended(board, *await errands(board))
-        await handshakes.stop(board, name)
+        await requests.stop(board, name)
         await until_status(board, name, "stopped")
         assert host.lives.keys() <= {name}
     assert [task.state for task in await board.list_tasks()] == ["done"] * 3

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from stage_agent import END, TITLE, all_told, call
-from stage_team import hosting, until_ended, until_state, until_status, within
-
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
-from dugnad.team import handshakes
-from dugnad.team.places import Check
+from dugnad.team import requests
+from dugnad.team.workspaces.workspace import Check
 from dugnad.types import Task
+from tests.agent.stage_agent import END, TITLE, all_told, call
+from tests.team.stage_team import hosting, until_ended, until_state, until_status, within
 
 
 def runner(*answers: str | None) -> tuple[Check, list[str | None]]:
@@ -72,13 +71,13 @@ async def test_without_a_runner_a_person_is_asked_before_any_model_is(board: Boa
         task = await board.put(TITLE, check="pytest -q")
         waiting = await until_state(board, task, "waiting")
         assert waiting.waiting_for == "human"
-        (asked,) = await handshakes.waiting_requests(board)
+        (asked,) = await requests.waiting_requests(board)
         assert "`pytest -q`" in asked.text
-        await handshakes.answer(board, str(task.id), "Try again.")
+        await requests.answer(board, str(task.id), "Try again.")
         await until_state(board, task, "waiting")
     assert not model.asked
     check, _ = runner(None)
-    await handshakes.answer(board, str(task.id), "There is one now.")
+    await requests.answer(board, str(task.id), "There is one now.")
     async with hosting(board, model, check=check):
         (done,) = await until_ended(board, task)
     assert done.state == "done"

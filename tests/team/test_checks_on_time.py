@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repository import git, new_repository
-from stage_team import Paused, hosting, until, until_ended, until_state, within
-from stage_trees import finish, worktrees, write
-
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.types import Budget
+from tests.team.stage_team import Paused, hosting, until, until_ended, until_state, within
+from tests.team.stage_trees import finish, worktrees, write
+from tests.workspace.repository import git, new_repository
 
 WORK = {"Write a": [write("a.py", "a = 1\n"), finish("a is 1.")]}
 

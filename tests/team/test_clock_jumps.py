@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from stage_agent import END, TITLE
-from stage_team import Paused, hosting, kill, short_lease, until, until_ended, within
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.clock import Sources, wall_ms
 from dugnad.models import ScriptedModel
 from dugnad.team import Host
-from dugnad.team.neighbours import Silence
-from dugnad.types import Host as HostRecord
-from raw import connect
+from dugnad.team.lost_hosts import Silence
+from dugnad.types import HostInfo as HostRecord
+from tests.agent.stage_agent import END, TITLE
+from tests.board.raw import connect
+from tests.conftest import Opener
+from tests.team.stage_team import Paused, hosting, kill, short_lease, until, until_ended, within
 
 HOUR = 3_600_000
 _CLOCK = (

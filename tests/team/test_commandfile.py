@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent import Command
+from dugnad.agent import ExternalCommand
+from dugnad.config.project import read_project
+from dugnad.config.user import UserSettings, open_named_model, read_user
 from dugnad.errors import BadInput, ModelMisconfigured
-from dugnad.team.project import read_project
-from dugnad.team.userfile import UserSettings, open_named_model, read_user
 
 
 def user_of(folder: Path, content: str, **environment: str) -> UserSettings:
@@ -20,9 +20,9 @@ def user_of(folder: Path, content: str, **environment: str) -> UserSettings:
     return read_user({"XDG_CONFIG_HOME": str(folder), "HOME": str(folder), "PATH": "/usr/bin", **environment})
 
 
-def opened(folder: Path, content: str, name: str = "command:claude", **environment: str) -> Command:
+def opened(folder: Path, content: str, name: str = "command:claude", **environment: str) -> ExternalCommand:
     found: Any = open_named_model(name, user_of(folder, content, **environment))
-    assert isinstance(found, Command)
+    assert isinstance(found, ExternalCommand)
     return found
 
 

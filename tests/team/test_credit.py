@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import git, new_repository
-from stage_agent import END, TITLE, call
-from stage_team import hosting, kill, short_lease, until_ended, until_state, within
-from stage_trees import finish, worktrees, write
 
-from conftest import Opener
 from dugnad import Team
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
 from dugnad.settings import TeamLimits
+from tests.agent.stage_agent import END, TITLE, call
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, kill, short_lease, until_ended, until_state, within
+from tests.team.stage_trees import finish, worktrees, write
+from tests.workspace.repository import git, new_repository
 
 
 def reviewed(request: Request) -> Step:

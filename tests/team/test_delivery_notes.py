@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from repository import new_repository
 from rich.console import Console, RenderableType
-from stage_team import hosting, until_ended
-from stage_trees import finish, workshop, worktrees, write
 
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.team.folders import folders
-from dugnad.team.places import delivered
 from dugnad.team.report import report
+from dugnad.team.workspaces.folders import folders
+from dugnad.team.workspaces.workspace import delivered
 from dugnad.text import one_line
 from dugnad.types import Done
-from dugnad.view.ending import report_page
 from dugnad.view.events import event_line
+from dugnad.view.summary import report_page
 from dugnad.view.tables import task_page
+from tests.team.stage_team import hosting, until_ended
+from tests.team.stage_trees import finish, workshop, worktrees, write
+from tests.workspace.repository import new_repository
 
 MERGED = "[merged into dugnad/main as 0123456789ab]"
 FORGED = [

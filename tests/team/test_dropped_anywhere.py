@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import git, new_repository, subjects
-from stage_team import hosting, until_ended, within
-from stage_trees import finish, has_no_trees, worktrees, write
 
-from conftest import Opener
 from dugnad.errors import NotReady
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
 from dugnad.settings import Limits
 from dugnad.team import Host
-from dugnad.workspace.git import Git
+from dugnad.workspace.git.git import Git
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, until_ended, within
+from tests.team.stage_trees import finish, has_no_trees, worktrees, write
+from tests.workspace.repository import git, new_repository, subjects
 
 CALLS_MAX = 60  # More than one task needs.
 EVERY = int(os.environ.get("DROP_EVERY", "4"))  # 1: at each call.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from stage_team import hosting, until, until_ended
-
-from conftest import Opener
 from dugnad.models import ScriptedModel
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, until, until_ended
 
 
 async def test_work_that_comes_due_brings_somebody_to_it_whose_role_nobody_has(opener: Opener) -> None:

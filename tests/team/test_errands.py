@@ -6,9 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from crew import crew
-from stage_agent import END, TITLE, all_told, call, of_task, told
-from stage_team import (
+
+from dugnad.board import Board
+from dugnad.errors import UnknownTask
+from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
+from dugnad.models.scripted import Step
+from dugnad.settings import Limits
+from dugnad.types import ERRAND, Budget, Task
+from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
+from tests.board.crew import crew
+from tests.conftest import Opener
+from tests.team.stage_team import (
     AnswerLost,
     Paused,
     busy,
@@ -22,15 +31,6 @@ from stage_team import (
     until_status,
     within,
 )
-
-from conftest import Opener
-from dugnad.board import Board
-from dugnad.errors import UnknownTask
-from dugnad.models import ScriptedModel
-from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.settings import Limits
-from dugnad.types import ERRAND, Budget, Task
 
 SCRIPT: dict[str, list[Step]] = {TITLE: [END], "*": [Step(say="All right.")]}
 

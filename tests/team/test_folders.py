@@ -7,18 +7,18 @@ import os
 from pathlib import Path
 
 import pytest
-from stage_agent import all_told
-from stage_team import hosting, until_ended
-from stage_trees import finish, shell, workshop, write
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.errors import ToolError
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
-from dugnad.team.folders import Folder, folders
-from dugnad.team.places import Place, shared
+from dugnad.team.workspaces.folders import Folder, folders
+from dugnad.team.workspaces.workspace import Workspace, shared
 from dugnad.types import Claim, Done, Released
+from tests.agent.stage_agent import all_told
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, until_ended
+from tests.team.stage_trees import finish, shell, workshop, write
 
 
 def project_in(where: Path) -> Path:
@@ -75,7 +75,7 @@ async def test_one_at_a_time_and_who_could_not_begin_leaves_no_lock(board: Board
         assert again.told == ""  # It was made already.
 
 
-async def _in_the_end(places: object, claim: Claim) -> Place:
+async def _in_the_end(places: object, claim: Claim) -> Workspace:
     """When the thread that could not be stopped has come to its end."""
     async with asyncio.timeout(15):
         while True:

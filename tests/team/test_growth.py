@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stage_agent import END, TITLE, call
-from stage_team import AnswerLost, Paused, hosting, limits, until, until_ended, until_state, until_status, within
 
-from conftest import Opener
 from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.team import handshakes
+from dugnad.team import requests
 from dugnad.team.growth import NAMES, Joins, fresh_names, joining, one_chain
-from dugnad.team.life import RESTED
+from dugnad.team.worker import RESTED
 from dugnad.types import Task, Teammate
+from tests.agent.stage_agent import END, TITLE, call
+from tests.conftest import Opener
+from tests.team import stage_team
+from tests.team.stage_team import hosting, limits, until, until_ended, until_status, within
 
 
 def member(name: str, status: str = "idle", *roles: str, **given: Any) -> Teammate:
@@ -224,7 +225,7 @@ def test_every_field_of_a_join_is_named() -> None:
 
 
 async def test_a_host_grows_to_its_bound_while_work_waits_and_not_beyond(board: Board) -> None:
-    model = Paused({"*": [END]})
+    model = stage_team.Paused({"*": [END]})
     async with hosting(board, model, grows=True, limits={"agents_max": 3}) as host:
         tasks = [await board.put(f"t{number}") for number in range(6)]
 
@@ -315,7 +316,7 @@ async def test_one_whose_task_waits_makes_room_and_comes_back_to_it(board: Board
         await until_status(board, "zoe", "waiting")
         (done,) = await until_ended(board, await board.put("Review", role="reviewer", not_for="zoe"))
         assert (await board.teammate("zoe")).reason == f"made room for {done.teammate}"
-        await handshakes.answer(board, str(task.id), "That one.")
+        await requests.answer(board, str(task.id), "That one.")
         (written,) = await until_ended(board, task)
     assert (written.state, written.teammate) == ("done", "zoe")
 
@@ -332,7 +333,7 @@ async def test_whom_a_human_stopped_stays_stopped(board: Board) -> None:
     await board.spawn("zoe", roles=["coder"])
     async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 2}):
         await until_status(board, "zoe", "idle")
-        await handshakes.stop(board, "zoe")
+        await requests.stop(board, "zoe")
         await until_status(board, "zoe", "stopped")
         (done,) = await until_ended(board, await board.put(TITLE, role="coder"))
         assert done.teammate != "zoe"
@@ -341,7 +342,7 @@ async def test_whom_a_human_stopped_stays_stopped(board: Board) -> None:
 
 async def test_work_that_comes_while_all_are_busy_brings_another(opener: Opener) -> None:
     board = await opener()
-    model = Paused({"*": [END]}, where=lambda request: request.title == "Long")
+    model = stage_team.Paused({"*": [END]}, where=lambda request: request.title == "Long")
     async with hosting(board, model, grows=True, limits={"agents_max": 2}):
         long = await board.put("Long")
         await within(model.reached.wait())
@@ -354,14 +355,14 @@ async def test_work_that_comes_while_all_are_busy_brings_another(opener: Opener)
 
 async def test_work_that_was_taken_meanwhile_calls_for_nobody(board: Board) -> None:
     await board.spawn("zoe")
-    model = Paused({"*": [END]}, where=lambda request: request.title == "One")
+    model = stage_team.Paused({"*": [END]}, where=lambda request: request.title == "One")
     one = await board.put("One")
 
     async def two_is_taken() -> None:
         model.go.set()
-        await until_state(board, one.id + 1, "claimed", "done")
+        await stage_team.until_state(board, one.id + 1, "claimed", "done")
 
-    late = AnswerLost(board, "ready_work", two_is_taken, where=lambda answer: bool(answer) and model.reached.is_set())
+    late = stage_team.AnswerLost(board, "ready_work", two_is_taken, where=lambda got: got and model.reached.is_set())
     async with hosting(late, model, grows=True, limits={"agents_max": 2}):
         await within(model.reached.wait())
         two = await board.put("Two")
@@ -372,12 +373,12 @@ async def test_work_that_was_taken_meanwhile_calls_for_nobody(board: Board) -> N
 
 
 async def test_a_host_that_may_not_grow_lets_work_wait(board: Board) -> None:
-    model = Paused({"*": [END]})
+    model = stage_team.Paused({"*": [END]})
     await board.spawn("zoe")
     async with hosting(board, model, limits={"agents_max": 5}):
         tasks = [await board.put(f"t{number}") for number in range(3)]
         await within(model.reached.wait())
-        await until_state(board, tasks[0], "claimed")
+        await stage_team.until_state(board, tasks[0], "claimed")
         await asyncio.sleep(0.4)
         assert [each.name for each in await board.team()] == ["zoe"]
         model.go.set()

@@ -7,8 +7,19 @@ import threading
 from typing import Any
 
 import pytest
-from stage_agent import END, TITLE, all_told, call, calls
-from stage_team import (
+
+from dugnad.board import Board
+from dugnad.errors import BadInput, NotReady, UnknownTeammate
+from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
+from dugnad.models.scripted import Step
+from dugnad.settings import AgentLimits
+from dugnad.team import requests
+from dugnad.tools import tool
+from dugnad.types import Budget
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls
+from tests.conftest import Opener
+from tests.team.stage_team import (
     NO_SWEEP,
     Between,
     Paused,
@@ -21,17 +32,6 @@ from stage_team import (
     until_status,
     within,
 )
-
-from conftest import Opener
-from dugnad.board import Board
-from dugnad.errors import BadInput, NotReady, UnknownTeammate
-from dugnad.models import ScriptedModel
-from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.settings import AgentLimits
-from dugnad.team import handshakes
-from dugnad.tools import tool
-from dugnad.types import Budget
 
 SCRIPT: dict[str, list[Step]] = {TITLE: [call("list_tasks"), END], "*": [Step(say="All right.")]}
 
@@ -70,7 +70,7 @@ async def test_one_at_rest_accepts_at_once_without_asking_its_model(board: Board
     model = ScriptedModel(SCRIPT)
     async with hosting(board, model):
         await until_status(board, "alice", "idle")
-        assert "asked" in await handshakes.stop(board, "alice", why="Thank you.")
+        assert "asked" in await requests.stop(board, "alice", why="Thank you.")
         gone = await until_status(board, "alice", "stopped")
         assert gone.reason == "shut down as asked"
     assert not model.asked
@@ -82,7 +82,7 @@ async def test_one_at_work_sees_the_request_accepts_and_gives_its_task_back(boar
     model = await asked_while_working(board, True)
     async with hosting(board, model):
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice", why="Enough.")
+        await requests.stop(board, "alice", why="Enough.")
         model.go.set()
         await until_status(board, "alice", "stopped")
         task = await board.find(1)
@@ -101,7 +101,7 @@ async def test_one_that_accepts_before_its_host_has_looked_takes_nothing_more(bo
     late = Between(board, "shutdown_requests", never.wait)  # The upkeep gets no further than its first look.
     async with hosting(late, model):
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice")
+        await requests.stop(board, "alice")
         model.go.set()
         await until_status(board, "alice", "stopped")
     assert [attempt.ended_as for attempt in await board.attempts(1)] == ["released"]
@@ -111,7 +111,7 @@ async def test_one_at_work_may_refuse_and_goes_on_and_the_sender_reads_why(board
     model = await asked_while_working(board, False)
     async with hosting(board, model, limits={"shutdown_seconds": 0.5}):
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice", why="Enough.")
+        await requests.stop(board, "alice", why="Enough.")
         model.go.set()
         (done,) = await until_ended(board, await board.find(1))
         assert (done.state, done.teammate) == ("done", "alice")
@@ -125,11 +125,11 @@ async def test_after_a_refusal_one_can_be_asked_again(board: Board) -> None:
     model = await asked_while_working(board, False)
     async with hosting(board, model):
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice")
-        assert "asked to shut down already" in await handshakes.stop(board, "alice")
+        await requests.stop(board, "alice")
+        assert "asked to shut down already" in await requests.stop(board, "alice")
         model.go.set()
         await until_ended(board, await board.find(1))
-        await handshakes.stop(board, "alice")
+        await requests.stop(board, "alice")
         await until_status(board, "alice", "stopped")
 
 
@@ -140,7 +140,7 @@ async def forced(board: Board, model: Any, *tools: Any, **fields: Any) -> None:
     async with hosting(board, model, tools=tools, limits={"shutdown_seconds": 0.3, "sweep_seconds": 600.0}, **fields):
         await until_state(board, task, "claimed")
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice")
+        await requests.stop(board, "alice")
         gone = await until_status(board, "alice", "stopped")
         assert gone.reason == "shut down by human: no answer within 0.3 seconds"
         back = await until_state(board, task, "ready")
@@ -212,7 +212,7 @@ async def test_a_full_context_does_not_keep_its_teammate(board: Board) -> None:
     task = await board.put(TITLE)
     async with hosting(board, inner, limits={"shutdown_seconds": 0.3}):
         await within(inner.reached.wait())
-        await handshakes.stop(board, "alice", why="x" * 100_000)
+        await requests.stop(board, "alice", why="x" * 100_000)
         inner.go.set()
         await until_status(board, "alice", "stopped")
         assert (await board.find(task.id)).state in ("ready", "failed", "scheduled")
@@ -224,18 +224,18 @@ async def test_now_means_now(board: Board) -> None:
     task = await board.put(TITLE)
     async with hosting(board, model) as host:
         await within(model.reached.wait())
-        assert await handshakes.stop(board, "alice", now=True, why="Fire.") == "alice is stopped."
+        assert await requests.stop(board, "alice", now=True, why="Fire.") == "alice is stopped."
         assert (await board.teammate("alice")).reason == "Fire."
         await until_state(board, task, "ready")
         await until(board, lambda: asyncio.sleep(0, not host.lives))
-    assert await handshakes.stop(board, "alice") == "alice is stopped already."
+    assert await requests.stop(board, "alice") == "alice is stopped already."
 
 
 async def test_one_that_nobody_runs_is_stopped_without_being_asked(board: Board) -> None:
     await board.spawn("alice")
-    assert await handshakes.stop(board, "alice") == "alice is stopped."
+    assert await requests.stop(board, "alice") == "alice is stopped."
     with pytest.raises(UnknownTeammate):
-        await handshakes.stop(board, "nobody")
+        await requests.stop(board, "nobody")
 
 
 async def test_a_request_survives_the_host_it_was_made_to(opener: Opener) -> None:
@@ -243,7 +243,7 @@ async def test_a_request_survives_the_host_it_was_made_to(opener: Opener) -> Non
     model = await asked_while_working(board, True)
     async with hosting(board, model) as host:
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice")
+        await requests.stop(board, "alice")
         await kill(host)
     async with hosting(board, ScriptedModel(answering(True))):
         await until_status(board, "alice", "stopped")
@@ -266,7 +266,7 @@ async def test_a_request_of_an_earlier_life_does_not_end_a_new_one(board: Board,
         (done,) = await until_ended(board, task)
         assert done.state == "done"
         assert (await board.teammate("alice")).status in ("idle", "working")
-        assert "is asked to shut down" in await handshakes.stop(board, "alice")
+        assert "is asked to shut down" in await requests.stop(board, "alice")
         await until_status(board, "alice", "stopped")
 
 
@@ -302,7 +302,7 @@ async def test_what_one_had_claimed_by_name_is_given_back_when_it_leaves(board: 
     await board.put(TITLE, assignee="alice")
     async with hosting(board, model):
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice")
+        await requests.stop(board, "alice")
         model.go.set()
         await until_status(board, "alice", "stopped")
         await until_state(board, other, "ready")
@@ -318,17 +318,17 @@ async def test_a_question_is_answered_by_its_tasks_number_or_its_own(board: Boar
         for title, how in (("A", "#{task}"), ("B", "{task}"), ("C", "m{message}")):
             task = await board.put(title)
             await until_state(board, task, "waiting")
-            (asked,) = await handshakes.waiting_requests(board)
-            await handshakes.answer(board, how.format(task=task.id, message=asked.id), "That one.")
+            (asked,) = await requests.waiting_requests(board)
+            await requests.answer(board, how.format(task=task.id, message=asked.id), "That one.")
             await until_ended(board, task)
-    assert not await handshakes.waiting_requests(board)
+    assert not await requests.waiting_requests(board)
     assert all("That one." in all_told(request) for request in model.asked if request.turn == 2)
 
 
 @pytest.mark.parametrize("which", ["", "x", "-1", "m", "##1", "1.5", "m99", "9" * 19])
 async def test_what_is_no_number_of_a_request_is_refused(board: Board, which: str) -> None:
     with pytest.raises(BadInput):
-        await handshakes.find_request(board, which)
+        await requests.find_request(board, which)
 
 
 async def test_the_wrong_verb_for_a_request_names_the_right_one(board: Board) -> None:
@@ -338,13 +338,13 @@ async def test_the_wrong_verb_for_a_request_names_the_right_one(board: Board) ->
     word = await board.tell("alice", "human", "hello")
     task = await board.put("Ready", budget=Budget(tasks=1))
     with pytest.raises(NotReady, match="dugnad answer"):
-        await handshakes.decide_plan(board, f"m{question.id}", accept=True)
+        await requests.decide_plan(board, f"m{question.id}", accept=True)
     with pytest.raises(NotReady, match="dugnad approve"):
-        await handshakes.answer(board, f"m{plan.id}", "yes")
+        await requests.answer(board, f"m{plan.id}", "yes")
     with pytest.raises(NotReady, match="dugnad tell alice"):
-        await handshakes.answer(board, f"m{word.id}", "yes")
+        await requests.answer(board, f"m{word.id}", "yes")
     with pytest.raises(NotReady, match="is ready and waits for no answer"):
-        await handshakes.answer(board, str(task.id), "yes")
+        await requests.answer(board, str(task.id), "yes")
 
 
 async def test_small_windows_do_not_keep_a_shutdown_from_being_seen(board: Board) -> None:
@@ -355,7 +355,7 @@ async def test_small_windows_do_not_keep_a_shutdown_from_being_seen(board: Board
     await board.put(TITLE, body="word " * 400)
     async with hosting(board, model, agent=AgentLimits(retry_seconds=0.01)):
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice", why="Enough.")
+        await requests.stop(board, "alice", why="Enough.")
         model.go.set()
         gone = await until_status(board, "alice", "stopped")
         assert gone.reason == "shut down as asked"

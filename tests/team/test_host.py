@@ -8,8 +8,19 @@ from typing import Any
 
 import asyncpg
 import pytest
-from stage_agent import END, TITLE, all_told, call, calls, of_task
-from stage_team import (
+
+from dugnad.board import Board
+from dugnad.clock import Sources
+from dugnad.errors import ModelMisconfigured
+from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
+from dugnad.models.scripted import Step
+from dugnad.settings import Limits, Patience
+from dugnad.tools import tool
+from dugnad.types import Task, Teammate
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls, of_task
+from tests.conftest import Opener
+from tests.team.stage_team import (
     AnswerLost,
     Between,
     Paused,
@@ -24,17 +35,6 @@ from stage_team import (
     until_status,
     within,
 )
-
-from conftest import Opener
-from dugnad.board import Board
-from dugnad.clock import Sources
-from dugnad.errors import ModelMisconfigured
-from dugnad.models import ScriptedModel
-from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.settings import Limits, Patience
-from dugnad.tools import tool
-from dugnad.types import Task, Teammate
 
 SCRIPT: dict[str, list[Step]] = {TITLE: [call("list_tasks"), END], "*": [END]}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage_agent import END, TITLE, all_told, call, of_task
-from stage_team import Paused, hosting, until, until_ended, until_state, until_status, within
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.team import handshakes
+from dugnad.team import requests
 from dugnad.types import Task
+from tests.agent.stage_agent import END, TITLE, all_told, call, of_task
+from tests.conftest import Opener
+from tests.team.stage_team import Paused, hosting, until, until_ended, until_state, until_status, within
 
 
 async def test_the_lead_spawns_one_who_takes_what_nobody_could(board: Board) -> None:
@@ -93,7 +93,7 @@ async def test_a_team_goes_on_without_its_lead(board: Board, how: str) -> None:
         led = await board.put("Lead", assignee="lena")
         await within(model.reached.wait())
         if how == "stopped":
-            await handshakes.stop(board, "lena", now=True)
+            await requests.stop(board, "lena", now=True)
         else:
             await board.fail_teammate("lena", by="lena", reason="a bug")
         tasks = [await board.put(f"t{number}") for number in range(3)]

@@ -6,9 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from crew import race
-from stage_agent import END, TITLE, all_told, call, of_task, told
-from stage_team import (
+
+from dugnad.board import Board
+from dugnad.errors import ModelMisconfigured, NotReady, StoppedTeammate
+from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
+from dugnad.models.scripted import Step
+from dugnad.team.worker import RESTED
+from dugnad.types import Task
+from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
+from tests.board.crew import race
+from tests.conftest import Opener
+from tests.team.stage_team import (
     NO_SWEEP,
     Between,
     Paused,
@@ -24,15 +33,6 @@ from stage_team import (
     until_status,
     within,
 )
-
-from conftest import Opener
-from dugnad.board import Board
-from dugnad.errors import ModelMisconfigured, NotReady, StoppedTeammate
-from dugnad.models import ScriptedModel
-from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.team.life import RESTED
-from dugnad.types import Task
 
 SCRIPT: dict[str, list[Step]] = {TITLE: [call("list_tasks"), END], "*": [Step(say="All right.")]}
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from stage_team import errands, hosting, until, until_ended
-
-from conftest import Opener
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request, Said
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request, Said
 from dugnad.types import HUMAN
+from tests.conftest import Opener
+from tests.team.stage_team import errands, hosting, until, until_ended
 
 
 async def test_a_later_message_is_read_although_the_errand_of_an_older_one_failed(opener: Opener) -> None:

@@ -7,9 +7,13 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import oracle
 import pytest
-from hosts_stage import (
+
+from dugnad.board import Board
+from dugnad.types import NewTask, Task
+from tests.board import oracle
+from tests.conftest import Opener
+from tests.team.hosts_stage import (
     IMPATIENT,
     LIMITS,
     HostProcess,
@@ -23,10 +27,6 @@ from hosts_stage import (
     slow_host,
     until,
 )
-
-from conftest import Opener
-from dugnad.board import Board
-from dugnad.types import NewTask, Task
 
 TITLES = ("long one", "long two")
 

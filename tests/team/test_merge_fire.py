@@ -12,22 +12,22 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import oracle
 import psutil
-from merge_worker import FILES, LIMITS
-from repository import git, new_repository, trees_of
-from stage_trees import has_no_trees
 
-from conftest import Opener
 from dugnad.board import Board
-from dugnad.team.worktrees import Worktrees
+from dugnad.team.workspaces.worktrees import Worktrees
 from dugnad.types import NewTask
+from tests.board import oracle
+from tests.conftest import Opener
+from tests.team.merge_worker import FILES, LIMITS
+from tests.team.stage_trees import has_no_trees
+from tests.workspace.repository import git, new_repository, trees_of
 
 TASKS = int(os.environ.get("FIRE_TASKS", "40"))
 KILLS = int(os.environ.get("FIRE_KILLS", "8"))
 HOSTS = (("alice", "bob", "carol"), ("dave", "erin", "frank"), ("grace", "heidi"))
 SECONDS_MAX = 600.0
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 class Hosts:
@@ -38,11 +38,10 @@ class Hosts:
         self.running: list[subprocess.Popen[bytes]] = [self._start(names) for names in HOSTS]
 
     def _start(self, names: tuple[str, ...]) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(str(HERE.parent / each) for each in ("team", "workspace", "agent", "board", ""))
-        command = [sys.executable, str(HERE / "merge_worker.py"), self._url, str(self._root), *names]
+        command = [sys.executable, "-m", "tests.team.merge_worker", self._url, str(self._root), *names]
         log = self._root.parent / "hosts.log"
         with log.open("ab") as out:
-            return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stdout=out, stderr=out)
+            return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
     def kill(self, place: int) -> None:
         self.end(place)

@@ -8,19 +8,19 @@ import subprocess
 import sys
 
 import pytest
-from stage_agent import END, TITLE
-from stage_team import hosting, short_lease, until_ended
 
-from conftest import Opener
 from dugnad.models import ScriptedModel
-from dugnad.team.neighbours import dead_neighbours, own_label, process_exists
-from dugnad.types import Host
+from dugnad.team.lost_hosts import dead_neighbours, own_label, process_exists
+from dugnad.types import HostInfo
+from tests.agent.stage_agent import END, TITLE
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, short_lease, until_ended
 
 OWN = "machine:100:place"
 
 
-def host(label: str, *, alive: bool = True) -> Host:
-    return Host(id=label, label=label, alive=alive, started_at=0)
+def host(label: str, *, alive: bool = True) -> HostInfo:
+    return HostInfo(id=label, label=label, alive=alive, started_at=0)
 
 
 def dead(*labels: str, own: str = OWN) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_process_that_was_waited_for_exists_no_more() -> None:
 def test_a_label_names_this_very_process_and_is_the_same_for_its_children() -> None:
     machine, pid, place = own_label().split(":")
     assert pid == str(os.getpid())
-    code = "from dugnad.team.neighbours import own_label; print(own_label())"
+    code = "from dugnad.team.lost_hosts import own_label; print(own_label())"
     theirs = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert (theirs.split(":")[0], theirs.split(":")[2]) == (machine, place)
     assert theirs.split(":")[1] != pid
@@ -80,7 +80,7 @@ WORKER = """
 import asyncio, sys
 from dugnad.board import open_board
 from dugnad.settings import Limits
-from dugnad.team.neighbours import own_label
+from dugnad.team.lost_hosts import own_label
 
 async def main():
     board = await open_board(sys.argv[1], limits=Limits(lease_seconds=100))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attempts import WORD
-from outside import outside
-from running import strict_here
-from stage_agent import all_told
-from stage_team import hosting, until_ended
-from stage_trees import OWN, PATH, finish, shell
 
-from conftest import Opener
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
-from dugnad.team.places import Workshop, shared
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.team.workspaces.workspace import Workshop, shared
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import all_told
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, until_ended
+from tests.team.stage_trees import OWN, PATH, finish, shell
+from tests.workspace.attempts import WORD
+from tests.workspace.outside import outside
+from tests.workspace.running import strict_here
 
 
 @pytest.mark.parametrize("network", [True, False])

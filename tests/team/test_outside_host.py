@@ -8,26 +8,26 @@ from typing import Any
 
 import psutil
 import pytest
-from stage_agent import TITLE
-from stage_team import hosting, short_lease, until, until_ended, until_state, within
-from standin import asked, block, prompts, script, stand_in
 
 from dugnad import Team
-from dugnad.agent import Command, Outside
+from dugnad.agent import ExternalAgent, ExternalCommand
 from dugnad.board import Board
+from dugnad.config.project import Role
 from dugnad.errors import BadInput
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.settings import TeamLimits
-from dugnad.team.places import Workshop, shared
-from dugnad.team.project import Role
+from dugnad.team.workspaces.workspace import Workshop, shared
 from dugnad.types import HUMAN, Budget, Teammate
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import TITLE
+from tests.agent.standin import asked, block, prompts, script, stand_in
+from tests.team.stage_team import hosting, short_lease, until, until_ended, until_state, within
 
 
-def minds(board: Board, sandbox: Sandbox, tree: Path, command: Command) -> Any:
-    def mind(member: Teammate) -> Outside:
-        return Outside(board=board, teammate=member, command=command, sandbox=sandbox, tree=tree)
+def minds(board: Board, sandbox: Sandbox, tree: Path, command: ExternalCommand) -> Any:
+    def mind(member: Teammate) -> ExternalAgent:
+        return ExternalAgent(board=board, teammate=member, command=command, sandbox=sandbox, tree=tree)
 
     return mind
 
@@ -196,7 +196,7 @@ async def test_a_command_that_is_not_there_is_the_teammates_trouble_and_not_the_
     board: Board, sandbox: Sandbox, tree: Path
 ) -> None:
     await board.spawn("alice")
-    command = Command(name="command:nobody", run=("no-such-agent",))
+    command = ExternalCommand(name="command:nobody", run=("no-such-agent",))
     async with hosting(board, None, mind=minds(board, sandbox, tree, command)) as host:
         task = await board.put(TITLE)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage_agent import TITLE
-from stage_team import hosting, until_ended
-from standin import prompts, script, stand_in
-from test_outside_host import minds, running, until_there
 
-from dugnad.agent import Command
+from dugnad.agent import ExternalCommand
 from dugnad.board import Board
 from dugnad.types import Amount, Budget, Spending
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import TITLE
+from tests.agent.standin import prompts, script, stand_in
+from tests.team.stage_team import hosting, until_ended
+from tests.team.test_outside_host import minds, running, until_there
 
 CAPS = Budget(dollars=2.0, tokens=1_000_000, seconds=900)
 
 
-async def stopped(board: Board, sandbox: Sandbox, tree: Path, command: Command, **step: str) -> Spending:
+async def stopped(board: Board, sandbox: Sandbox, tree: Path, command: ExternalCommand, **step: str) -> Spending:
     """The account after a host was stopped while the command worked."""
     await board.spawn("alice")
     script(tree, {"hang": "600", **step}, {"say": "Done."})
@@ -84,7 +84,7 @@ async def test_one_that_is_shut_down_by_force_counts_no_more_than_that(
 @pytest.mark.parametrize("seconds", [0.0, 5.0, 60.0, 1e6])
 def test_the_bound_grows_with_time_and_never_passes_what_was_set_aside(seconds: float) -> None:
     aside = Amount(tokens=2_000_000, microdollars=5_000_000, milliseconds=1_800_000)
-    most = Command(name="command:x", run=("x",)).at_most_in(seconds, aside)
+    most = ExternalCommand(name="command:x", run=("x",)).at_most_in(seconds, aside)
     for kind in Amount.__slots__:
         assert getattr(most, kind) <= getattr(aside, kind)
     assert most.microdollars == min(5_000_000, round((seconds + 10) * 50_000))

@@ -14,9 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import oracle
 import pytest
-from hosts_stage import (
+
+from dugnad.board import Board, open_board
+from dugnad.errors import BoardBusy
+from dugnad.types import NewTask
+from tests.board import oracle
+from tests.postgres_server import PostgresServer
+from tests.team.hosts_stage import (
     IMPATIENT,
     LIMITS,
     SECONDS_MAX,
@@ -29,12 +34,7 @@ from hosts_stage import (
     slow_host,
     until,
 )
-from namespaces import PORT, lab_address
-
-from dugnad.board import Board, open_board
-from dugnad.errors import BoardBusy
-from dugnad.types import NewTask
-from postgres_server import PostgresServer
+from tests.team.namespaces import PORT, lab_address
 
 PROGRAM = Path(__file__).with_name("namespaces.py")
 

@@ -7,25 +7,35 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stage_agent import END, TITLE, all_told, call, calls, last_results, of_task
-from stage_team import Paused, hosting, kill, short_lease, until, until_ended, until_state, until_status, within
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.team import handshakes
+from dugnad.team import requests
 from dugnad.tools import tool
 from dugnad.types import Message
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, of_task
+from tests.conftest import Opener
+from tests.team.stage_team import (
+    Paused,
+    hosting,
+    kill,
+    short_lease,
+    until,
+    until_ended,
+    until_state,
+    until_status,
+    within,
+)
 
 NEEDS: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [({"plan": True}, {}), ({}, {"plan": True})]
 by_task_or_teammate = pytest.mark.parametrize(("task", "member"), NEEDS, ids=["of the task", "of the teammate"])
 
 
 async def the_request(board: Board) -> Message:
-    await until(board, lambda: handshakes.waiting_requests(board))
-    (asked,) = await handshakes.waiting_requests(board)
+    await until(board, lambda: requests.waiting_requests(board))
+    (asked,) = await requests.waiting_requests(board)
     return asked
 
 
@@ -57,7 +67,7 @@ async def test_before_approval_only_reading_is_allowed(board: Board, task: Any, 
         assert (asked.kind, asked.text, asked.sender, asked.recipient) == ("plan", "First this.", "alice", "human")
         assert (await board.teammate("alice")).status == "waiting"
         assert ran == ["look"]
-        await handshakes.decide_plan(board, str(put.id), accept=True)
+        await requests.decide_plan(board, str(put.id), accept=True)
         (done,) = await until_ended(board, put)
     assert (done.state, ran) == ("done", ["look", "change"])
     seen, listed, *refused = last_results(SimpleNamespace(asked=of_turn(model, 2)))
@@ -79,14 +89,14 @@ async def test_a_refused_plan_is_revised_and_approved(board: Board) -> None:
     async with hosting(board, model):
         task = await board.put(TITLE, plan=True)
         await the_request(board)
-        await handshakes.decide_plan(board, f"#{task.id}", accept=False, why="Tests first.")
+        await requests.decide_plan(board, f"#{task.id}", accept=False, why="Tests first.")
 
         async def second() -> bool:
-            return [each.text for each in await handshakes.waiting_requests(board)] == ["Plan 2"]
+            return [each.text for each in await requests.waiting_requests(board)] == ["Plan 2"]
 
         await until(board, second)
         assert "Not approved. The human answered:\n> Tests first." in all_told(model.asked[1])
-        await handshakes.decide_plan(board, f"m{(await the_request(board)).id}", accept=True)
+        await requests.decide_plan(board, f"m{(await the_request(board)).id}", accept=True)
         (done,) = await until_ended(board, task)
     assert done.state == "done"
 
@@ -98,7 +108,7 @@ async def test_plain_text_does_not_end_a_task_whose_plan_is_missing(board: Board
         task = await board.put(TITLE, plan=True)
         await the_request(board)
         assert "Your plan is not approved yet." in all_told(model.asked[1])
-        await handshakes.decide_plan(board, str(task.id), accept=True)
+        await requests.decide_plan(board, str(task.id), accept=True)
         (done,) = await until_ended(board, task)
     assert done.result == "Now I am."
 
@@ -111,7 +121,7 @@ async def test_a_plan_that_was_approved_stays_so_after_a_restart(opener: Opener)
     task = await board.put(TITLE)
     async with hosting(board, model):
         await the_request(board)
-    await handshakes.decide_plan(board, str(task.id), accept=True)
+    await requests.decide_plan(board, str(task.id), accept=True)
     async with hosting(board, model) as host:
         await within(model.reached.wait())
         await kill(host)
@@ -130,7 +140,7 @@ async def test_a_plan_still_waits_after_a_restart(opener: Opener) -> None:
         await kill(host)
     async with hosting(board, model):
         await until_status(board, "alice", "waiting")
-        await handshakes.decide_plan(board, str(task.id), accept=True)
+        await requests.decide_plan(board, str(task.id), accept=True)
         (done,) = await until_ended(board, task)
     assert done.state == "done"
     assert len(model.asked) == 2
@@ -166,11 +176,11 @@ async def test_when_the_lead_is_gone_the_human_sees_the_plan_and_can_answer(boar
         task = await board.put(TITLE, plan=True, assignee="alice")
         await until_state(board, task, "waiting")
         await within(model.reached.wait())
-        assert not await handshakes.waiting_requests(board)
+        assert not await requests.waiting_requests(board)
         await board.stop_teammate("lena", reason="enough")
         asked = await the_request(board)
         assert (asked.recipient, asked.text) == ("lena", "Do it.")
-        await handshakes.decide_plan(board, str(task.id), accept=True)
+        await requests.decide_plan(board, str(task.id), accept=True)
         (done,) = await until_ended(board, task)
     assert done.state == "done"
 
@@ -182,9 +192,9 @@ async def test_a_planned_task_that_comes_to_another_keeps_its_approval(board: Bo
     async with hosting(board, model):
         task = await board.put(TITLE, plan=True)
         await the_request(board)
-        await handshakes.decide_plan(board, str(task.id), accept=True)
+        await requests.decide_plan(board, str(task.id), accept=True)
         await within(model.reached.wait())
-        await handshakes.stop(board, "alice", now=True)
+        await requests.stop(board, "alice", now=True)
         await until_state(board, task, "ready")
         await board.spawn("bob")
         model.go.set()

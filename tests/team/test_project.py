@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from dugnad.config import user
+from dugnad.config.project import Member, Project, Role, read_project
 from dugnad.errors import BadInput
 from dugnad.settings import AgentLimits, Limits, TeamLimits
-from dugnad.team import userfile
-from dugnad.team.project import Member, Project, Role, read_project
 from dugnad.types import Budget
 
 WHOLE = """
@@ -154,7 +154,7 @@ def test_every_limit_has_one_place_and_can_be_set_to_its_default(folder: Path) -
     team = [f"{each.name} = {each.default}" for each in fields(TeamLimits) if each.name != "agents_max"]
     found = project(folder, "\n".join(["[limits]", *lines, "[team]", *team]))
     assert (found.limits, found.agent_limits, found.team_limits) == (Limits(), AgentLimits(), TeamLimits())
-    assert {*names, *(each.name for each in fields(TeamLimits))} >= userfile._MAY_BE_ZERO
+    assert {*names, *(each.name for each in fields(TeamLimits))} >= user._MAY_BE_ZERO
 
 
 # What it says wrongly.
@@ -388,7 +388,7 @@ def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
     )
     (folder / "dugnad").mkdir()
     (folder / "dugnad" / "config.toml").write_text(users)
-    assert len(userfile.read_user({"XDG_CONFIG_HOME": str(folder)}).models) == 2
+    assert len(user.read_user({"XDG_CONFIG_HOME": str(folder)}).models) == 2
 
 
 def test_the_page_lists_every_limit_with_its_default() -> None:

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from crew import crew
 from rich.console import Console
-from stage_agent import END, TITLE, call
-from stage_team import hosting, until, until_ended, until_state
 
 from dugnad.board import Board
 from dugnad.board.records import Moment
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Price
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Price
 from dugnad.team.report import Report, report, standing
 from dugnad.types import Amount, Budget, NewTask, Spending, Waiting
-from dugnad.view.ending import report_page, report_shape
+from dugnad.view.summary import report_page, report_shape
+from tests.agent.stage_agent import END, TITLE, call
+from tests.board.crew import crew
+from tests.team.stage_team import hosting, until, until_ended, until_state
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from stage_agent import END, all_told, call
-from stage_team import Paused, until, within
-from test_team import open_team
-
 from dugnad import Budget
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
+from tests.agent.stage_agent import END, all_told, call
+from tests.team.stage_team import Paused, until, within
+from tests.team.test_team import open_team
 
 
 async def test_a_run_with_a_goal_leaves_what_else_is_on_the_board_alone(url: str) -> None:

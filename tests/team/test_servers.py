@@ -10,27 +10,27 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp_stage import HERE, MARK, PYTHON, over_http, running
-from stage_team import within
-from test_team import open_team
-from test_userfile import user
 
+from dugnad.config.project import read_project
+from dugnad.config.servers import read_approved, write_approved
+from dugnad.config.user import UserSettings, read_user
 from dugnad.errors import BadInput
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
-from dugnad.team.project import read_project
-from dugnad.team.serverfile import read_approved, write_approved
-from dugnad.team.servers import Servers, Standing, look_at, open_servers
-from dugnad.team.userfile import UserSettings, read_user
-from dugnad.tools.mcp import Server
-from dugnad.workspace.sandbox import Probe, Sandbox
+from dugnad.team.servers import Servers, ServerState, look_at, open_servers
+from dugnad.tools.mcp.offer import Server
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
+from tests.team.stage_team import within
+from tests.team.test_team import open_team
+from tests.team.test_userfile import user
+from tests.tools.mcp_stage import HERE, MARK, PYTHON, over_http, running
 
 COMMAND = f"command = ['{PYTHON}', '{HERE}/mcp_plain.py', 'good', '{MARK}']\nreadable = ['{HERE}']\n"
 NOBODY: Any = SimpleNamespace(name="alice", roles=())
 CODER: Any = SimpleNamespace(name="bob", roles=("coder",))
 
 
-async def look(server: Server, environment: dict[str, str], sandbox: Sandbox) -> Standing:
+async def look(server: Server, environment: dict[str, str], sandbox: Sandbox) -> ServerState:
     return (await look_at([server], read_approved(environment), sandbox))[0]
 
 

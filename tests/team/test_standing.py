@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from stage_agent import TITLE
 
-from conftest import Opener
 from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.team import Host
-from dugnad.team.life import MADE_ROOM
+from dugnad.team.worker import MADE_ROOM
 from dugnad.types import Budget
+from tests.agent.stage_agent import TITLE
+from tests.conftest import Opener
 
 CALLS = range(1, 7)
 

@@ -9,19 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stage_agent import END, FAST, TITLE, all_told, call, last_results
-from stage_team import Paused, Raising, kill, until, until_status, within
 
-from conftest import Opener
 from dugnad import Budget, Report, Team, tool
 from dugnad.errors import BadInput, BoardClosed, ModelMisconfigured
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
 from dugnad.settings import Limits, TeamLimits
-from dugnad.team import handshakes
-from dugnad.team.life import RESTED
+from dugnad.team import requests
+from dugnad.team.worker import RESTED
 from dugnad.types import Event, NewTask, Task
+from tests.agent.stage_agent import END, FAST, TITLE, all_told, call, last_results
+from tests.conftest import Opener
+from tests.team.stage_team import Paused, Raising, kill, until, until_status, within
 
 QUICK = TeamLimits(idle_seconds=0.3, sweep_seconds=0.3, stop_seconds=5, cancel_seconds=0.3)
 
@@ -188,7 +188,7 @@ async def test_a_run_ends_when_only_a_person_can_help(url: str) -> None:
         assert report.exit_code == 1
         assert [asked.text for asked in report.requests] == ["Which?"]
         assert await team.standing([task.root]) == "waiting"
-        await handshakes.answer(team.board, str(task.id), "That one.")
+        await requests.answer(team.board, str(task.id), "That one.")
         report = await within(team.run())
         assert report.exit_code == 0
 
@@ -225,7 +225,7 @@ async def test_a_task_for_one_who_was_stopped_ends_the_run_as_stuck(url: str, ag
     async with open_team(url, ScriptedModel({"*": [END]}), agents=agents) as team:
         await team.spawn("alice")
         await team.spawn("bob")
-        await handshakes.stop(team.board, "bob", now=True)
+        await requests.stop(team.board, "bob", now=True)
         task = await team.put(TITLE, assignee="bob")
         await team.put("Other")
         report = await within(team.run())

@@ -6,22 +6,22 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from stage_agent import END, FAST, TITLE, all_told, call, of_task
-from stage_team import hosting, kill, limits, short_lease, until, until_ended, until_state, within
 
-from conftest import Opener
 from dugnad import Team
 from dugnad.agent import Agent
 from dugnad.board import Board
+from dugnad.config.project import read_project
+from dugnad.config.user import UserSettings
 from dugnad.errors import BadInput, NotReady
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
-from dugnad.team import handshakes
-from dugnad.team.project import read_project
-from dugnad.team.userfile import UserSettings
+from dugnad.team import requests
 from dugnad.tools import Policy, Tool, tool
 from dugnad.types import Message, Teammate
+from tests.agent.stage_agent import END, FAST, TITLE, all_told, call, of_task
+from tests.conftest import Opener
+from tests.team.stage_team import hosting, kill, limits, short_lease, until, until_ended, until_state, within
 
 
 class World:
@@ -40,8 +40,8 @@ class World:
 
 
 async def the_question(board: Board) -> Message:
-    await until(board, lambda: handshakes.waiting_requests(board))
-    (asked,) = await handshakes.waiting_requests(board)
+    await until(board, lambda: requests.waiting_requests(board))
+    (asked,) = await requests.waiting_requests(board)
     return asked
 
 
@@ -66,7 +66,7 @@ async def test_a_team_asks_and_goes_on_with_the_answer(url: str) -> None:
         running = asyncio.create_task(team.run())
         await until_state(team.board, code, "waiting")
         await until_ended(team.board, review)
-        await handshakes.decide_plan(team.board, str(code.id), accept=True)
+        await requests.decide_plan(team.board, str(code.id), accept=True)
         report = await within(running)
         assert [task.state for task in report.tasks if task.id in (code.id, review.id)] == ["done", "done"]
         assert "change is denied" in all_told(of_task(model, "Review")[-1])
@@ -90,11 +90,11 @@ async def test_a_lost_host_between_question_and_answer_loses_neither(opener: Ope
     assert (world.done, len(model.asked)) == ([], 1)
     async with hosting(board, model, mind=mind):
         await until_state(board, task, "waiting")
-        await handshakes.answer(board, f"m{asked.id}", "yes")
+        await requests.answer(board, f"m{asked.id}", "yes")
         await until_ended(board, task)
     assert (world.done, len(model.asked)) == (["a"], 2)
     with pytest.raises(NotReady):
-        await handshakes.answer(board, f"m{asked.id}", "no")
+        await requests.answer(board, f"m{asked.id}", "no")
 
 
 async def test_another_teammate_goes_on_with_what_one_was_allowed(board: Board) -> None:
@@ -111,7 +111,7 @@ async def test_another_teammate_goes_on_with_what_one_was_allowed(board: Board) 
         await the_question(board)
     await board.stop_teammate("alice")
     await board.spawn("bob")
-    await handshakes.answer(board, str(task.id), "yes")
+    await requests.answer(board, str(task.id), "yes")
     async with hosting(board, model, mind=mind):
         (done,) = await until_ended(board, task)
     assert (done.teammate, world.done, len(model.asked)) == ("bob", ["a"], 2)
@@ -133,7 +133,7 @@ async def test_what_a_lead_does_in_answer_to_a_message_is_asked_about_too(board:
         asked = await the_question(board)
         assert asked.text.startswith("May lead run spawn_teammate for #1 'Answer human'?\nname:\n> eve\n")
         assert [member.name for member in await board.team()] == ["lead"]
-        await handshakes.decide_plan(board, f"m{asked.id}", accept=True)
+        await requests.decide_plan(board, f"m{asked.id}", accept=True)
         await until_state(board, 1, "done")
     assert [member.name for member in await board.team()] == ["lead", "eve"]
 
@@ -145,7 +145,7 @@ async def test_a_question_of_a_teammate_is_answered_and_not_approved(board: Boar
         await board.put(TITLE)
         asked = await the_question(board)
         with pytest.raises(NotReady, match="use `dugnad answer"):
-            await handshakes.decide_plan(board, f"m{asked.id}", accept=True)
+            await requests.decide_plan(board, f"m{asked.id}", accept=True)
 
 
 def test_the_example_of_the_page_means_what_it_says(folder: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from stage_agent import END, TITLE, all_told, call
-from stage_team import limits, until
-
+from dugnad.config.project import Role
 from dugnad.models import ScriptedModel
 from dugnad.team import Team
-from dugnad.team.project import Role
 from dugnad.types import Budget
+from tests.agent.stage_agent import END, TITLE, all_told, call
+from tests.team.stage_team import limits, until
 
 
 async def test_what_is_said_of_a_goal_wins_over_what_is_said_of_all(url: str) -> None:

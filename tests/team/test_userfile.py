@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dugnad.config.user import Endpoint, UserSettings, open_named_model, read_user
 from dugnad.errors import BadInput, ModelMisconfigured
 from dugnad.models import Price
-from dugnad.team.userfile import Endpoint, UserSettings, open_named_model, read_user
 
 
 def user(folder: Path, text: str, **environment: str) -> dict[str, str]:

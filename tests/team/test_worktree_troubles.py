@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
-from repository import at, git, new_repository, subjects
-from stage_agent import all_told
-from stage_team import Between, Paused, busy, hosting, until_ended, until_state, within
-from stage_trees import finish, has_no_trees, shell, worktrees, write
 
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
+from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.models.talk import Request
 from dugnad.settings import Limits
 from dugnad.types import HUMAN, Budget
+from tests.agent.stage_agent import all_told
+from tests.conftest import Opener
+from tests.team.stage_team import Between, Paused, busy, hosting, until_ended, until_state, within
+from tests.team.stage_trees import finish, has_no_trees, shell, worktrees, write
+from tests.workspace.repository import at, git, new_repository, subjects
 
 SOON = Limits(backoff_seconds=0.01)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repository import at, git, new_repository, subjects
-from stage_agent import all_told, call
-from stage_team import Paused, hosting, kill, short_lease, until, until_ended, until_state, within
-from stage_trees import finish, has_no_trees, shell, worktrees, write
-
-from conftest import Opener
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
-from dugnad.team import handshakes
+from dugnad.team import requests
+from tests.agent.stage_agent import all_told, call
+from tests.conftest import Opener
+from tests.team.stage_team import Paused, hosting, kill, short_lease, until, until_ended, until_state, within
+from tests.team.stage_trees import finish, has_no_trees, shell, worktrees, write
+from tests.workspace.repository import at, git, new_repository, subjects
 
 SOON = Limits(backoff_seconds=0.01)
 
@@ -145,7 +144,7 @@ async def test_a_task_that_waits_finds_its_tree_as_it_left_it(board: Board, tmp_
     async with worktrees(board, root) as places, hosting(board, model, places=places):
         task = await until_state(board, await board.put("Write a"), "waiting")
         assert not has_no_trees(root)
-        await handshakes.answer(board, str(task.id), "This one.")
+        await requests.answer(board, str(task.id), "This one.")
         (done,) = await until_ended(board, task)
     assert done.state == "done"
     assert at(root, "dugnad/main", "a") == "1\n2"

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dugnad.config.project import read_project
+from dugnad.config.user import read_user
 from dugnad.errors import DugnadError
-from dugnad.team.project import read_project
-from dugnad.team.userfile import read_user
 
 KEYS = (
     "board", "model", "check", "review", "team", "roles", "members", "policies", "budget", "limits", "mcp", "boards",

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import psutil
 
 from dugnad.team.servers import piped
-from dugnad.tools.mcp import Server, text_of
-from dugnad.tools.mcp_client import Line, LineLimits
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.tools.mcp.client import LineLimits, McpConnection
+from dugnad.tools.mcp.offer import Server, text_of
+from dugnad.workspace.sandbox.sandbox import Sandbox
 
 HERE = Path(__file__).parent
 PYTHON = "/usr/bin/python3"
@@ -43,8 +43,10 @@ def running(kind: str) -> list[int]:
     return found
 
 
-def line_to(server: Server, sandbox: Sandbox, *, approved: str | None = None, limits: LineLimits = PATIENT) -> Line:
-    return Line(server, approved=approved, open_piped=partial(piped, server, sandbox, None), limits=limits)
+def line_to(
+    server: Server, sandbox: Sandbox, *, approved: str | None = None, limits: LineLimits = PATIENT
+) -> McpConnection:
+    return McpConnection(server, approved=approved, open_piped=partial(piped, server, sandbox, None), limits=limits)
 
 
 async def approved_text(server: Server, sandbox: Sandbox) -> str:

@@ -8,21 +8,21 @@ import re
 from pathlib import Path
 
 import pytest
-from running import MARK, marked
-from stage_agent import END, TITLE, all_told, call, calls, last_results, results, set_stage
-from stage_commands import attempt, small, until_true
-from stage_team import hosting, until_status
 
 from dugnad.board import Board
 from dugnad.errors import ToolError
 from dugnad.models import ScriptedModel
 from dugnad.settings import AgentLimits, ShellLimits
 from dugnad.tools import Context, tool
-from dugnad.tools.commands import command_tools
 from dugnad.tools.context import Piece
-from dugnad.tools.outputs import Echo, Log, Outputs, last_line
+from dugnad.tools.shell.bash import command_tools
+from dugnad.tools.shell.outputs import Echo, Log, Outputs, last_line
 from dugnad.types import Budget, Done
-from dugnad.workspace.sandbox import Probe, Sandbox
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, results, set_stage
+from tests.agent.stage_commands import attempt, small, until_true
+from tests.team.stage_team import hosting, until_status
+from tests.workspace.running import MARK, marked
 
 WAITS = "until test -e go; do sleep 0.01; done"
 

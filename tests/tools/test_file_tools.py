@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage_agent import END, all_told, call, calls, results, set_stage
 
 from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.tools.files import file_tools
-from dugnad.workspace.files import Files
+from dugnad.tools.file_tools import file_tools
+from dugnad.workspace.files.files import Files
+from tests.agent.stage_agent import END, all_told, call, calls, results, set_stage
 
 NAMES = ["read_file", "list_dir", "glob", "grep", "write_file", "edit_file"]
 

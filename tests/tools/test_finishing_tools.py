@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, TITLE, call, calls, last_results, set_stage, told
 
 from dugnad.board import Board
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
 from dugnad.types import Budget, Done, Failed, Released
+from tests.agent.stage_agent import END, TITLE, call, calls, last_results, set_stage, told
 
 
 async def test_finish_ends_the_task_with_its_result_and_outcome(board: Board) -> None:

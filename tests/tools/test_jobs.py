@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import MARK, marked
-from stage_agent import END, TITLE, call, calls
-from stage_commands import Attempt, attempt, small, until_true
-from stage_team import AnswerLost, busy, errands, hosting, until_status
 
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.tools import Context, tool
 from dugnad.types import Done, Waiting
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.agent.stage_agent import END, TITLE, call, calls
+from tests.agent.stage_commands import Attempt, attempt, small, until_true
+from tests.team.stage_team import AnswerLost, busy, errands, hosting, until_status
+from tests.workspace.running import MARK, marked
 
 WAITS = "until test -e go; do sleep 0.01; done"
 FOR_EVER = f"bash -c 'exec -a {MARK} sleep 1000' & setsid bash -c 'exec -a {MARK} sleep 1000' & echo begun; wait"

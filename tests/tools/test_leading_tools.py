@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage_agent import END, TITLE, all_told, call, last_results, set_stage
 
 from dugnad.board import Board
 from dugnad.errors import NotReady, UnknownTeammate
 from dugnad.settings import AgentLimits
 from dugnad.tools import BUILT_IN, LEADING
 from dugnad.types import Waiting
+from tests.agent.stage_agent import END, TITLE, all_told, call, last_results, set_stage
 
 LEAD = {"lead": True, "model": "some:model"}
 

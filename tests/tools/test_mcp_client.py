@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_stage import HERE, PATIENT, Asked, answering, approved_text, line_to, over_http, plain, running
-from running import until
 
 from dugnad.errors import ToolError
-from dugnad.tools.mcp import Server, hash_of, offers_of, text_of
-from dugnad.tools.mcp_client import Line, LineLimits
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.tools.mcp.client import LineLimits, McpConnection
+from dugnad.tools.mcp.offer import Server, hash_of, offers_of, text_of
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.tools.mcp_stage import HERE, PATIENT, Asked, answering, approved_text, line_to, over_http, plain, running
+from tests.workspace.running import until
 
 
 async def said(sandbox: Sandbox, server: Server) -> str:
@@ -73,7 +73,7 @@ async def test_what_a_web_server_says_in_refusing_is_told_without_the_secrets() 
     async with answering(Asked("401 No tok-en-of-mine here")) as url:
         server = Server(name="tried", url=url, headers={"X-Key": "env:MINE"}, secrets={"MINE": "tok-en-of-mine"})
         with pytest.raises(ToolError, match=r"401 No \[MINE\] here"):
-            await Line(server, approved=None, limits=PATIENT).call("echo", {"text": "hi"})
+            await McpConnection(server, approved=None, limits=PATIENT).call("echo", {"text": "hi"})
 
 
 async def test_a_server_that_changes_its_list_without_end_is_dropped(sandbox: Sandbox) -> None:
@@ -123,7 +123,7 @@ async def test_a_server_of_the_sdk_is_used_over_pipes_and_over_http(sandbox: San
 
 async def test_an_http_server_that_comes_back_is_used_again() -> None:
     async with over_http() as url:
-        line = Line(Server(name="sums", url=url), approved=None)
+        line = McpConnection(Server(name="sums", url=url), approved=None)
         assert await line.call("add", {"a": 1, "b": 2}) == "3"
     with pytest.raises(ToolError, match=r"lost during the call.*cannot be reached"):
         await line.call("add", {"a": 1, "b": 2})
@@ -137,7 +137,7 @@ async def test_an_http_server_that_comes_back_is_used_again() -> None:
 
 async def test_an_http_server_that_forgot_the_session_is_greeted_anew() -> None:
     async with over_http() as url:
-        line = Line(Server(name="sums", url=url), approved=None)
+        line = McpConnection(Server(name="sums", url=url), approved=None)
         assert await line.call("add", {"a": 1, "b": 2}) == "3"
     async with over_http(url):
         with pytest.raises(ToolError, match=r"The MCP server sums (refused|was lost)"):
@@ -311,7 +311,7 @@ async def test_headers_go_to_the_server_and_nowhere_else(sandbox: Sandbox) -> No
 )
 async def test_an_address_that_is_no_server_is_told_in_one_sentence(answer: Asked, words: str) -> None:
     async with answering(answer) as url:
-        line = Line(Server(name="far", url=url), approved=None, limits=PATIENT)
+        line = McpConnection(Server(name="far", url=url), approved=None, limits=PATIENT)
         with pytest.raises(ToolError, match=words) as caught:
             await line.offers()
         assert "\n" not in str(caught.value)
@@ -319,10 +319,10 @@ async def test_an_address_that_is_no_server_is_told_in_one_sentence(answer: Aske
 
 
 async def test_a_response_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dugnad.tools.mcp_wire.RESPONSE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("dugnad.tools.mcp.transport.RESPONSE_BYTES_MAX", 100_000)
     body = b'{"jsonrpc": "2.0", "id": 1, "result": {"x": "' + b"x" * 5_000_000
     async with answering(Asked("200 OK", "Content-Type: application/json\r\n", body)) as url:
-        line = Line(Server(name="far", url=url), approved=None, limits=PATIENT)
+        line = McpConnection(Server(name="far", url=url), approved=None, limits=PATIENT)
         with pytest.raises(ToolError, match="did not start: it sent more than"):
             await line.offers()
         await line.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from mcp_stage import line_to, plain, running
 
-from dugnad.models.talk import ToolSpec
-from dugnad.tools.mcp import ServerTool
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.models.port import ToolSpec
+from dugnad.tools.mcp.offer import ServerTool
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.tools.mcp_stage import line_to, plain, running
 
 
 @pytest.mark.parametrize(

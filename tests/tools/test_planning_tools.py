@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, TITLE, Crash, Wrapped, call, calls, last_results, results, set_stage, told
 
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.models.talk import Reply, Request
+from dugnad.models.port import Reply, Request
 from dugnad.settings import AgentLimits, Limits
 from dugnad.types import Budget, Done, Need, Waiting
+from tests.agent.stage_agent import END, TITLE, Crash, Wrapped, call, calls, last_results, results, set_stage, told
 
 HUGE = 10**30
 

@@ -11,10 +11,10 @@ import pytest
 
 from dugnad.errors import BadInput, ToolError
 from dugnad.tools import BUILT_IN, LEADING, OF_A_TREE, Policy, file_tools
-from dugnad.tools.commands import command_tools
-from dugnad.tools.policy import Rules, Verdict, can_be_asked, is_question, question, reaches, verdict
-from dugnad.workspace.files import Files
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.tools.policy import Permission, Rules, can_be_asked, is_question, question, reaches, verdict
+from dugnad.tools.shell.bash import command_tools
+from dugnad.workspace.files.files import Files
+from dugnad.workspace.sandbox.sandbox import Sandbox
 
 TASK: Any = SimpleNamespace(id=12, title="Build it")
 
@@ -150,23 +150,23 @@ def test_what_is_too_long_to_be_read_is_not_asked() -> None:
 @pytest.mark.parametrize(
     ("text", "accepted", "expected"),
     [
-        ("yes", None, Verdict(allowed=True)),
-        (" Yes.\n", None, Verdict(allowed=True)),
-        ("y", None, Verdict(allowed=True)),
-        ("ALWAYS!", None, Verdict(allowed=True, always=True)),
-        ("no", None, Verdict(allowed=False)),
-        ("no, use git mv", None, Verdict(allowed=False, words="no, use git mv")),
-        ("yes, but not today", None, Verdict(allowed=False, words="yes, but not today")),
-        ("always look first", None, Verdict(allowed=False, words="always look first")),
-        ("", True, Verdict(allowed=True)),
-        ("and mind the tests", True, Verdict(allowed=True, words="and mind the tests")),
-        ("always", True, Verdict(allowed=True, always=True)),
-        ("no", True, Verdict(allowed=False)),
-        ("yes", False, Verdict(allowed=False, words="yes")),
-        ("", None, Verdict(allowed=False)),
+        ("yes", None, Permission(allowed=True)),
+        (" Yes.\n", None, Permission(allowed=True)),
+        ("y", None, Permission(allowed=True)),
+        ("ALWAYS!", None, Permission(allowed=True, always=True)),
+        ("no", None, Permission(allowed=False)),
+        ("no, use git mv", None, Permission(allowed=False, words="no, use git mv")),
+        ("yes, but not today", None, Permission(allowed=False, words="yes, but not today")),
+        ("always look first", None, Permission(allowed=False, words="always look first")),
+        ("", True, Permission(allowed=True)),
+        ("and mind the tests", True, Permission(allowed=True, words="and mind the tests")),
+        ("always", True, Permission(allowed=True, always=True)),
+        ("no", True, Permission(allowed=False)),
+        ("yes", False, Permission(allowed=False, words="yes")),
+        ("", None, Permission(allowed=False)),
     ],
 )
-def test_only_a_plain_yes_is_one(text: str, accepted: bool | None, expected: Verdict) -> None:
+def test_only_a_plain_yes_is_one(text: str, accepted: bool | None, expected: Permission) -> None:
     assert verdict(text, accepted) == expected
 
 

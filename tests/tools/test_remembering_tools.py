@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from stage_agent import END, TITLE, call, calls, last_results, result, results, set_stage
 
 from dugnad.board import Board
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.tools import tool
 from dugnad.types import Done
+from tests.agent.stage_agent import END, TITLE, call, calls, last_results, result, results, set_stage
 
 
 @tool

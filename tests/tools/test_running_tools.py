@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import orjson
 import pytest
-from stage_agent import END, Crash, Stage, Wrapped, call, calls, last_results, results, set_stage
 
 from dugnad.board import Board
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
-from dugnad.models.talk import Reply, Request
+from dugnad.models.port import Reply, Request
 from dugnad.settings import AgentLimits
 from dugnad.tools import Context, Tool, tool
 from dugnad.types import Amount, Budget, Done, Waiting
+from tests.agent.stage_agent import END, Crash, Stage, Wrapped, call, calls, last_results, results, set_stage
 
 
 async def test_safe_calls_of_one_reply_run_at_the_same_time(board: Board) -> None:

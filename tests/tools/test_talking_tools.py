@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from crew import meddle
-from stage_agent import (
+
+from dugnad.board import Board
+from dugnad.models import ScriptedModel
+from dugnad.models.port import Reply, Request
+from dugnad.types import Done, Waiting
+from tests.agent.stage_agent import (
     END,
     TITLE,
     Wrapped,
@@ -18,11 +22,7 @@ from stage_agent import (
     set_stage,
     told,
 )
-
-from dugnad.board import Board
-from dugnad.models import ScriptedModel
-from dugnad.models.talk import Reply, Request
-from dugnad.types import Done, Waiting
+from tests.board.crew import meddle
 
 
 async def answer(board: Board, text: str, *, accepted: bool | None = None, by: str = "human") -> None:

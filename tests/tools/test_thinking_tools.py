@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from stage_agent import END, TITLE, all_told, call, calls, last_results, of_task, results, set_stage
-
 from dugnad.agent import Agent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
@@ -11,6 +9,7 @@ from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.tools import READING
 from dugnad.types import Budget, Done, Waiting
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, of_task, results, set_stage
 
 
 async def test_only_the_answer_of_a_consulted_mind_comes_back(board: Board) -> None:

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
-from stage_agent import END, calls, last_results, results, set_stage
 
 from dugnad.board import Board
 from dugnad.errors import DugnadError, ToolError
 from dugnad.tools import BUILT_IN, BadCall, Context, Ends, Tool, tool
 from dugnad.types import Done
+from tests.agent.stage_agent import END, calls, last_results, results, set_stage
 
 
 class Place(BaseModel):

@@ -23,8 +23,8 @@ from typing import Literal
 
 import psutil
 
-from dugnad.workspace.profile import REFUSED, Machine, Policy, Profile, strict
-from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap
+from dugnad.workspace.sandbox.profile import REFUSED, Confinement, Machine, Profile, strict
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
 
 WORD = "the-secret-word"
 PROCESS = "a process"
@@ -230,10 +230,10 @@ def find_python() -> str:
     return next(each for each in ("/usr/bin/python3", "/usr/local/bin/python3") if os.access(each, os.X_OK))
 
 
-def without(option: str, *, filtered: bool) -> Callable[[Policy, Machine], Profile]:
+def without(option: str, *, filtered: bool) -> Callable[[Confinement, Machine], Profile]:
     """The strict profile with an option taken out; and the filter, where it would stand in for the option."""
 
-    def made(policy: Policy, machine: Machine) -> Profile:
+    def made(policy: Confinement, machine: Machine) -> Profile:
         whole = strict(policy, machine)
         gone = option.format(tree=policy.tree)
         needs = {"--unshare-user": ("--disable-userns",), "--unshare-uts": ("--hostname",)}.get(option, ())
@@ -262,7 +262,7 @@ class Stage:
     words: dict[str, object]
     bwrap: Path
 
-    def sandbox(self, profile: Callable[[Policy, Machine], Profile] = strict, *, bare: bool = False) -> Sandbox:
+    def sandbox(self, profile: Callable[[Confinement, Machine], Profile] = strict, *, bare: bool = False) -> Sandbox:
         found = BARE if bare else Probe(level="strict", says="", bwrap=self.bwrap)
         return Sandbox(found, unsafe=bare, user=self.user, profile=profile)
 

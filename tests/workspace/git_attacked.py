@@ -12,15 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from git_attacks import ATTACKS, FILES, Attack
-from repository import CLEAN, PERSON, finish, git, new_repository, place, trees_of
-
 from dugnad.cli.checks import Scene
 from dugnad.cli.checks import git as doctors_git
 from dugnad.errors import StaleClaim
-from dugnad.workspace.git import GitTrouble
-from dugnad.workspace.merging import prepare_target
-from dugnad.workspace.trees import Trees
+from dugnad.workspace.git.git import GitTrouble
+from dugnad.workspace.git.merge_queue import prepare_target
+from dugnad.workspace.git.worktrees import Trees
+from tests.workspace.git_attacks import ATTACKS, FILES, Attack
+from tests.workspace.repository import CLEAN, PERSON, finish, git, new_repository, place, trees_of
 
 
 @dataclass(kw_only=True)

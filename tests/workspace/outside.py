@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from attempts import WORD
-
-from dugnad.workspace.proxy import Network, NetworkLimits, Passage
+from dugnad.workspace.sandbox.proxy import Network, NetworkLimits, Passage
+from tests.workspace.attempts import WORD
 
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"  # The first counts as the world's here, the second as this machine's.
 

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from dugnad.workspace.git import Git
-from dugnad.workspace.merging import Conflict, Merged, Red, Work, merge, prepare_target
-from dugnad.workspace.tree import Place, Tree
-from dugnad.workspace.trees import Trees
+from dugnad.workspace.git.git import Git
+from dugnad.workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, Work, merge, prepare_target
+from dugnad.workspace.git.worktree import AttemptRef, Tree
+from dugnad.workspace.git.worktrees import Trees
 
 PERSON = ("-c", "user.name=A person", "-c", "user.email=person@example.org")
 FILES: Mapping[str, str] = {"README.md": "# A project\n"}
@@ -46,8 +46,8 @@ async def trees_of(where: Path, target: str = "dugnad/main") -> Trees:
     return trees
 
 
-def place(task: int, epoch: int = 1, born: int | None = None, *, in_order: bool = True) -> Place:
-    return Place(mark=f"{task}-abcd1234", epoch=epoch, born=born or epoch, in_order=in_order)
+def place(task: int, epoch: int = 1, born: int | None = None, *, in_order: bool = True) -> AttemptRef:
+    return AttemptRef(mark=f"{task}-abcd1234", epoch=epoch, born=born or epoch, in_order=in_order)
 
 
 async def green() -> str | None:
@@ -58,7 +58,9 @@ async def ours() -> None:
     return None
 
 
-async def finish(trees: Trees, tree: Tree, check: object = green, is_ours: object = ours) -> Merged | Conflict | Red:
+async def finish(
+    trees: Trees, tree: Tree, check: object = green, is_ours: object = ours
+) -> Merged | Conflict | RedAfterMerge:
     """Commit what is in the tree, and merge it."""
     tip = await tree.commit("Some work", "alice")
     work = Work(tip=tip, message="Some work", author="alice")

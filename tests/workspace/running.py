@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-from attempts import command_of
 
-from dugnad.workspace.profile import Policy
-from dugnad.workspace.sandbox import Probe, Ran, Sandbox, find_bwrap
+from dugnad.workspace.sandbox.profile import Confinement
+from dugnad.workspace.sandbox.sandbox import CommandResult, Probe, Sandbox, find_bwrap
+from tests.workspace.attempts import command_of
 
 MARK = f"dugnad-test-mark-{os.getpid()}"
 
@@ -26,7 +26,9 @@ def strict_here() -> Probe:
     return Probe(level="strict", says="", bwrap=found_bwrap())
 
 
-async def run(sandbox: Sandbox, command: str, tree: Path, seconds: float = 30, output_bytes_max: int = 100_000) -> Ran:
+async def run(
+    sandbox: Sandbox, command: str, tree: Path, seconds: float = 30, output_bytes_max: int = 100_000
+) -> CommandResult:
     return await sandbox.run(command, tree=tree, seconds=seconds, output_bytes_max=output_bytes_max)
 
 
@@ -43,5 +45,5 @@ async def until(what: Callable[[], object], *, holds: bool = True) -> None:
 
 def direct(sandbox: Sandbox, command: str, tree: Path) -> list[str]:
     """Bubblewrap's own command line, for what the starter would hide."""
-    made = sandbox.profile(Policy(tree=tree), sandbox._machine())
+    made = sandbox.profile(Confinement(tree=tree), sandbox._machine())
     return [str(found_bwrap()), *(word for each in made.arguments for word in each), "--", "/bin/bash", "-c", command]

@@ -9,12 +9,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from attacking import EXCHANGING, RENAMING, attacker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dugnad.errors import ToolError
-from dugnad.workspace.beneath import PARTS_MAX, Beneath, kernel_opener, kind_of, parts_of, read_from, trouble
+from dugnad.workspace.files.paths import PARTS_MAX, Beneath, kernel_opener, kind_of, parts_of, read_from, trouble
+from tests.workspace.attacking import EXCHANGING, RENAMING, attacker
 
 
 @pytest.fixture(params=["kernel", "walk"])

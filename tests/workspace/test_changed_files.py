@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from attacking import EXCHANGING, attacker, put
 
 from dugnad.errors import ToolError
-from dugnad.workspace.files import Files
+from dugnad.workspace.files.files import Files
+from tests.workspace.attacking import EXCHANGING, attacker, put
 
 
 def test_what_somebody_else_changed_since_it_was_read_is_not_overwritten(files: Files, root: Path) -> None:

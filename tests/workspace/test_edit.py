@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dugnad.errors import ToolError
-from dugnad.workspace.contents import Text, binary_kind, decode
-from dugnad.workspace.editing import replace_text
-from dugnad.workspace.files import Files
+from dugnad.workspace.files.content import Text, binary_kind, decode
+from dugnad.workspace.files.edit import replace_text
+from dugnad.workspace.files.files import Files
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=8), max_size=8)

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from attempts import ATTEMPTS, ORDINARY, Attempt, Stage, stage, without
 
-from dugnad.workspace.profile import Machine, Policy, strict
-from dugnad.workspace.sandbox import protect
+from dugnad.workspace.sandbox.profile import Confinement, Machine, strict
+from dugnad.workspace.sandbox.sandbox import protect
+from tests.workspace.attempts import ATTEMPTS, ORDINARY, Attempt, Stage, stage, without
 
 AT_ONCE = 4
 OPTIONS = sorted({(option, each.filtered) for each in ATTEMPTS for option in each.proves})
@@ -65,7 +65,7 @@ async def test_every_attempt_is_stopped_and_works_without_the_sandbox(outside: S
 
 def test_every_option_of_the_profile_is_shown_to_be_needed() -> None:
     tree = Path("/work/tree")
-    policy, _ = protect(Policy(tree=tree))
+    policy, _ = protect(Confinement(tree=tree))
     machine = Machine(proc=frozenset(os.listdir("/proc")))
     shown = {option.format(tree=tree) for option, _ in OPTIONS}
     for words in strict(policy, machine).arguments:

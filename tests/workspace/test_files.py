@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attacking import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dugnad.errors import ToolError
-from dugnad.workspace.files import PROTECTED, Files
+from dugnad.workspace.files.files import PROTECTED, Files
+from tests.workspace.attacking import put
 
 # Reading.
 
@@ -194,7 +194,7 @@ AS_A_USER = """
 import os, sys
 from pathlib import Path
 from dugnad.errors import ToolError
-from dugnad.workspace.files import PROTECTED, Files
+from dugnad.workspace.files.files import PROTECTED, Files
 if os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
 files = Files(Path(sys.argv[1]))

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from repository import finish, git, new_repository, place, trees_of
 
-from dugnad.workspace.git import Git, GitTrouble
-from dugnad.workspace.merging import Conflict, Merged
+from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.merge_queue import Conflict, Merged
+from tests.workspace.repository import finish, git, new_repository, place, trees_of
 
 PROGRAMS = {
     "core.hooksPath": "hooks", "core.fsmonitor": "{run} fsmonitor", "core.pager": "{run} pager",

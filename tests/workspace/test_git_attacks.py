@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from git_attacked import Stage, everything, with_settings
-from git_attacks import ATTACKS, Attack
-from repository import new_repository, trees_of
 
-from dugnad.workspace.door import NO_WALLS, Call, Walls, ask, walls
-from dugnad.workspace.git import ENVIRONMENT, GitTrouble
-from dugnad.workspace.trees import Trees
+from dugnad.workspace.git.command import NO_WALLS, GitCall, Walls, ask, walls
+from dugnad.workspace.git.git import ENVIRONMENT, GitTrouble
+from dugnad.workspace.git.worktrees import Trees
+from tests.workspace.git_attacked import Stage, everything, with_settings
+from tests.workspace.git_attacks import ATTACKS, Attack
+from tests.workspace.repository import new_repository, trees_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "dugnad"
 NAMED = {each.name: each for each in ATTACKS}
@@ -133,12 +133,12 @@ def test_one_place_starts_git() -> None:
                 if any(isinstance(each, str) and each.split()[:1] == ["git"] for each in words):
                     starts.add(name)
     assert starts == set()
-    assert asks == {"workspace/git.py", "cli/demo.py"}
+    assert asks == {"workspace/git/git.py", "cli/demo.py"}
 
 
 async def asked(*words: str, writable: tuple[Path, ...] = (), behind: Walls | None = None) -> tuple[int, bytes, bytes]:
     program = shutil.which("git") or "git"
-    call = Call(argv=(program, *words), environment=ENVIRONMENT, folder=Path("/"), writable=writable)
+    call = GitCall(argv=(program, *words), environment=ENVIRONMENT, folder=Path("/"), writable=writable)
     return await ask(call, seconds=30.0, behind=behind)
 
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from repository import at, finish, git, new_repository, place, trees_of
-from running import strict_here
 
 from dugnad.errors import ToolError
-from dugnad.workspace import private
-from dugnad.workspace.door import NO_WALLS
-from dugnad.workspace.git import Git, GitTrouble
-from dugnad.workspace.merging import Merged
-from dugnad.workspace.profile import Policy
-from dugnad.workspace.protecting import protect, sockets_in
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.git import private_repository
+from dugnad.workspace.git.command import NO_WALLS
+from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.merge_queue import Merged
+from dugnad.workspace.sandbox.profile import Confinement
+from dugnad.workspace.sandbox.protected_paths import protect, sockets_in
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.repository import at, finish, git, new_repository, place, trees_of
+from tests.workspace.running import strict_here
 
 STRANGER = 4_711
 WORD = "the-secret-word"
@@ -114,7 +114,7 @@ async def test_what_is_excluded_is_not_read_through_a_link(tmp_path: Path) -> No
     exclude.symlink_to(outside / "secret")
     with pytest.raises(GitTrouble, match="exclude is a link"):
         tree.git.make_private(tree.own, None)
-    assert private.read(exclude) is None
+    assert private_repository.read(exclude) is None
     assert WORD not in (tree.own / "info" / "exclude").read_text()
 
 
@@ -128,7 +128,7 @@ def test_a_socket_behind_a_link_is_covered_where_a_command_sees_it(tmp_path: Pat
         (tmp_path / "folder").symlink_to(tmp_path / "real")
         (tmp_path / "one").symlink_to(tmp_path / "real" / "socket")
         for readable, seen in (("real", "real/socket"), ("folder", "folder/socket"), ("one", "one")):
-            policy = Policy(tree=tree, readable=(tmp_path / readable,))
+            policy = Confinement(tree=tree, readable=(tmp_path / readable,))
             assert sockets_in(policy) == (tmp_path / seen,)
 
 
@@ -265,7 +265,7 @@ async def test_no_part_of_a_repository_is_a_strangers(tmp_path: Path, name: str)
 
 def test_a_command_in_the_projects_own_folder_cannot_plant_what_later_runs_read(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
-    policy, held = protect(Policy(tree=root))
+    policy, held = protect(Confinement(tree=root))
     for name in ("shallow", "info", "config", "dugnad", "worktrees"):
         assert root / ".git" / name in policy.read_only
         assert str(root / ".git" / name) in dict(held)

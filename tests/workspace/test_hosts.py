@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dugnad.errors import BadInput
-from dugnad.workspace.hosts import Host, Refused, is_outside, judge, parse_hosts, read_head
+from dugnad.workspace.sandbox.destinations import (
+    Destination,
+    DestinationRefused,
+    is_outside,
+    judge,
+    parse_hosts,
+    read_head,
+)
 
 LITERALS = [
     "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "[::1]", "::1",
@@ -20,7 +27,8 @@ ODD_NAMES = [
 
 def test_an_entry_is_a_name_or_all_below_one_with_a_port_if_it_is_not_443() -> None:
     assert parse_hosts(["PyPI.org", "*.example.org", "example.org:8443", "pypi.org:443", "xn--bcher-kva.example"]) == (
-        Host("pypi.org"), Host("example.org", below=True), Host("example.org", 8443), Host("xn--bcher-kva.example"),
+        Destination("pypi.org"), Destination("example.org", below=True),
+        Destination("example.org", 8443), Destination("xn--bcher-kva.example"),
     )  # fmt: skip
 
 
@@ -46,7 +54,9 @@ def test_a_name_and_its_port_must_be_covered(name: str, port: int, allowed: bool
     if allowed:
         judge(hosts, name, port)
         return
-    with pytest.raises(Refused, match=r"is not among the hosts .*: pypi\.org, \*\.example\.org, git\.net:8443"):
+    with pytest.raises(
+        DestinationRefused, match=r"is not among the hosts .*: pypi\.org, \*\.example\.org, git\.net:8443"
+    ):
         judge(hosts, name, port)
 
 
@@ -65,7 +75,7 @@ def test_what_ordinary_programs_send_is_understood(head: bytes) -> None:
 
 @pytest.mark.parametrize("name", [*LITERALS, *ODD_NAMES])
 def test_what_is_not_a_name_is_refused_before_anybody_resolves_it(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(DestinationRefused):
         read_head(f"CONNECT {name}:443 HTTP/1.1".encode())
 
 
@@ -89,7 +99,7 @@ GOOD = b"CONNECT a.example.org:443 HTTP/1.1"
     ],
 )  # fmt: skip
 def test_every_other_form_of_request_is_refused(head: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(DestinationRefused):
         read_head(head)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from attempts import ATTEMPTS, ORDINARY, PROTECTED, Attempt, stage
-from running import MARK, marked, run, until
 
 from dugnad.errors import ToolError
-from dugnad.workspace.landlock import ABI_LEAST, ABI_SIGNALS, version
-from dugnad.workspace.sandbox import Probe, Sandbox, probe
+from dugnad.workspace.sandbox.landlock import ABI_LEAST, ABI_SIGNALS, version
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, probe
+from tests.workspace.attempts import ATTEMPTS, ORDINARY, PROTECTED, Attempt, stage
+from tests.workspace.running import MARK, marked, run, until
 
 pytestmark = pytest.mark.skipif(version() < ABI_LEAST, reason="this kernel's Landlock is missing or too old")
 
@@ -113,7 +113,7 @@ async def test_all_that_a_command_started_ends_with_it(landlocked: Sandbox, tree
 async def test_it_ends_with_the_process_that_asked(tree: Path, below: Path, folder: Path) -> None:
     script = folder / "asker.py"
     script.write_text(
-        "import asyncio; from pathlib import Path; from dugnad.workspace.sandbox import *\n"
+        "import asyncio; from pathlib import Path; from dugnad.workspace.sandbox.sandbox import *\n"
         "async def main():\n"
         "  sandbox = Sandbox(Probe(level='landlock', says=''))\n"
         f"  await sandbox.run('touch below/up; setsid sleep 500; : {MARK}', tree=Path({str(tree)!r}), seconds=500,\n"
@@ -160,7 +160,9 @@ async def test_the_probe_takes_it_only_if_it_is_allowed_and_bubblewrap_is_not_th
 
 async def test_commands_leave_no_process_and_no_file(landlocked: Sandbox, tree: Path) -> None:
     await run(landlocked, "true", tree)
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     descriptors = starter.num_fds()
     for _ in range(10):
         await asyncio.gather(

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from repository import at, finish, git, new_repository, place, subjects, trees_of
 
 from dugnad.errors import StaleClaim
-from dugnad.workspace.git import GitTrouble
-from dugnad.workspace.merging import Conflict, Merged, Red, prepare_target
+from dugnad.workspace.git.git import GitTrouble
+from dugnad.workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, prepare_target
+from tests.workspace.repository import at, finish, git, new_repository, place, subjects, trees_of
 
 
 async def test_finished_work_is_one_commit_of_the_target_and_the_checkout_is_not_touched(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_green_alone_and_red_together_is_not_merged(tmp_path: Path) -> Non
         return "1 failed"
 
     came = await finish(trees, second, red)
-    assert isinstance(came, Red)
+    assert isinstance(came, RedAfterMerge)
     assert came.output == "1 failed"
     assert len(came.others) == 1
     assert git(root, "rev-parse", "dugnad/main") == before
@@ -206,10 +206,10 @@ async def test_without_a_commit_there_is_nothing_to_work_from(tmp_path: Path) ->
 
 KILLED = """
 import asyncio, os, signal, sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from pathlib import Path
-from repository import finish, place, trees_of
-import dugnad.workspace.git as module
+from tests.workspace.repository import finish, place, trees_of
+import dugnad.workspace.git.git as module
 
 left = int(sys.argv[2])
 real = module.Git.run
@@ -236,7 +236,7 @@ asyncio.run(main())
 
 def test_killed_before_any_call_of_git_the_target_is_whole_and_the_next_goes_on(tmp_path: Path) -> None:
     """The work is merged once, however often it was begun."""
-    program = KILLED.format(tests=str(Path(__file__).parent))
+    program = KILLED.format(root=str(Path(__file__).parents[2]))
     died = finished = 0
     for call in range(1, 60):
         root = new_repository(tmp_path / str(call))

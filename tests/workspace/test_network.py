@@ -9,14 +9,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from attempts import BARE, WORD
-from outside import Outside, outside
-from running import run, strict_here, until
 
 from dugnad.errors import BadInput
-from dugnad.workspace.profile import PROXY_PORT
-from dugnad.workspace.proxy import NetworkLimits
-from dugnad.workspace.sandbox import Ran, Sandbox
+from dugnad.workspace.sandbox.profile import PROXY_PORT
+from dugnad.workspace.sandbox.proxy import NetworkLimits
+from dugnad.workspace.sandbox.sandbox import CommandResult, Sandbox
+from tests.workspace.attempts import BARE, WORD
+from tests.workspace.outside import Outside, outside
+from tests.workspace.running import run, strict_here, until
 
 # Opens a tunnel as file 3, and shows how the request was answered.
 TUNNEL = f"""tunnel() {{ exec 3<>/dev/tcp/127.0.0.1/{PROXY_PORT}; printf 'CONNECT %s HTTP/1.1\\r\\n\\r\\n' $1 >&3
@@ -37,7 +37,7 @@ async def sandbox(world: Outside) -> AsyncIterator[Sandbox]:
     await made.close()
 
 
-async def ask(sandbox: Sandbox, command: str, tree: Path, *hosts: str) -> Ran:
+async def ask(sandbox: Sandbox, command: str, tree: Path, *hosts: str) -> CommandResult:
     return await sandbox.run(TUNNEL + command, tree=tree, seconds=60, output_bytes_max=9_999, hosts=hosts)
 
 
@@ -179,7 +179,9 @@ async def test_a_request_without_end_is_cut_off(sandbox: Sandbox, tree: Path) ->
 async def test_nothing_of_the_proxy_is_left_afterwards(sandbox: Sandbox, tree: Path, world: Outside) -> None:
     host = f"files.example.org:{world.open_port}"
     await run(sandbox, "true", tree)
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     before = (starter.num_fds(), psutil.Process().num_fds())
     for _ in range(3):
         await asyncio.gather(*(ask(sandbox, f"tunnel {host}; tunnel {host}", tree, host) for _ in range(3)))

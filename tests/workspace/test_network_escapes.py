@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from attempts import BARE, WORD, find_python
-from outside import ELSEWHERE, Outside, outside
-from running import strict_here
 
-from dugnad.workspace.profile import PROXY_PORT
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.profile import PROXY_PORT
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.attempts import BARE, WORD, find_python
+from tests.workspace.outside import ELSEWHERE, Outside, outside
+from tests.workspace.running import strict_here
 
 PRELUDE = f"""
 import socket, struct, sys, urllib.request

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from attempts import ORDINARY, Stage, find_python, own, stage
-from running import run
 
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.attempts import ORDINARY, Stage, find_python, own, stage
+from tests.workspace.running import run
 
 USERS = ["root", "an ordinary user"] if os.getuid() == 0 else ["an ordinary user"]
 PYTHON = find_python()

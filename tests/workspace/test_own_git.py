@@ -12,16 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from repository import at, finish, git, new_repository, place, subjects, trees_of
-from running import strict_here
 
+from dugnad.config.project import read_project
 from dugnad.errors import BadInput, ToolError
-from dugnad.team.project import read_project
-from dugnad.workspace import private
-from dugnad.workspace.door import NO_WALLS
-from dugnad.workspace.git import Git, GitTrouble
-from dugnad.workspace.merging import Merged
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.git import private_repository
+from dugnad.workspace.git.command import NO_WALLS
+from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.merge_queue import Merged
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.repository import at, finish, git, new_repository, place, subjects, trees_of
+from tests.workspace.running import strict_here
 
 STRANGER = 4_711
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -107,7 +107,7 @@ def test_a_way_to_store_that_is_not_known_is_refused() -> None:
         ({"extensions.objectformat": 'sha1"\n[core]'}, "not known here"),
     ):
         with pytest.raises(ToolError, match=says):
-            private.settings_from(theirs)
+            private_repository.settings_from(theirs)
 
 
 async def test_a_project_that_was_moved_keeps_its_trees(tmp_path: Path) -> None:
@@ -349,9 +349,9 @@ async def test_the_clock_that_watches_a_lock_counts_seconds(tmp_path: Path) -> N
 
 ORPHANED = """
 import asyncio, os, sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from pathlib import Path
-from repository import place, trees_of
+from tests.workspace.repository import place, trees_of
 
 async def main():
     tree = await (await trees_of(Path(sys.argv[1]))).begin(place(1))
@@ -366,7 +366,7 @@ asyncio.run(main())
 
 async def test_a_git_that_outlives_its_host_still_holds_the_tree(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
-    command = [sys.executable, "-c", ORPHANED.format(tests=str(Path(__file__).parent)), str(root)]
+    command = [sys.executable, "-c", ORPHANED.format(root=str(Path(__file__).parents[2])), str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as host:  # noqa: ASYNC220
         assert host.stdout is not None
         assert host.stdout.readline() == b"begun\n"

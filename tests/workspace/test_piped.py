@@ -9,12 +9,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from attempts import BARE
-from running import MARK, found_bwrap, marked, run, strict_here, until
 
 from dugnad.errors import BadInput, ToolError
-from dugnad.workspace.profile import CommandLimits
-from dugnad.workspace.sandbox import Probe, Sandbox
+from dugnad.workspace.sandbox.profile import CommandLimits
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
+from tests.workspace.attempts import BARE
+from tests.workspace.running import MARK, found_bwrap, marked, run, strict_here, until
 
 ECHO = "while read line; do echo said: $line; done"
 
@@ -107,7 +107,9 @@ async def test_one_that_cannot_be_made_is_an_error_that_says_why(tree: Path, fol
 async def test_it_ends_when_the_starter_does(sandbox: Sandbox, tree: Path) -> None:
     server = await sandbox.open(f"echo up; sleep 500; : {MARK}", tree=tree)
     assert await server.stdout.readline() == b"up\n"
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     starter.kill()
     assert await server.stdout.read() == b""
     assert await server.wait() == 137
@@ -119,7 +121,7 @@ async def test_it_ends_when_the_starter_does(sandbox: Sandbox, tree: Path) -> No
 async def test_nothing_of_it_outlives_the_process_that_opened_it(tree: Path, folder: Path) -> None:
     script = folder / "opener.py"
     script.write_text(
-        "import asyncio; from pathlib import Path; from dugnad.workspace.sandbox import *\n"
+        "import asyncio; from pathlib import Path; from dugnad.workspace.sandbox.sandbox import *\n"
         "async def main():\n"
         f"  sandbox = Sandbox(Probe(level='strict', says='', bwrap=Path({str(found_bwrap())!r})))\n"
         f"  server = await sandbox.open('touch up; sleep 500; : {MARK}', tree=Path({str(tree)!r}))\n"
@@ -137,7 +139,9 @@ async def test_nothing_of_it_outlives_the_process_that_opened_it(tree: Path, fol
 
 async def test_opening_and_closing_leaves_no_file_open_on_either_side(sandbox: Sandbox, tree: Path) -> None:
     await run(sandbox, "true", tree)
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     before = (starter.num_fds(), psutil.Process().num_fds())
     for _ in range(5):
         servers = await asyncio.gather(*(sandbox.open(ECHO, tree=tree) for _ in range(3)))

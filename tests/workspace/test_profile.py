@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.profile import REFUSED, Machine, Policy, environment_for, seatbelt, seccomp, strict
+from dugnad.workspace.sandbox.profile import REFUSED, Confinement, Machine, environment_for, seatbelt, seccomp, strict
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOWED, KILLED, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
 # read, write, execve, exit_group, futex, mmap, connect, fork by clone.
 ORDINARY = {"x86_64": (0, 1, 59, 231, 202, 9, 42, 56), "aarch64": (63, 64, 221, 94, 98, 222, 203, 220)}
-POLICY = Policy(
+POLICY = Confinement(
     tree=Path("/work/tree"),
     readable=(Path("/opt/tools"), Path("/work/tree/venv")),
     read_only=(Path("/work/tree/dugnad.toml"),),
@@ -84,7 +84,7 @@ def test_a_toolchain_inside_the_tree_is_read_only_and_covers_it() -> None:
 
 
 def test_variables_are_the_sandboxes_own_and_those_that_are_named() -> None:
-    found = environment_for(Policy(tree=Path("/work/tree"), environment={"COLOUR": "green"}))
+    found = environment_for(Confinement(tree=Path("/work/tree"), environment={"COLOUR": "green"}))
     assert sorted(found) == ["COLOUR", "HOME", "LANG", "LOGNAME", "PATH", "TERM", "TMPDIR", "USER"]
 
 
@@ -102,7 +102,7 @@ def test_a_mac_is_told_the_same_policy() -> None:
 
 
 def test_a_path_cannot_add_a_rule_to_the_macs_profile() -> None:
-    said = seatbelt(Policy(tree=Path('/a") (allow default) ("')))
+    said = seatbelt(Confinement(tree=Path('/a") (allow default) ("')))
     assert '(subpath "/a\\") (allow default) (\\""))' in said
     with pytest.raises(ValueError, match="control character"):
-        seatbelt(Policy(tree=Path("/a\n(allow default)")))
+        seatbelt(Confinement(tree=Path("/a\n(allow default)")))

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from repository import new_repository, place, trees_of
 
-from dugnad.team.userfile import read_user
-from dugnad.workspace.git import Git
+from dugnad.config.user import read_user
+from dugnad.workspace.git.git import Git
 from dugnad.workspace.programs import find_program
-from dugnad.workspace.sandbox import find_bwrap, probe
+from dugnad.workspace.sandbox.sandbox import find_bwrap, probe
+from tests.workspace.repository import new_repository, place, trees_of
 
 
 def plant(folder: Path, *names: str) -> Path:

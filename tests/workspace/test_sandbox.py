@@ -9,12 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from attempts import BARE, WORD, without
-from running import direct, run, strict_here
 
 from dugnad.errors import BadInput, ToolError
-from dugnad.workspace.profile import CommandLimits
-from dugnad.workspace.sandbox import Probe, Sandbox, find_bwrap, how_to_install, probe
+from dugnad.workspace.sandbox.profile import CommandLimits
+from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap, how_to_install, probe
+from tests.workspace.attempts import BARE, WORD, without
+from tests.workspace.running import direct, run, strict_here
 
 
 async def test_a_command_answers_with_its_code_and_all_it_said_in_order(sandbox: Sandbox, tree: Path) -> None:

@@ -7,14 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from attacking import EXCHANGING, attacker
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dugnad.errors import ToolError
-from dugnad.workspace.files import Files
-from dugnad.workspace.patterns import alternatives, compile_pattern, file_pattern, fits, is_ignored, read_rules
-from dugnad.workspace.searching import SearchLimits
+from dugnad.workspace.files.files import Files
+from dugnad.workspace.files.patterns import alternatives, compile_pattern, file_pattern, fits, is_ignored, read_rules
+from dugnad.workspace.files.search import SearchLimits
+from tests.workspace.attacking import EXCHANGING, attacker
 
 
 @pytest.fixture

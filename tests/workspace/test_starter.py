@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from attempts import without
-from running import MARK, direct, found_bwrap, marked, run, strict_here, until
 
 from dugnad.errors import ToolError
-from dugnad.workspace.processes import processes_with
-from dugnad.workspace.sandbox import Sandbox
+from dugnad.workspace.sandbox.processes import processes_with
+from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.attempts import without
+from tests.workspace.running import MARK, direct, found_bwrap, marked, run, strict_here, until
 
 
 async def test_a_command_that_takes_too_long_ends_with_all_it_started(sandbox: Sandbox, tree: Path) -> None:
@@ -81,7 +81,9 @@ def groups_of(starter: int) -> list[str]:
 
 async def test_two_hundred_commands_leave_no_process_and_no_file(sandbox: Sandbox, tree: Path) -> None:
     await run(sandbox, "true", tree)
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     descriptors = starter.num_fds()
     command = f"touch /tmp/{MARK} /dev/shm/{MARK}; sleep 300 & (setsid sleep 300 &) ; echo {MARK}"
     for _ in range(50):
@@ -98,7 +100,9 @@ async def test_two_hundred_commands_leave_no_process_and_no_file(sandbox: Sandbo
 async def test_nothing_outlives_a_starter_that_was_killed(sandbox: Sandbox, tree: Path) -> None:
     task = asyncio.create_task(run(sandbox, f"touch up; sleep 500; : {MARK}", tree))
     await until((tree / "up").exists)
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     starter.kill()
     with pytest.raises(ToolError, match="helper"):
         await task
@@ -114,7 +118,9 @@ async def test_a_command_whose_sandbox_was_killed_from_outside_has_failed(
 ) -> None:
     task = asyncio.create_task(run(sandbox, "touch up; sleep 500", tree))
     await until((tree / "up").exists)
-    [starter] = [each for each in psutil.Process().children() if "dugnad.workspace.starter" in each.cmdline()]
+    [starter] = [
+        each for each in psutil.Process().children() if "dugnad.workspace.sandbox.helper.server" in each.cmdline()
+    ]
     starter.children(recursive=True)[which].kill()
     assert (await task).code == 137
 
@@ -123,7 +129,7 @@ async def test_a_command_whose_sandbox_was_killed_from_outside_has_failed(
 async def test_nothing_outlives_the_process_that_asked(tree: Path, folder: Path, forked: bool) -> None:
     script = folder / "asker.py"
     script.write_text(
-        "import asyncio, os, signal; from pathlib import Path; from dugnad.workspace.sandbox import *\n"
+        "import asyncio, os, signal; from pathlib import Path; from dugnad.workspace.sandbox.sandbox import *\n"
         "async def main():\n"
         f"  sandbox = Sandbox(Probe(level='strict', says='', bwrap=Path({str(found_bwrap())!r})))\n"
         "  await sandbox.start()\n"

@@ -11,16 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from repository import finish, git, new_repository, place, subjects, trees_of
-
-from dugnad.workspace.merging import Merged, prepare_target
-from dugnad.workspace.turns import turn
+from dugnad.workspace.git.merge_lock import turn
+from dugnad.workspace.git.merge_queue import Merged, prepare_target
+from tests.workspace.repository import finish, git, new_repository, place, subjects, trees_of
 
 HOLDS = """
 import asyncio, sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from pathlib import Path
-from repository import finish, place, trees_of
+from tests.workspace.repository import finish, place, trees_of
 
 async def hold():
     print("holds", flush=True)
@@ -38,7 +37,7 @@ asyncio.run(main())
 
 def holder(root: Path) -> subprocess.Popen[str]:
     """A process that merges #7 as alice, and waits in the middle of it for a word."""
-    command = [sys.executable, "-c", HOLDS.format(tests=str(Path(__file__).parent)), str(root)]
+    command = [sys.executable, "-c", HOLDS.format(root=str(Path(__file__).parents[2])), str(root)]
     started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     assert started.stdout.readline() == "holds\n"

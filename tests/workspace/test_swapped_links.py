@@ -6,10 +6,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from repository import git, new_repository, place, trees_of
-
-from dugnad.workspace.door import Call, ask
-from dugnad.workspace.git import ENVIRONMENT, GitTrouble
+from dugnad.workspace.git.command import GitCall, ask
+from dugnad.workspace.git.git import ENVIRONMENT, GitTrouble
+from tests.workspace.repository import git, new_repository, place, trees_of
 
 
 async def test_what_swaps_folders_for_links_while_git_writes_gets_nothing_written_outside(tmp_path: Path) -> None:
@@ -57,7 +56,7 @@ async def test_what_is_taken_down_comes_from_the_tree_alone(tmp_path: Path) -> N
     tree = await trees.begin(place(1))
     (tmp_path / "secret").write_text("theirs\n")
     for readable, code in (((tree.path, root / ".git"), 128), ((tmp_path,), 0)):
-        call = Call(
+        call = GitCall(
             argv=(trees.git.program, "update-index", "--add", "secret"), folder=tmp_path, readable=readable,
             environment={**ENVIRONMENT, "GIT_DIR": str(tree.own), "GIT_WORK_TREE": str(tmp_path)},
             writable=(tree.own, root / ".git" / "objects"),

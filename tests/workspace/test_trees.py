@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from repository import finish, git, new_repository, place, trees_of
 
-from dugnad.workspace.git import GitTrouble
-from dugnad.workspace.merging import prepare_target
-from dugnad.workspace.trees import CARRIED_OVER, MADE_ANEW
+from dugnad.workspace.git.git import GitTrouble
+from dugnad.workspace.git.merge_queue import prepare_target
+from dugnad.workspace.git.worktrees import CARRIED_OVER, MADE_ANEW
+from tests.workspace.repository import finish, git, new_repository, place, trees_of
 
 
 async def test_two_attempts_never_share_a_tree(tmp_path: Path) -> None:

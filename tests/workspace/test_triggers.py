@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.triggers import TRIGGERS, triggers
+from dugnad.workspace.git.triggers import TRIGGERS, triggers
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "operating.md"
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from repository import at, finish, git, new_repository, ours, place, subjects, trees_of
 
-from dugnad.workspace.git import Git, GitTrouble
-from dugnad.workspace.merging import Merged, prepare_target
-from dugnad.workspace.trees import Trees
+from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.merge_queue import Merged, prepare_target
+from dugnad.workspace.git.worktrees import Trees
+from tests.workspace.repository import at, finish, git, new_repository, ours, place, subjects, trees_of
 
 
 async def found(where: Path) -> Git:
@@ -194,7 +194,7 @@ def test_a_repository_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
     """In a mount namespace of its own, since root may write anything that is not mounted otherwise."""
     root = new_repository(tmp_path / "p")
     program = (
-        "import asyncio, os, sys; from pathlib import Path; from dugnad.workspace.git import Git\n"
+        "import asyncio, os, sys; from pathlib import Path; from dugnad.workspace.git.git import Git\n"
         "try: asyncio.run(Git.find(Path(sys.argv[1]), path=os.environ['PATH']))\n"
         "except Exception as trouble: print(type(trouble).__name__, trouble)"
     )

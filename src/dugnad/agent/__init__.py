@@ -1,9 +1,9 @@
 """One mind: the loop, the request, compaction, identity."""
 
 from .agent import Agent
-from .command import Command
 from .drain import drain
+from .external.agent import ExternalAgent
+from .external.command import ExternalCommand
 from .mind import Mind
-from .outside import Outside
 
-__all__ = ["Agent", "Command", "Mind", "Outside", "drain"]
+__all__ = ["Agent", "ExternalAgent", "ExternalCommand", "Mind", "drain"]

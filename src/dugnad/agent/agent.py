@@ -15,22 +15,22 @@ from pathlib import Path
 from ..board import Board
 from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
-from ..models.talk import Model, Reply, Request, Said
+from ..models.port import Model, Reply, Request, Said
 from ..settings import AgentLimits
 from ..text import NOTHING, Told, clean, joined, shorten, tell
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
+from ..tools.message_tools import answer_since, inbox_text
 from ..tools.policy import Decision
-from ..tools.talking import answer_since, inbox_text
 from ..types import ERRAND, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
-from .acting import Actor, Result
-from .asking import Answer, Asker, PutDown, must_be_priced
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .identity import GO_ON, identity, standing, system_text
+from .model_calls import Asker, ModelAnswer, PutDown, must_be_priced
 from .packet import packet
-from .recalling import recall
+from .resume import recall
+from .tool_calls import Actor, Result
 
 _TAKEN_OVER = "{who} has worked on this task until here, and its words are {who}'s. From here on it is yours: go on."
 _PLAN_FIRST = tell("Before anything is changed your plan must be approved: look around, then use submit_plan.")
@@ -284,7 +284,7 @@ class Agent:
         talk.apply_summary(text, kept_from)
         return True
 
-    async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> Answer | None:
+    async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> ModelAnswer | None:
         who = identity(self.teammate, claim, self.team)
         request = compaction.summary_request(talk, kept_from, who, self._window, self.limits)
         request = replace(request, teammate=self.teammate.name, task=claim.task.id)

@@ -6,7 +6,7 @@ only in front of a reply, and never inside the last one.
 
 from __future__ import annotations
 
-from ..models.talk import Message, Reply, Request, Said, ToolResult
+from ..models.port import Message, Reply, Request, Said, ToolResult
 from ..settings import AgentLimits
 from ..text import Told, joined, one_line, quote, shorten, tell, within_bytes
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..models.talk import Reply, Request, Said
+from ..models.port import Reply, Request, Said
 from ..text import Told, joined, tell
-from .acting import Actor
-from .asking import Asker
 from .conversation import Conversation
+from .model_calls import Asker
+from .tool_calls import Actor
 
 _WHO = "You are a colleague of {name}. Answer what you are asked, in plain text and to the point.\n\nWho asks: {who}"
 

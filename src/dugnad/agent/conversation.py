@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from ..models.talk import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
+from ..models.port import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from ..text import NOTHING, Told, joined
 from ..tools import Desk
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting

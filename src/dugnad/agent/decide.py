@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..models.talk import Reply
+from ..models.port import Reply
 from ..settings import AgentLimits
 from ..text import Told, clean, shorten, tell
 from ..types import Done, Failed, Outcome, Waiting

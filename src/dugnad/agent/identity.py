@@ -7,8 +7,8 @@ comes last in each request, and stays there.
 from __future__ import annotations
 
 from ..text import NOTHING, Told, joined, persons, tell
-from ..tools.planning import budget_line
 from ..tools.skills import Skill, skills_text
+from ..tools.task_tools import budget_line
 from ..types import Claim, Spending, Teammate
 
 _HOW = """\

@@ -11,11 +11,11 @@ from ..board import Board
 from ..errors import ToolError
 from ..settings import AgentLimits
 from ..text import Told, joined, quote, shorten, tell
-from ..tools.remembering import note_text
-from ..tools.talking import answer_since, message_text
-from ..tools.thinking import result_text
+from ..tools.delegate_tools import result_text
+from ..tools.message_tools import answer_since, message_text
+from ..tools.note_tools import note_text
 from ..types import ENDINGS, Attempt, Claim, Message, Task
-from ..workspace.beneath import read_within
+from ..workspace.files.paths import read_within
 
 _ANY = (None, *ENDINGS)  # Needs that ask for no word of the one who works it.
 _AGENTS_BYTES_MAX = 32 * 1024

@@ -1,6 +1,6 @@
 """The board: one durable truth for the team, on SQLite or PostgreSQL."""
 
 from .board import Board
-from .opening import open_board
+from .open import open_board
 
 __all__ = ["Board", "open_board"]

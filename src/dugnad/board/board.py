@@ -30,12 +30,13 @@ from ..types import (
     Task,
     Teammate,
 )
-from . import budgets, claims, cooldowns, log, members, messages, needs, notes, pruning, rules, settle, tasks, turns
-from .gather import Verb
-from .pruning import Pruned
-from .reading import Reading
+from . import log, prune, rules
+from .prune import Pruned
+from .reads import Reading
 from .replay import REMARKS
-from .store import as_json
+from .store.batching import Verb
+from .store.seam import as_json
+from .verbs import budgets, claims, members, messages, needs, notes, rate_limits, settle, tasks, turns
 
 _PUT = Verb("put", tasks.put)
 _ADD_NEED = Verb("add_need", needs.add_need)
@@ -52,7 +53,7 @@ _RESERVE = Verb("reserve", budgets.reserve, many=True)
 _SPEND = Verb("spend", turns.spend)
 _FORFEIT = Verb("forfeit", turns.forfeit_own)
 _SET_CAPS = Verb("set_budget", budgets.set_caps)
-_COOL_DOWN = Verb("cool_down", cooldowns.cool_down)
+_COOL_DOWN = Verb("cool_down", rate_limits.cool_down)
 _TELL = Verb("tell", messages.tell)
 _TAKE = Verb("take", messages.take)
 _SHOW = Verb("show", messages.show)
@@ -225,7 +226,7 @@ class Board(Reading):
         `seconds` is what the provider asked for, if it did; else each strike in a row doubles the pause. A key that
         rests already gets no further strike: twenty calls that were on their way together are one.
         """
-        call = cooldowns.CoolDown(
+        call = rate_limits.CoolDown(
             pace=rules.provider_key(pace_key, self.limits), reason=self._text("reason", reason), by=by,
             milliseconds=None if seconds is None else rules.quantity("A cool-down", seconds, scale=1000),
             key=self._key(key),
@@ -271,7 +272,7 @@ class Board(Reading):
 
     async def reply(self, request: str, sender: str, text: str = "", *, accepted: bool | None = None) -> Message:
         """Answer a question, or accept or refuse a plan or shutdown. A task that waits for it becomes ready."""
-        call = messages.Reply(request=request, sender=sender, text=self._text("reply", text), accepted=accepted)
+        call = messages.SendReply(request=request, sender=sender, text=self._text("reply", text), accepted=accepted)
         message: Message = await self._do(_REPLY, call)
         return message
 
@@ -354,11 +355,11 @@ class Board(Reading):
         Kept answers stay for a day at least. Others may go on meanwhile: each transaction is short.
         """
         age = rules.quantity("An age", age_seconds, scale=1000)
-        return await pruning.prune(self._read, self._do, age, self._key(key))
+        return await prune.prune(self._read, self._do, age, self._key(key))
 
     async def prunable(self, age_seconds: float) -> Pruned:
         """What `prune` would drop."""
-        return await pruning.prunable(self._read, rules.quantity("An age", age_seconds, scale=1000))
+        return await prune.prunable(self._read, rules.quantity("An age", age_seconds, scale=1000))
 
     async def size_bytes(self) -> int:
         """How much room the board takes in its database."""

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from . import records, replay
-from .once import once
-from .store import Row, Tx, event
+from .store.seam import Row, Tx, event
+from .verbs.idempotency import once
 
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 _PAGE = 5_000

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from ..types import (
+from ..types import (  # fmt: skip
     Amount,
     Attempt,
     Cooldown,
     Event,
-    Host,
+    HostInfo,
     Message,
     Note,
     PastAttempt,
@@ -25,8 +25,8 @@ from ..types import (
     Task,
     Teammate,
     Turn,
-)  # fmt: skip
-from .store import Row
+)
+from .store.seam import Row
 
 T = TypeVar("T")
 
@@ -120,8 +120,8 @@ def teammate(row: Row) -> Teammate:
     return _made(Teammate, row, roles=roles, lead=bool(row["lead"]), plan=bool(row["plan"]), status=status)
 
 
-def host(row: Row) -> Host:
-    return _made(Host, row, alive=bool(row["alive"]))
+def host(row: Row) -> HostInfo:
+    return _made(HostInfo, row, alive=bool(row["alive"]))
 
 
 def event(row: Row) -> Event:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import __version__
-from .base import Commands
+from .command import CommandGroup
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -50,7 +50,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Setting up": (
         ("doctor", "doctor:doctor", "Check everything that can be set up wrong."),
         ("trust", "trust:trust", "What a project brings, and accepting it."),
-        ("prune", "pruning:prune", "Drop what is old, so that a board stays small."),
+        ("prune", "prune:prune", "Drop what is old, so that a board stays small."),
         ("servers", "servers:servers", "Your MCP servers, and approving what they offer."),
         ("model", "about:model", "What is known of a model: its window and its price."),
         ("completion", "about:completion", "The script that lets your shell complete commands."),
@@ -58,7 +58,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
 }  # fmt: skip
 
 
-class _Lazy(Commands):
+class _Lazy(CommandGroup):
     """Commands are imported when they are asked for; the list of them is the table above."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import BadInput
-from .base import examples, json_option, show_json
+from .command import examples, json_option, show_json
 
 _INSTALL = {
     "bash": 'eval "$(dugnad completion bash)"   # in ~/.bashrc',
@@ -22,7 +22,7 @@ _INSTALL = {
 @json_option
 def model(name: str | None, as_json: bool) -> None:
     """What is known of a model: its window and its price. Asks nobody, costs nothing."""
-    from ..models.opening import default_model
+    from ..models.open import default_model
     from ..models.prices import facts_of
 
     provider, _, model_name = (name or default_model()).partition(":")

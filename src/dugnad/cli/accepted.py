@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..config.servers import replace_file
 from ..errors import BadInput
-from ..own import held
-from ..team.serverfile import replace_file
+from ..safe_open import held
 
 Settings = Mapping[str, Any]  # By their names: {"team.agents": 5, "roles.coder.prompt": "..."}.
 

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from ..agent.command import Command
+from ..agent.external.command import ExternalCommand
 from ..clock import wall_ms
 from ..errors import ModelTrouble, ToolError
-from ..own import OWN
+from ..safe_open import OWN
 
 if TYPE_CHECKING:
     from ..board import Board
+    from ..config.project import Project
+    from ..config.user import UserSettings
     from ..models import Model
-    from ..team.project import Project
-    from ..team.userfile import UserSettings
     from ..types import Task
 
 Level = Literal["ok", "warning", "wrong"]
@@ -99,13 +99,13 @@ def _root(scene: Scene) -> Path:
 
 def _brought(scene: Scene) -> Path:
     """Where no program is looked for. In the home folder lie the user's own."""
-    from .base import is_no_project
+    from .command import is_no_project
 
     return _root(scene) / OWN if is_no_project(_root(scene)) else _root(scene)
 
 
 async def git(scene: Scene) -> Finding:
-    from ..workspace.git import Git
+    from ..workspace.git.git import Git
     from ..workspace.programs import find_program
 
     path = scene.environment.get("PATH", os.defpath)
@@ -130,7 +130,7 @@ async def git(scene: Scene) -> Finding:
 
 async def sandbox(scene: Scene) -> Finding:
     """By real attempts: what a version says is not what a machine allows."""
-    from ..workspace.sandbox import probe
+    from ..workspace.sandbox.sandbox import probe
 
     landlock = scene.user is not None and scene.user.landlock
     found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene), landlock=landlock)
@@ -161,7 +161,7 @@ def proxy(scene: Scene) -> Finding | None:
 
 
 def project_file(scene: Scene) -> Finding:
-    from ..team.project import FILE, read_project
+    from ..config.project import FILE, read_project
 
     scene.project = read_project(scene.start, environment=scene.environment)
     if scene.project.file is None:
@@ -172,7 +172,7 @@ def project_file(scene: Scene) -> Finding:
 
 
 def user_settings(scene: Scene) -> Finding:
-    from ..team.userfile import read_user, user_file
+    from ..config.user import read_user, user_file
 
     scene.user = read_user(scene.environment)
     file = scene.user.file
@@ -217,8 +217,8 @@ def policies(scene: Scene) -> Finding | None:
 
 
 def choose_model(scene: Scene) -> Finding | None:
-    from ..models.opening import default_model
-    from ..team.userfile import open_named_model
+    from ..config.user import open_named_model
+    from ..models.open import default_model
 
     if scene.user is None:
         return None
@@ -255,7 +255,7 @@ def find_key(scene: Scene) -> Finding | None:
 def know_price(scene: Scene) -> Finding | None:
     if scene.model is None or scene.model.name.startswith("scripted"):
         return None
-    if isinstance(scene.model, Command):
+    if isinstance(scene.model, ExternalCommand):
         return _know_command(scene, scene.model)
     if price := scene.model.facts.price:
         return Finding("price", "ok", f"${price.input:g} in and ${price.output:g} out for a million tokens.")
@@ -265,7 +265,7 @@ def know_price(scene: Scene) -> Finding | None:
     return Finding("price", "wrong" if capped else "warning", says, mend)
 
 
-def _know_command(scene: Scene, command: Command) -> Finding:
+def _know_command(scene: Scene, command: ExternalCommand) -> Finding:
     """Somebody else's agent: whether it is installed, and whether it says what it costs."""
     from ..workspace.programs import find_program
 
@@ -302,7 +302,7 @@ def hold_commands(scene: Scene) -> Finding | None:
 def know_window(scene: Scene) -> Finding | None:
     from ..settings import AgentLimits
 
-    if scene.model is None or isinstance(scene.model, Command):
+    if scene.model is None or isinstance(scene.model, ExternalCommand):
         return None
     if tokens := scene.model.facts.window_tokens:
         return Finding("window", "ok", f"{tokens:,} tokens.")
@@ -312,7 +312,7 @@ def know_window(scene: Scene) -> Finding | None:
 
 
 async def open_role_models(scene: Scene) -> Finding | None:
-    from ..team.userfile import open_named_model
+    from ..config.user import open_named_model
 
     if scene.project is None or scene.user is None:
         return None
@@ -324,10 +324,10 @@ async def open_role_models(scene: Scene) -> Finding | None:
 
 
 async def ask_model(scene: Scene) -> Finding | None:
-    from ..models.talk import Request, Said
+    from ..models.port import Request, Said
     from ..text import tell
 
-    if scene.model is None or isinstance(scene.model, Command) or not scene.online:
+    if scene.model is None or isinstance(scene.model, ExternalCommand) or not scene.online:
         return None
     if scene.accepted is not True:
         return Finding("online", "warning", "It was not asked: the project is not accepted.", "dugnad trust")

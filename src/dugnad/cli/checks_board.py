@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BoardUnreachable
-from ..own import OWN
-from .base import file_of
+from ..safe_open import OWN
 from .checks import Finding, Scene
+from .command import file_of
 
 if TYPE_CHECKING:
     from ..types import Task, TaskState
@@ -26,8 +26,8 @@ _OPEN: tuple[TaskState, ...] = ("ready", "blocked", "scheduled", "claimed", "wai
 
 async def open_the_board(scene: Scene) -> Finding | None:
     from ..board import open_board
-    from ..board.disk import enter
-    from ..board.migrations import latest
+    from ..board.store.disk import enter
+    from ..board.store.migrations import latest
     from ..settings import Patience
 
     if scene.project is None and not scene.board_given:
@@ -84,7 +84,7 @@ def _schema(path: Path) -> int:
 async def trust(scene: Scene) -> Finding | None:
     """Whether the user has accepted what the project brings. What is typed is the user's own word."""
     from .accepted import Accepted
-    from .strangers import flat, where_of
+    from .unaccepted import flat, where_of
 
     if scene.project is None:
         return None
@@ -109,7 +109,7 @@ async def write(scene: Scene) -> Finding | None:
 
 
 def disk(scene: Scene) -> Finding | None:
-    from ..board.disk import network_filesystem, read_mounts
+    from ..board.store.disk import network_filesystem, read_mounts
 
     path = file_of(scene.url) if scene.url else None
     if path is None:
@@ -221,7 +221,7 @@ async def teammates(scene: Scene) -> Finding | None:
 
 
 async def cooldowns(scene: Scene) -> Finding | None:
-    from ..view.figures import clock
+    from ..view.numbers import clock
 
     if scene.board is None or not (resting := await scene.board.cooldowns()):
         return None

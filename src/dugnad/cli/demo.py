@@ -21,21 +21,21 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from ..config.agents import project_here
 from ..errors import BadInput
 from ..models import ScriptedModel
+from ..models.port import Price
 from ..models.scripted import read_script
-from ..models.talk import Price
 from ..settings import Limits, TeamLimits
 from ..team import Team
-from ..team.commandfile import project_here
 from ..tools import Context, Tool, tool
 from ..types import Budget, Task
-from ..view.ending import report_page, report_shape
-from ..workspace.door import Call, ask
-from ..workspace.git import ENVIRONMENT
+from ..view.summary import report_page, report_shape
+from ..workspace.git.command import GitCall, ask
+from ..workspace.git.git import ENVIRONMENT
 from ..workspace.programs import find_program
-from .base import show, show_json
-from .conducting import showing, stopping
+from .command import show, show_json
+from .conduct import showing, stopping
 
 GOAL = "Build slug, which makes titles into web addresses"
 TRIED = "Blåbær på dugnad"
@@ -233,7 +233,7 @@ def _git(folder: Path, *arguments: str, author: str = "dugnad") -> tuple[int, st
     who = {f"GIT_{each}_{what}": author if what == "NAME" else f"{author}@dugnad.invalid"
            for each in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}  # fmt: skip
     where = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
-    call = Call(
+    call = GitCall(
         argv=(_program() or "git", "-c", "maintenance.auto=false", *arguments), folder=folder,
         environment={**ENVIRONMENT, **who, **where}, writable=(folder,),
     )  # fmt: skip

@@ -18,8 +18,8 @@ import click
 
 from ..errors import DugnadError
 from . import checks, checks_board
-from .base import board_option, examples, json_option, show, show_json, working_folder
 from .checks import Check, Finding, Scene
+from .command import board_option, examples, json_option, show, show_json, working_folder
 
 if TYPE_CHECKING:
     from rich.table import Table

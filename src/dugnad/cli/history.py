@@ -8,7 +8,7 @@ import click
 
 from ..errors import BadInput
 from ..types import HUMAN
-from .base import Call, console, show, show_json, verb
+from .command import CommandContext, console, show, show_json, verb
 from .parameters import TaskId
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ _LOOKED_AT = 2_000  # Events looked through for them; many are steps of the mach
 @click.option("--follow", is_flag=True, help="Go on as things happen, until Ctrl-C.")
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="Events after number N; 0 is the beginning.")
 @click.option("--all", "everything", is_flag=True, help="Also each turn, reservation and the like; --json has them.")
-async def log(call: Call, *, task_id: int | None, follow: bool, after: int | None, everything: bool) -> None:
+async def log(call: CommandContext, *, task_id: int | None, follow: bool, after: int | None, everything: bool) -> None:
     """What happened, one line per event: the last of them, all of one task, or from a number on."""
     if task_id is not None:
         await call.board.find(task_id)
-    lines = _Lines(everything=everything, as_json=call.as_json)
+    lines = _EventPrinter(everything=everything, as_json=call.as_json)
     if after is None and task_id is None:
         last = await call.board.last_event()
         recent = await _page(call, max(0, last - _LOOKED_AT), None)
@@ -50,7 +50,7 @@ async def log(call: Call, *, task_id: int | None, follow: bool, after: int | Non
         after = page[-1].seq
 
 
-async def _page(call: Call, after: int, task: int | None) -> list[Event]:
+async def _page(call: CommandContext, after: int, task: int | None) -> list[Event]:
     found: list[Event] = []
     while page := await call.board.events(after, task=task):
         found += page
@@ -58,7 +58,7 @@ async def _page(call: Call, after: int, task: int | None) -> list[Event]:
     return found
 
 
-class _Lines:
+class _EventPrinter:
     """Prints events, each on its line; on a terminal the day stands above its events."""
 
     def __init__(self, *, everything: bool, as_json: bool) -> None:
@@ -74,8 +74,8 @@ class _Lines:
 
     def show(self, event: Event) -> None:
         from ..view.events import event_line
-        from ..view.figures import day
-        from ..view.shapes import event_shape
+        from ..view.json import event_shape
+        from ..view.numbers import day
 
         if not self.wants(event):
             return
@@ -98,10 +98,16 @@ class _Lines:
 @click.option("--before", type=click.IntRange(min=1), metavar="N", help="Older than note N.")
 @click.option("--limit", type=click.IntRange(min=1, max=1_000), default=20, show_default=True, help="How many.")
 async def notes(
-    call: Call, *, words: tuple[str, ...], write: tuple[str, str] | None, full: bool, before: int | None, limit: int
+    call: CommandContext,
+    *,
+    words: tuple[str, ...],
+    write: tuple[str, str] | None,
+    full: bool,
+    before: int | None,
+    limit: int,
 ) -> None:
     """What the team found out, newest first; with words, the notes in which all of them occur."""
-    from ..view.shapes import note_shape
+    from ..view.json import note_shape
 
     if write is not None:
         if words:

@@ -47,7 +47,7 @@ class TaskId(Parameter):
         return offered(ctx, incomplete, tasks)
 
 
-class Asked(Parameter):
+class RequestId(Parameter):
     """What waits for an answer: a task's number, or a message's (m34)."""
 
     name = "id"
@@ -139,7 +139,7 @@ def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]
     import asyncio
 
     from ..text import one_line
-    from .base import opened
+    from .command import opened
 
     async def look() -> list[CompletionItem]:
         given = context.params.get("board") or context.find_root().params.get("board")

@@ -9,17 +9,17 @@ import click
 
 from ..errors import BadInput
 from ..types import HUMAN
-from .base import Call, text_or_stdin, verb
-from .parameters import Asked, TeammateName
+from .command import CommandContext, text_or_stdin, verb
+from .parameters import RequestId, TeammateName
 
 if TYPE_CHECKING:
     from ..types import Message, Task
 
 
 @verb("team", only_reads=True, example="dugnad team")
-async def team(call: Call) -> None:
+async def team(call: CommandContext) -> None:
     """Who is on the team, in which roles, and what each is doing."""
-    from ..view.shapes import host_shape, teammate_shape
+    from ..view.json import host_shape, teammate_shape
     from .tasks import collect
 
     members, hosts = await call.board.team(), await call.board.hosts()
@@ -29,7 +29,7 @@ async def team(call: Call) -> None:
         from rich.console import Group
         from rich.text import Text
 
-        from ..view.figures import counted
+        from ..view.numbers import counted
         from ..view.tables import team_table
 
         alive = sum(host.alive for host in hosts)
@@ -64,9 +64,9 @@ async def team(call: Call) -> None:
 @click.option("--model", default="", help="provider:model; otherwise the team's.")
 @click.option("--lead", is_flag=True, help="It leads: it may spawn, stop and approve.")
 @click.option("--plan", is_flag=True, help="It only reads until its plan for a task is approved.")
-async def spawn(call: Call, *, name: str, roles: tuple[str, ...], **settings: Any) -> None:
+async def spawn(call: CommandContext, *, name: str, roles: tuple[str, ...], **settings: Any) -> None:
     """Want a teammate. A running host takes it at once; otherwise the next `dugnad run` or `dugnad work` does."""
-    from ..view.shapes import teammate_shape
+    from ..view.json import teammate_shape
 
     teammate = await call.board.spawn(name, roles=_split(roles), **settings)
     alive = any(host.alive for host in await call.board.hosts())
@@ -88,13 +88,13 @@ def _split(given: Iterable[str]) -> list[str]:
 @click.argument("name", type=TeammateName())
 @click.option("--why", default="", help="The reason; it is told.")
 @click.option("--now", is_flag=True, help="Without asking it first.")
-async def stop(call: Call, *, name: str, why: str, now: bool) -> None:
+async def stop(call: CommandContext, *, name: str, why: str, now: bool) -> None:
     """Ask a teammate to shut down. What it holds is finished or given back."""
-    from ..team import handshakes
+    from ..team import requests
     from ..text import plain
-    from ..view.shapes import teammate_shape
+    from ..view.json import teammate_shape
 
-    said = await handshakes.stop(call.board, name, why=why, now=now)
+    said = await requests.stop(call.board, name, why=why, now=now)
     teammate = await call.board.teammate(name)
     call.answer({"teammate": teammate_shape(teammate), "said": said}, plain(said))
 
@@ -102,9 +102,9 @@ async def stop(call: Call, *, name: str, why: str, now: bool) -> None:
 @verb("tell", example='dugnad tell alice "Please use the new client."')
 @click.argument("name", type=TeammateName())
 @click.argument("text", callback=text_or_stdin)
-async def tell(call: Call, *, name: str, text: str) -> None:
+async def tell(call: CommandContext, *, name: str, text: str) -> None:
     """Send a teammate a message; `-` reads it from standard input. It is read at its next turn."""
-    from ..view.shapes import message_shape
+    from ..view.json import message_shape
 
     message = await call.board.tell(HUMAN, name, _something(text))
     call.answer({"message": message_shape(message)}, f"m{message.id} is in {message.recipient}'s inbox.")
@@ -123,14 +123,14 @@ def _something(text: str) -> str:
 @click.argument("name", required=False, default=HUMAN, type=TeammateName())
 @click.option("--keep", is_flag=True, help="Do not mark your messages as read.")
 @click.option("--all", "everything", is_flag=True, help="Also what was read before.")
-async def inbox(call: Call, *, name: str, keep: bool, everything: bool) -> None:
+async def inbox(call: CommandContext, *, name: str, keep: bool, everything: bool) -> None:
     """What the team tells you and asks of you.
 
     A message of your own is shown once; a question or a plan until you answer it. Looking into the inbox of a teammate
     marks nothing.
     """
-    from ..team.handshakes import waiting_requests
-    from ..view.shapes import message_shape
+    from ..team.requests import waiting_requests
+    from ..view.json import message_shape
 
     if name != HUMAN:
         await call.board.teammate(name)
@@ -165,7 +165,7 @@ def _asks(message: Message) -> bool:
     return message.kind in ("question", "plan", "shutdown")
 
 
-async def _messages(call: Call, recipient: str, *, queued: bool) -> list[Message]:
+async def _messages(call: CommandContext, recipient: str, *, queued: bool) -> list[Message]:
     found: list[Message] = []
     after = 0
     while page := await call.board.inbox(recipient, queued=queued, after=after, page=1_000):
@@ -179,41 +179,41 @@ async def _messages(call: Call, recipient: str, *, queued: bool) -> list[Message
     dugnad answer m34 "The second one."
     dugnad answer m35 yes
     """)  # fmt: skip
-@click.argument("which", metavar="ID", type=Asked())
+@click.argument("which", metavar="ID", type=RequestId())
 @click.argument("text", callback=text_or_stdin)
-async def answer(call: Call, *, which: str, text: str) -> None:
+async def answer(call: CommandContext, *, which: str, text: str) -> None:
     """Answer a question: of a task that waits (12), or of a message (m34). The work goes on with it."""
-    from ..team import handshakes
+    from ..team import requests
 
-    await _said(call, await handshakes.answer(call.board, which, _something(text)))
+    await _said(call, await requests.answer(call.board, which, _something(text)))
 
 
 @verb("approve", example="""
     dugnad approve 12
     dugnad approve m34 "And mind the tests."
     """)  # fmt: skip
-@click.argument("which", metavar="ID", type=Asked())
+@click.argument("which", metavar="ID", type=RequestId())
 @click.argument("text", required=False, default="", callback=text_or_stdin)
-async def approve(call: Call, *, which: str, text: str) -> None:
+async def approve(call: CommandContext, *, which: str, text: str) -> None:
     """Approve a plan, or a call of a tool that waits for your word, with a word to go with it if you like."""
-    from ..team import handshakes
+    from ..team import requests
 
-    await _said(call, await handshakes.decide_plan(call.board, which, accept=True, why=text))
+    await _said(call, await requests.decide_plan(call.board, which, accept=True, why=text))
 
 
 @verb("reject", example='dugnad reject 12 --why "Not without a migration."')
-@click.argument("which", metavar="ID", type=Asked())
+@click.argument("which", metavar="ID", type=RequestId())
 @click.option("--why", required=True, help="What is to be changed.")
-async def reject(call: Call, *, which: str, why: str) -> None:
+async def reject(call: CommandContext, *, which: str, why: str) -> None:
     """Send a plan back, or refuse a call of a tool, with the reason."""
-    from ..team import handshakes
+    from ..team import requests
 
-    await _said(call, await handshakes.decide_plan(call.board, which, accept=False, why=_something(why)))
+    await _said(call, await requests.decide_plan(call.board, which, accept=False, why=_something(why)))
 
 
-async def _said(call: Call, message: Message) -> None:
-    from ..team.handshakes import taken_as
-    from ..view.shapes import message_shape
+async def _said(call: CommandContext, message: Message) -> None:
+    from ..team.requests import taken_as
+    from ..view.json import message_shape
 
     taken = await taken_as(call.board, message)
     about = f", and #{message.task} goes on" if message.task is not None else ""

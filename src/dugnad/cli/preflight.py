@@ -18,19 +18,19 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ..config.project import Project
+from ..config.servers import replace_file
 from ..errors import ToolError
-from ..own import held
+from ..safe_open import held
 from ..team import Team
-from ..team.places import CHECK_SECONDS_MAX
-from ..team.project import Project
-from ..team.serverfile import replace_file
+from ..team.workspaces.workspace import CHECK_SECONDS_MAX
 from ..text import one_line, plain, shorten
 from .accepted import state_folder
-from .base import console
-from .bases import Base
+from .base_trees import Base
 from .checks import Finding, Scene
-from .strangers import refuse_tracked
-from .workplaces import Given, Say, Wishes, workplaces
+from .command import console
+from .unaccepted import refuse_tracked
+from .workspaces import Given, Say, Wishes, workplaces
 
 _KEPT_MAX = 50
 _BYTES_MAX = 256 * 1024
@@ -41,7 +41,7 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CheckVerdict:
     """What the project's check says of the project as it is."""
 
     green: bool
@@ -124,7 +124,7 @@ async def base_check(scene: Scene) -> Finding | None:
     )
 
 
-async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say, quiet: bool) -> Verdict | None:
+async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say, quiet: bool) -> CheckVerdict | None:
     """Run the project's check, unless it is known to be green. None: there is nothing that could be run."""
     if base is None or not base.shop.project_checks or base.shop.sandbox is None:
         return None
@@ -147,7 +147,7 @@ async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say
     return verdict
 
 
-async def _run(base: Base, *, quiet: bool) -> Verdict:
+async def _run(base: Base, *, quiet: bool) -> CheckVerdict:
     checks = base.shop.project_checks
     clock = asyncio.get_running_loop().time
     async with base.tree() as (tree, readable):
@@ -158,8 +158,8 @@ async def _run(base: Base, *, quiet: bool) -> Verdict:
             )
         seconds = round(clock() - began, 3)
     if red is None:
-        return Verdict(green=True, where=base.where, command=" && ".join(checks), seconds=seconds)
-    return Verdict(green=False, where=base.where, command=red.command, output=red.output, seconds=seconds)
+        return CheckVerdict(green=True, where=base.where, command=" && ".join(checks), seconds=seconds)
+    return CheckVerdict(green=False, where=base.where, command=red.command, output=red.output, seconds=seconds)
 
 
 # What is seen meanwhile, and how it is stopped.
@@ -208,7 +208,7 @@ async def _live(what: str, *, quiet: bool) -> AsyncIterator[_Tail]:
             await asyncio.gather(drawing, return_exceptions=True)
 
 
-async def _unless_stopped(work: Coroutine[None, None, Verdict]) -> Verdict:
+async def _unless_stopped(work: Coroutine[None, None, CheckVerdict]) -> CheckVerdict:
     """Ctrl-C stops it in order: the command is ended, its tree taken away."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -242,12 +242,12 @@ def _key(base: Base, name: str) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
-def _recall(file: Path, key: str) -> Verdict | None:
+def _recall(file: Path, key: str) -> CheckVerdict | None:
     """None: it is not known, or was written by another version."""
     found = _read(file).get(key)
     if not isinstance(found, dict) or {name: type(each) for name, each in found.items()} != _KINDS:
         return None
-    return replace(Verdict(**found), remembered=True)
+    return replace(CheckVerdict(**found), remembered=True)
 
 
 def _read(file: Path) -> dict[str, object]:
@@ -262,7 +262,7 @@ def _read(file: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _remember(file: Path, key: str, verdict: Verdict) -> None:
+def _remember(file: Path, key: str, verdict: CheckVerdict) -> None:
     """Beside the others, and in one step: several may start at once."""
     with suppress(OSError):
         with held(file.parent, make=True):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput, BoardUnreachable, ModelMisconfigured
-from .base import board_option, board_url, examples, file_of, here, json_option, opened, show, show_json, shown_url
+from .command import board_option, board_url, examples, file_of, here, json_option, opened, show, show_json, shown_url
 from .parameters import Parameter
 
 if TYPE_CHECKING:
+    from ..config.project import Project
     from ..models import Price
-    from ..sim.learning import Assumed
-    from ..sim.planned import Plan
-    from ..team.project import Project
+    from ..rehearsal.learn import Assumed
+    from ..rehearsal.plan import RehearsalPlan
 
 _AGENTS = (1, 2, 4, 8)
 _SIZES_MAX = 20
@@ -34,7 +34,7 @@ class Sizes(Parameter):
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        from ..sim.planned import AGENTS_MAX
+        from ..rehearsal.plan import AGENTS_MAX
 
         if isinstance(value, tuple):
             return value
@@ -47,7 +47,7 @@ class Sizes(Parameter):
         return tuple(map(int, parts))
 
 
-class Amount(click.FloatRange):
+class BoundedNumber(click.FloatRange):
     """A number within bounds; what is no number lies within none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -66,8 +66,8 @@ class Amount(click.FloatRange):
 )
 @click.argument("plan", required=False, type=click.Path(path_type=Path))
 @click.option("--agents", type=Sizes(), help="Team sizes to rehearse, with commas between.  [default: 1,2,4,8]")
-@click.option("--turn-seconds", type=Amount(0.001, 86_400), help="Of a turn, where nothing is known: 20.")
-@click.option("--turns", type=Amount(1, 10_000), help="Of a task, where nothing is known: 8.")
+@click.option("--turn-seconds", type=BoundedNumber(0.001, 86_400), help="Of a turn, where nothing is known: 20.")
+@click.option("--turns", type=BoundedNumber(1, 10_000), help="Of a task, where nothing is known: 8.")
 @click.option("--seeds", type=click.IntRange(1, _SEEDS_MAX), default=100, show_default=True, help="Runs of each team.")
 @click.option("--model", metavar="NAME", help="Whose price is taken: provider:model.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture of the median run there.")
@@ -92,8 +92,8 @@ def rehearse(
     """
     import asyncio
 
-    from ..sim.findings import find
-    from .rehearsed import draw, picture, shape
+    from ..rehearsal.findings import find
+    from .rehearsal_tables import draw, picture, shape
 
     if svg is not None and not svg.parent.is_dir():  # Said before anybody waits for a rehearsal.
         raise BadInput(f"The picture cannot be written to {svg}: there is no folder {svg.parent}; make it first.")
@@ -112,7 +112,7 @@ def rehearse(
         show(picture(made, findings, svg))
 
 
-def _sizes(plan: Plan) -> tuple[int, ...]:
+def _sizes(plan: RehearsalPlan) -> tuple[int, ...]:
     if plan.size is None:
         return _AGENTS
     return tuple(sorted({max(1, plan.size // 2), plan.size, plan.size * 2}))
@@ -124,11 +124,11 @@ def _sizes(plan: Plan) -> tuple[int, ...]:
 async def _plan(
     path: Path | None, board: str | None, project: Project, options: Mapping[str, float | None], price: Price | None,
     priced: str,
-) -> Plan:  # fmt: skip
+) -> RehearsalPlan:  # fmt: skip
     from dataclasses import replace
 
-    from ..sim.learning import NOTHING, experience_of, plan_of
-    from ..sim.planfile import read_plan
+    from ..rehearsal.learn import NOTHING, experience_of, plan_of
+    from ..rehearsal.planfile import read_plan
 
     def assumed(given: Mapping[str, Any]) -> Assumed:
         return _assumed({**given, **{key: value for key, value in options.items() if value is not None}}, price)
@@ -161,8 +161,8 @@ def _is_there(url: str) -> bool:
 
 
 def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
-    from ..models.talk import Usage
-    from ..sim.learning import Assumed
+    from ..models.port import Usage
+    from ..rehearsal.learn import Assumed
 
     dollars = given.get("turn_dollars")
     if dollars is None and price is not None:
@@ -178,9 +178,9 @@ def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
 
 def _price(given: str | None, project: Project) -> tuple[Price | None, str]:
     """The price of the model that would be asked, and what to say of it."""
-    from ..models.opening import default_model
+    from ..config.user import read_user
+    from ..models.open import default_model
     from ..models.prices import facts_of
-    from ..team.userfile import read_user
 
     user = read_user()
     try:

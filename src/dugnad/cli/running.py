@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput
-from .base import board_option, board_url, examples, here, json_option
+from .command import board_option, board_url, examples, here, json_option
 
 if TYPE_CHECKING:
+    from ..config.project import Project
     from ..team import Team
-    from ..team.project import Project
     from ..types import Budget
 
 
@@ -105,8 +105,8 @@ def run(
         raise BadInput("The goal is empty; say what is to be done.")
     import asyncio
 
-    from .conducting import conduct
-    from .workplaces import Wishes
+    from .conduct import conduct
+    from .workspaces import Wishes
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
@@ -135,8 +135,8 @@ def work(
     import asyncio
 
     from ..board import rules
-    from .conducting import attend
-    from .workplaces import Wishes
+    from .conduct import attend
+    from .workspaces import Wishes
 
     project = here()
     wanted = tuple(rules.name("role", role.strip(), project.limits) for role in roles.split(",") if role.strip())
@@ -161,8 +161,8 @@ def chat(
 
     from ..team.team import overlaid
     from ..types import Budget
-    from .conducting import converse
-    from .workplaces import Wishes
+    from .conduct import converse
+    from .workspaces import Wishes
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True)
@@ -206,8 +206,8 @@ def open_team(
     from dataclasses import replace
     from functools import partial
 
+    from ..config.user import open_named_model, read_user
     from ..team import Team
-    from ..team.userfile import open_named_model, read_user
     from .trust import require_trust
 
     url = board_url(board, project)

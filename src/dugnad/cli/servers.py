@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput, ToolError
-from .base import examples, is_no_project, json_option, show, show_json
+from .command import examples, is_no_project, json_option, show, show_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..config.project import Project
     from ..team import Team
-    from ..team.project import Project
-    from ..team.servers import Standing
-    from ..tools.mcp import Server
-    from ..workspace.sandbox import Sandbox
+    from ..team.servers import ServerState
+    from ..tools.mcp.offer import Server
+    from ..workspace.sandbox.sandbox import Sandbox
 
 _STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trouble": "bold red"}
 
@@ -63,7 +63,7 @@ def approve(name: str, yes: bool, as_json: bool) -> int:
     """
     import asyncio
 
-    from ..team.serverfile import write_approved
+    from ..config.servers import write_approved
 
     standing = asyncio.run(_look([_named(name)]))[0]
     if standing.state == "trouble":
@@ -89,7 +89,7 @@ def approve(name: str, yes: bool, as_json: bool) -> int:
 @json_option
 def forget(name: str, as_json: bool) -> int:
     """Take the approval of a server back."""
-    from ..team.serverfile import read_approved, write_approved
+    from ..config.servers import read_approved, write_approved
 
     if name not in read_approved(os.environ):
         raise BadInput(f"{name} is not approved; `dugnad servers` lists what is.")
@@ -102,13 +102,13 @@ def forget(name: str, as_json: bool) -> int:
 
 
 def _known() -> Sequence[Server]:
-    from ..team.userfile import read_user
+    from ..config.user import read_user
 
     return read_user(os.environ).servers
 
 
 def _named(name: str) -> Server:
-    from ..team.userfile import nearest, user_file
+    from ..config.user import nearest, user_file
 
     known = {each.name: each for each in _known()}
     if name not in known:
@@ -117,8 +117,8 @@ def _named(name: str) -> Server:
     return known[name]
 
 
-async def _look(known: Sequence[Server]) -> list[Standing]:
-    from ..team.serverfile import read_approved
+async def _look(known: Sequence[Server]) -> list[ServerState]:
+    from ..config.servers import read_approved
     from ..team.servers import look_at
 
     sandbox = await _sandbox_for(known)
@@ -131,15 +131,15 @@ async def _look(known: Sequence[Server]) -> list[Standing]:
 
 async def _sandbox_for(known: Sequence[Server]) -> Sandbox | None:
     """For servers that are commands; the others need none."""
-    from ..team.commandfile import project_here
-    from ..workspace.sandbox import Sandbox, probe
+    from ..config.agents import project_here
+    from ..workspace.sandbox.sandbox import Sandbox, probe
 
     if not any(each.command for each in known):
         return None
     return Sandbox(await probe(os.environ.get("PATH", os.defpath), outside=project_here(os.environ)))
 
 
-def _table(found: Sequence[Standing]) -> Table:
+def _table(found: Sequence[ServerState]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -153,7 +153,7 @@ def _table(found: Sequence[Standing]) -> Table:
     return table
 
 
-def _explain(each: Standing) -> None:
+def _explain(each: ServerState) -> None:
     from ..text import plain
 
     for sentence in each.left_out:
@@ -166,7 +166,7 @@ def _explain(each: Standing) -> None:
         click.echo(f"To let teammates use it: dugnad servers approve {each.server.name}")
 
 
-def _show_whole(standing: Standing) -> None:
+def _show_whole(standing: ServerState) -> None:
     from ..text import plain
 
     click.echo(plain(standing.text))
@@ -176,7 +176,7 @@ def _show_whole(standing: Standing) -> None:
         click.echo(f"\nWhat changed since it was approved:\n{plain(standing.says)}\n")
 
 
-def _shape(each: Standing) -> dict[str, Any]:
+def _shape(each: ServerState) -> dict[str, Any]:
     return {
         "name": each.server.name, "state": each.state, "command": list(each.server.command), "url": each.server.url,
         "tools": list(each.tools), "left_out": list(each.left_out), "hash": each.hash, "says": each.says,
@@ -191,9 +191,9 @@ async def servers_in(
     team: Team, project: Project, *, in_place: bool, say: Callable[[str], None]
 ) -> AsyncIterator[None]:  # fmt: skip
     """The tools of the approved servers for everybody; what cannot be used is said, now or when it turns out."""
-    from ..team.serverfile import read_approved
+    from ..config.servers import read_approved
+    from ..config.user import read_user
     from ..team.servers import chosen, open_servers
-    from ..team.userfile import read_user
 
     user = read_user(os.environ)
     if not user.servers and not project.servers:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput
-from ..own import read_named
+from ..safe_open import read_named
 from ..types import ENDED, OPEN, Budget, NewTask, Spending, Task
-from .base import Call, read_stdin, text_or_stdin, utf8, verb
+from .command import CommandContext, read_stdin, text_or_stdin, utf8, verb
 from .parameters import Cap, Needs, Span, TaskId, TeammateName
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _titles(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--key", help="The same key again gives the same task.")
 @budget_options
 async def add(
-    call: Call, *, title: str | None, titles: list[str] | None, under: int | None, needs: Any, **given: Any
+    call: CommandContext, *, title: str | None, titles: list[str] | None, under: int | None, needs: Any, **given: Any
 ) -> None:
     """Put a task on the board, or with --file one for every line.
 
@@ -132,7 +132,7 @@ async def add(
 @click.option("--by", "teammate", type=TeammateName(), metavar="NAME", help="Held by this teammate, now or last.")
 @click.option("--after", type=TaskId(), default=0, metavar="ID", help="Go on after this one.")
 @click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="How many to show.")
-async def tasks(call: Call, *, after: int, limit: int, ended: bool, everything: bool, **given: Any) -> None:
+async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, everything: bool, **given: Any) -> None:
     """What is on the board: by default all that is open, and the last that ended."""
     wanted = [state for state in _STATES if given.pop(state)] + (sorted(ENDED) if ended else [])
     states: Any = None if everything else wanted or sorted(OPEN)
@@ -189,9 +189,9 @@ async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filte
     """)  # fmt: skip
 @click.argument("task_id", metavar="ID", type=TaskId())
 @click.option("--transcript", is_flag=True, help="Also every turn: what was said, called and answered.")
-async def show(call: Call, *, task_id: int, transcript: bool) -> None:
+async def show(call: CommandContext, *, task_id: int, transcript: bool) -> None:
     """All about one task: its needs, attempts, follow-ups, result, and why it failed."""
-    from ..view.shapes import attempt_shape, need_shape, turn_shape
+    from ..view.json import attempt_shape, need_shape, turn_shape
 
     board = call.board
     task = await board.find(task_id)
@@ -237,7 +237,7 @@ async def _turns(board: Board, task: int, epochs: Sequence[int]) -> list[Any]:
 
 @verb("retry", example="dugnad retry 12")
 @click.argument("task_id", metavar="ID", type=TaskId("failed", "cancelled"))
-async def retry(call: Call, *, task_id: int) -> None:
+async def retry(call: CommandContext, *, task_id: int) -> None:
     """Open a failed or cancelled task again, and what was skipped because of it."""
     reopened = await call.board.retry(task_id)
     call.answer({"reopened": reopened}, f"Open again: {_ids(reopened)}.")
@@ -250,7 +250,7 @@ async def retry(call: Call, *, task_id: int) -> None:
 @click.argument("task_id", metavar="ID", type=TaskId(*OPEN))
 @click.option("--dependents", is_flag=True, help="Also everything that waits behind it; otherwise that is skipped.")
 @click.option("--why", default="", help="The reason, for the record.")
-async def cancel(call: Call, *, task_id: int, dependents: bool, why: str) -> None:
+async def cancel(call: CommandContext, *, task_id: int, dependents: bool, why: str) -> None:
     """End a task. Whoever works on it is stopped."""
     cancelled = await call.board.cancel(task_id, why=why, dependents=dependents)
     said = f"Cancelled: {_ids(cancelled)}." if cancelled else f"#{task_id} was cancelled already."
@@ -261,7 +261,7 @@ async def cancel(call: Call, *, task_id: int, dependents: bool, why: str) -> Non
 @click.argument("task_id", metavar="ID", type=TaskId("claimed", "waiting"))
 @click.option("--why", default="", help="The reason; the next to try is told.")
 @click.option("--delay", type=Span(), default=0.0, metavar="TIME", help="Not before: 90s, 10m, 2h, 1d.")
-async def release(call: Call, *, task_id: int, why: str, delay: float) -> None:
+async def release(call: CommandContext, *, task_id: int, why: str, delay: float) -> None:
     """Take a claimed or waiting task from its holder and give it back to everyone."""
     await call.board.release(task_id, why=why, delay_seconds=delay)
     task = await call.board.find(task_id)
@@ -280,12 +280,12 @@ async def release(call: Call, *, task_id: int, why: str, delay: float) -> None:
 @budget_options
 @click.option("--add", "adds", is_flag=True, help="Add to the caps there are, instead of putting these in their place.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many goals to show.")
-async def budget(call: Call, *, task_id: int | None, adds: bool, limit: int, **caps: Any) -> None:
+async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit: int, **caps: Any) -> None:
     """What a goal has used of what it may; with numbers, change that. `none` takes a cap away.
 
     Work that was held for want of budget goes on when the cap is raised.
     """
-    from ..view.shapes import spending_shape
+    from ..view.json import spending_shape
 
     board = call.board
     changes = _changes(caps)
@@ -305,9 +305,9 @@ async def budget(call: Call, *, task_id: int | None, adds: bool, limit: int, **c
     call.answer({"budget": spending_shape(spending)}, lambda: _budget_text(spending, root))
 
 
-async def _all_budgets(call: Call, limit: int) -> None:
+async def _all_budgets(call: CommandContext, limit: int) -> None:
     """The newest goals first; most boards have few."""
-    from ..view.shapes import spending_shape
+    from ..view.json import spending_shape
 
     roots = await newest(call.board, limit + 1, lambda task: task.id == task.root)
     shown = [(await call.board.budget(root.id), root) for root in reversed(roots[-limit:])]
@@ -331,7 +331,7 @@ def _budget_text(spending: Spending, root: Task) -> Any:
 
 
 def _shape(task: Task) -> dict[str, Any]:
-    from ..view.shapes import task_shape
+    from ..view.json import task_shape
 
     return task_shape(task)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import board_option, board_url, examples, here, json_option, make_folder, show_json, typed_board
+from .command import board_option, board_url, examples, here, json_option, make_folder, show_json, typed_board
 
 if TYPE_CHECKING:
-    from ..team.project import Project
-    from .strangers import Found
+    from ..config.project import Project
+    from .unaccepted import Found
 
 _HOW = "`dugnad trust` shows what it brings, and asks once"
 _SETTINGS_ASKED = 18  # So that they and the question fit on one screen.
@@ -26,7 +26,7 @@ def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bo
     """
     import asyncio
 
-    from .strangers import NotAccepted, lines_of
+    from .unaccepted import NotAccepted, lines_of
 
     project = here()
     url = board_url(given, project)
@@ -45,7 +45,7 @@ def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bo
 
 async def _look(project: Project, url: str, *, typed: bool, runs: bool) -> Found:
     from .accepted import Accepted
-    from .strangers import look, refuse_tracked
+    from .unaccepted import look, refuse_tracked
 
     found = await look(project, url, Accepted(os.environ), typed=typed)
     if found.identity and not typed and (runs or not found.board_known):
@@ -67,8 +67,8 @@ async def _make(project: Project, url: str) -> None:
     """A board that was not there is the user's own."""
     from ..board import open_board
     from .accepted import Accepted
-    from .base import file_of
-    from .strangers import where_of
+    from .command import file_of
+    from .unaccepted import where_of
 
     if (path := file_of(url)) is not None:
         make_folder(path.parent)
@@ -80,7 +80,7 @@ async def _make(project: Project, url: str) -> None:
 
 def _refusal(found: Found) -> str:
     if found.before is not None:
-        from .strangers import changed
+        from .unaccepted import changed
 
         keys = changed(found.before, found.settings)
         few = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
@@ -106,7 +106,7 @@ def trust(yes: bool, forget: bool, board: str | None, as_json: bool) -> int:
     import asyncio
 
     from .accepted import Accepted
-    from .strangers import NotAccepted, lines_of, where_of
+    from .unaccepted import NotAccepted, lines_of, where_of
 
     project = here()
     url = board_url(board, project)

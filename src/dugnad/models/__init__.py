@@ -1,7 +1,7 @@
 """Asking a model: the port, the providers behind it, prices, and the scripted model."""
 
-from .opening import open_model
+from .open import open_model
+from .port import Facts, Model, Price, Reply, Request, ToolCall, Usage
 from .scripted import ScriptedModel
-from .talk import Facts, Model, Price, Reply, Request, ToolCall, Usage
 
 __all__ = ["Facts", "Model", "Price", "Reply", "Request", "ScriptedModel", "ToolCall", "Usage", "open_model"]

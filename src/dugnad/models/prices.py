@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..clock import wall_ms
-from .talk import Facts, Price
+from .port import Facts, Price
 
 # The library's names for the same provider, where they differ from genai-prices' own.
 _ALIASES = {"openai-chat": "openai", "openai-responses": "openai", "google-cloud": "google"}

@@ -41,9 +41,9 @@ from ..errors import (
     RateLimited,
     RequestRejected,
 )
+from .encoding import Exchange, ProviderWire, exchange
+from .port import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from .prices import facts_of
-from .talk import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
-from .wire import Exchange, Wire, exchange
 
 _DIRECT = ("anthropic", "openai", "openai-chat", "openai-responses")
 _TOOL_SETS_MAX = 64
@@ -52,11 +52,11 @@ _THOUGHT = '"part_kind":"thinking"'
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused", "tool_call": "tools"}
 
 
-class Lines:
+class ProviderClients:
     """Connections to a provider: direct ones, and for the others httpx over the same kind of pool."""
 
     def __init__(self) -> None:
-        self.wire = Wire()
+        self.wire = ProviderWire()
         # An own transport would be made without a limit of its own on what is open at once.
         self.client = httpx2.AsyncClient(
             transport=AiohttpTransport(limits=httpx2.Limits(max_connections=0)), timeout=httpx2.Timeout(600, connect=15)
@@ -70,7 +70,7 @@ class Lines:
 class ProviderModel:
     """A model of a provider. Shared by all teammates that use it; close it when they are done."""
 
-    def __init__(self, name: str, native: Native, lines: Lines, *, key: str, facts: Facts) -> None:
+    def __init__(self, name: str, native: Native, lines: ProviderClients, *, key: str, facts: Facts) -> None:
         self.name = name
         self.key = key
         self.facts = facts
@@ -277,7 +277,7 @@ def open_provider(
     window_tokens: int | None = None,
 ) -> ProviderModel:
     """Open provider:model. With a base URL, any server that speaks the provider's protocol."""
-    lines = Lines()
+    lines = ProviderClients()
     try:
         native = _native(provider, model, lines, api_key, base_url)
     except (trouble.UserError, ValueError) as error:
@@ -304,13 +304,13 @@ def _label(provider: str, api_key: str | None, base_url: str | None) -> str:
     return f"{family}:{whose[:8]}"
 
 
-def _native(provider: str, model: str, lines: Lines, api_key: str | None, base_url: str | None) -> Native:
+def _native(provider: str, model: str, lines: ProviderClients, api_key: str | None, base_url: str | None) -> Native:
     # The SDKs must not retry: every try is reserved for, and a rate limit concerns the whole team.
     if provider == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        from .direct import DirectAnthropic
+        from .clients import DirectAnthropic
 
         _must_have_key("ANTHROPIC_API_KEY", api_key)
         direct = DirectAnthropic(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
@@ -336,14 +336,14 @@ def _must_have_key(variable: str, api_key: str | None) -> None:
         )
 
 
-def _openai(provider: str, model: str, lines: Lines, api_key: str | None, base_url: str | None) -> Native:
+def _openai(provider: str, model: str, lines: ProviderClients, api_key: str | None, base_url: str | None) -> Native:
     """OpenAI's own two protocols, or a server of others that speaks the older one."""
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    from .direct import DirectOpenAI
+    from .clients import DirectOpenAI
 
     if provider == "openai" and base_url:
         # A key in the environment is for OpenAI, not for another's server. One that needs none still gets a word: the

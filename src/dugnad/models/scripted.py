@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerLost, BadInput, ContextOverflow, ModelTrouble, ModelUnavailable, RateLimited
-from ..own import read_named
-from .talk import Facts, Message, Price, Reply, Request, Said, Stop, ToolCall, Usage
+from ..safe_open import read_named
+from .port import Facts, Message, Price, Reply, Request, Said, Stop, ToolCall, Usage
 
 FAULTS = ("rate_limited", "overloaded", "unavailable", "timeout", "overflow")
 STOPS = ("end", "tools", "length", "refused")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..tools.talking import GONE
+from ..tools.message_tools import GONE
 from ..types import OPEN, Task, Teammate
-from .life import may_come_back
+from .worker import may_come_back
 
 NAMES = (
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "lars", "mona", "nils",

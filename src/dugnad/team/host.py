@@ -15,15 +15,15 @@ from typing import Any
 
 from ..agent import Mind
 from ..board import Board
-from ..board.watch import Watch
+from ..board.store.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
 from ..settings import TeamLimits
-from ..tools.talking import GONE
+from ..tools.message_tools import GONE
 from ..types import ERRAND, Budget, Released, Teammate
 from .growth import Joins, joining
-from .life import MADE_ROOM, Life, may_come_back
-from .neighbours import Silence, dead_neighbours, own_label
-from .places import Check, Places, nowhere
+from .lost_hosts import Silence, dead_neighbours, own_label
+from .worker import MADE_ROOM, Worker, may_come_back
+from .workspaces.workspace import Check, OpenWorkspace, nowhere
 
 MindOf = Callable[[Teammate], Mind]
 Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
@@ -37,7 +37,7 @@ class Host:
     mind: MindOf
     limits: TeamLimits = field(default_factory=TeamLimits)
     check: Check | None = None  # How to run a task's check, where teammates have no place of their own.
-    places: Places | None = None  # Where they work.
+    places: OpenWorkspace | None = None  # Where they work.
     reviewer: str | None = None
     budget: Budget = field(default_factory=Budget)
     grows: bool = True  # False: only who was spawned is run.
@@ -50,7 +50,7 @@ class Host:
     red_base: bool = False  # The project's check was red before anybody began, and they are told so.
     label: str = ""
     id: str = ""
-    lives: dict[str, Life] = field(default_factory=dict)
+    lives: dict[str, Worker] = field(default_factory=dict)
     own_trouble: str = ""  # Why the board cannot be reached at the moment.
     failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
     broken_models: dict[str, str] = field(
@@ -225,7 +225,7 @@ class Host:
             self._on_move()
             return
         agent.may_act = self.lease_runs  # type: ignore[method-assign]
-        life = Life(
+        life = Worker(
             board=self.board, host=self.id, agent=agent, limits=self.limits, places=self.places or nowhere(self.check),
             reviewer=self.reviewer, budget=self.budget, scope=self.scope, payer=self.payer, red_base=self.red_base,
             on_move=self._on_move,
@@ -234,7 +234,7 @@ class Host:
         self._running[member.name] = task = asyncio.create_task(life.live(), name=f"teammate {member.name}")
         task.add_done_callback(lambda done: self._gone(life, done))
 
-    def _gone(self, life: Life, done: asyncio.Task[None]) -> None:
+    def _gone(self, life: Worker, done: asyncio.Task[None]) -> None:
         if self.lives.get(life.name) is life:
             del self.lives[life.name]
             self._running.pop(life.name, None)
@@ -247,7 +247,7 @@ class Host:
             self._loops.append(asyncio.create_task(self._bury(life)))
         self._on_move()
 
-    async def _bury(self, life: Life) -> None:
+    async def _bury(self, life: Worker) -> None:
         """A life that died of a bug outside its work: shown as failed, what it held given back."""
         try:
             if life.claim is not None:
@@ -290,7 +290,7 @@ class Host:
             await self.board.stop_teammate(asked.teammate, by=asked.sender, reason=why)
             await self._end(life, why)
 
-    async def _end(self, life: Life, why: str) -> None:
+    async def _end(self, life: Worker, why: str) -> None:
         """It can claim nothing more by now. Its work is stopped, then what it held is given back."""
         life.agent.leaving = why
         life.drop(why)

@@ -10,9 +10,9 @@ from typing import Literal
 from ..board import Board
 from ..board.records import Moment
 from ..text import one_line, pasted
-from ..tools.planning import budget_line
+from ..tools.task_tools import budget_line
 from ..types import OPEN, Amount, Message, Spending, Task
-from .handshakes import waiting_requests
+from .requests import waiting_requests
 
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
 _MORE = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}

@@ -18,17 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from ..config.project import Project
+from ..config.servers import read_approved
+from ..config.user import UserSettings, nearest
 from ..errors import ToolError
-from ..models.talk import ToolSpec
+from ..models.port import ToolSpec
 from ..tools import Tool
-from ..tools.mcp import Server, ServerTool, difference, hash_of, offers_of, specs_of, text_of
-from ..tools.mcp_client import Line
-from ..tools.mcp_wire import Piped
+from ..tools.mcp.client import McpConnection
+from ..tools.mcp.offer import Server, ServerTool, difference, hash_of, offers_of, specs_of, text_of
+from ..tools.mcp.transport import PipeTransport
 from ..types import Teammate
-from ..workspace.sandbox import Sandbox
-from .project import Project
-from .serverfile import read_approved
-from .userfile import UserSettings, nearest
+from ..workspace.sandbox.sandbox import Sandbox
 
 State = Literal["approved", "new", "changed", "trouble"]
 _LOOKS_MAX = 4  # Servers that are started side by side to look at them.
@@ -39,7 +39,7 @@ class Servers:
     """The ones that were approved. `says` are sentences for the person, also those that come while they are used."""
 
     says: list[str] = field(default_factory=list)
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, McpConnection] = field(default_factory=dict)
     specs: dict[str, dict[str, ToolSpec]] = field(default_factory=dict)
 
     def tools_for(self, teammate: Teammate) -> Sequence[Tool]:
@@ -51,7 +51,7 @@ class Servers:
                 tools += [ServerTool(spec, self._call(line, tool)) for tool, spec in self.specs[name].items()]
         return tools
 
-    def _call(self, line: Line, tool: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
+    def _call(self, line: McpConnection, tool: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
         async def call(arguments: dict[str, Any]) -> str:
             try:
                 return await line.call(tool, arguments)
@@ -88,7 +88,7 @@ async def open_servers(
         assert said is not None
         servers.specs[server.name], left_out = specs_of(server, offers_of(said))
         servers.says += left_out
-        servers.lines[server.name] = Line(
+        servers.lines[server.name] = McpConnection(
             server, approved=said, open_piped=partial(piped, server, sandbox, tree) if sandbox else None
         )
     return servers
@@ -122,7 +122,7 @@ def _cannot_run(server: Server, sandbox: Sandbox | None, tree: Path | None) -> s
 
 
 @asynccontextmanager
-async def piped(server: Server, sandbox: Sandbox, tree: Path | None) -> AsyncIterator[Piped]:
+async def piped(server: Server, sandbox: Sandbox, tree: Path | None) -> AsyncIterator[PipeTransport]:
     """The server's command under way: in an empty folder of its own, or in the project's files."""
     made = None if server.tree else tempfile.mkdtemp(prefix="dugnad-mcp-")
     folder = tree if made is None else Path(made)
@@ -146,7 +146,7 @@ async def piped(server: Server, sandbox: Sandbox, tree: Path | None) -> AsyncIte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ServerState:
     """How a server stands right now."""
 
     server: Server
@@ -161,32 +161,32 @@ class Standing:
         return hash_of(self.text) if self.text else None
 
 
-async def look_at(servers: Sequence[Server], approved: Mapping[str, str], sandbox: Sandbox | None) -> list[Standing]:
+async def look_at(servers: Sequence[Server], approved: Mapping[str, str], sandbox: Sandbox | None) -> list[ServerState]:
     """Start each, ask what it offers, and compare that with what was approved."""
     room = asyncio.Semaphore(_LOOKS_MAX)
 
-    async def one(server: Server) -> Standing:
+    async def one(server: Server) -> ServerState:
         async with room:
             return await _look(server, approved.get(server.name), sandbox)
 
     return list(await asyncio.gather(*map(one, servers)))
 
 
-async def _look(server: Server, approved: str | None, sandbox: Sandbox | None) -> Standing:
+async def _look(server: Server, approved: str | None, sandbox: Sandbox | None) -> ServerState:
     outside = replace(server, tree=False)  # Nobody has said yet that it may have the project's files.
     if why := _cannot_run(outside, sandbox, None):
-        return Standing(server=server, state="trouble", says=f"The MCP server {server.name} cannot be asked: {why}")
-    line = Line(outside, approved=None, open_piped=partial(piped, outside, sandbox, None) if sandbox else None)
+        return ServerState(server=server, state="trouble", says=f"The MCP server {server.name} cannot be asked: {why}")
+    line = McpConnection(outside, approved=None, open_piped=partial(piped, outside, sandbox, None) if sandbox else None)
     try:
         offers = await line.offers()
         text = text_of(server, offers)
         specs, left_out = specs_of(server, offers)
     except ToolError as trouble:
-        return Standing(server=server, state="trouble", says=str(trouble))
+        return ServerState(server=server, state="trouble", says=str(trouble))
     finally:
         await line.close()
     state: State = "new" if approved is None else "approved" if approved == text else "changed"
-    return Standing(
+    return ServerState(
         server=server, state=state, says=difference(approved, text) if approved and state == "changed" else "",
         text=text, tools=tuple(spec.name for spec in specs.values()), left_out=tuple(left_out),
     )  # fmt: skip

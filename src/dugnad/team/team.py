@@ -14,24 +14,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..agent import Agent, Command, Mind, Outside
+from ..agent import Agent, ExternalAgent, ExternalCommand, Mind
 from ..board import Board, open_board
 from ..board.records import Moment
+from ..config.project import Role
 from ..errors import BadInput, BoardClosed, BoardTrouble, ModelMisconfigured
 from ..models import open_model
-from ..models.talk import Model
+from ..models.port import Model
 from ..settings import AgentLimits, Limits, TeamLimits
 from ..text import one_line
 from ..tools import OF_A_TREE, Policy, Tool
-from ..tools.talking import GONE
+from ..tools.message_tools import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
-from ..workspace.sandbox import Sandbox
+from ..workspace.sandbox.sandbox import Sandbox
 from .growth import Joins, fresh_names
 from .host import Host, as_before
-from .life import may_come_back
-from .places import Check, Places
-from .project import Role
 from .report import ACCOUNT, Report, Standing, report, standing
+from .worker import may_come_back
+from .workspaces.workspace import Check, OpenWorkspace
 
 Rates = tuple[int | None, int | None]
 _LOOK_SECONDS = 1.0  # Between two looks at whether the work of other hosts has ended.
@@ -56,7 +56,7 @@ class Team:
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)
     check: Check | None = None  # How to run a task's check, where there are no places.
-    places: Places | None = None  # Where an attempt works; set before the team is started.
+    places: OpenWorkspace | None = None  # Where an attempt works; set before the team is started.
     reviewer: str | None = None  # The role that looks at whatever changes the project.
     policies: Policy | Mapping[str, Any] = field(default_factory=Policy)  # {"bash": "ask", "reviewer": {...}}
     budget: Budget = field(default_factory=Budget)  # For goals that are given none, also those told in passing.
@@ -332,7 +332,7 @@ class Team:
         plan = teammate.plan or bool(role and role.plan)
         model = self._model(teammate.model or (role.model if role else None))
         member = replace(teammate, prompt=prompt, plan=plan)
-        if isinstance(model, Command):
+        if isinstance(model, ExternalCommand):
             policy = Policy.of(self.policies)
             said = {each: policy.decide(each, teammate.roles) for each in OF_A_TREE}
             for tool, decision in said.items():  # It has tools of its own, so what is said of these cannot be kept.
@@ -342,7 +342,7 @@ class Team:
                         f"{teammate.name} says: {tool} = {decision!r}. Allow it for a role that this command has, or "
                         "choose another model."
                     )
-            return Outside(
+            return ExternalAgent(
                 board=self.board, teammate=member, command=model, sandbox=self.sandbox, team=self.name,
                 project=self.project, policy=policy, limits=self.agent_limits,
                 sources=self.board.sources,
@@ -376,7 +376,7 @@ class Team:
 
 
 def _has_price(model: Model) -> bool:
-    return model.reports_dollars if isinstance(model, Command) else model.facts.price is not None
+    return model.reports_dollars if isinstance(model, ExternalCommand) else model.facts.price is not None
 
 
 def overlaid(below: Budget, above: Budget | None) -> Budget:

@@ -1,15 +1,15 @@
 """What a teammate can do: board verbs as tools, `@tool` for a user's own, skills, and quoting others' words."""
 
 from .context import Context, Desk, Ends
-from .files import file_tools
-from .finishing import claim_task, finish, give_up, idle, release
-from .leading import approve_plan, assign, shutdown_teammate, spawn_teammate
-from .planning import add_task, list_tasks, schedule_followup, show_task, todo
+from .delegate_tools import consult, delegate
+from .file_tools import file_tools
+from .finish_tools import claim_task, finish, give_up, idle, release
+from .lead_tools import approve_plan, assign, shutdown_teammate, spawn_teammate
+from .message_tools import ask_human, broadcast, list_teammates, read_inbox, respond, send_message, submit_plan
+from .note_tools import compact, note, read_notes, read_output, search_notes
 from .policy import Policy
-from .remembering import compact, note, read_notes, read_output, search_notes
 from .skills import Skill, find_skills, use_skill
-from .talking import ask_human, broadcast, list_teammates, read_inbox, respond, send_message, submit_plan
-from .thinking import consult, delegate
+from .task_tools import add_task, list_tasks, schedule_followup, show_task, todo
 from .tool import BadCall, Tool, tool
 
 BUILT_IN: tuple[Tool, ...] = (

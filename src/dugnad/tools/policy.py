@@ -129,7 +129,7 @@ def reaches(tool: str, arguments: Mapping[str, Any] | None = None) -> tuple[str,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Permission:
     """What a person said of one call."""
 
     allowed: bool
@@ -167,14 +167,14 @@ def is_question(text: str) -> bool:
     return bool(_CALL.fullmatch(text.rpartition("\n")[2]))
 
 
-def verdict(text: str, accepted: bool | None) -> Verdict:
+def verdict(text: str, accepted: bool | None) -> Permission:
     """Only a plain yes is one. `accepted`: what was approved or rejected in so many words."""
     word = text.strip().rstrip(".!").casefold()
     if accepted is False or word in ("no", "n"):
-        return Verdict(allowed=False, words="" if word in ("no", "n") else text.strip())
+        return Permission(allowed=False, words="" if word in ("no", "n") else text.strip())
     if word in ("yes", "y", "always"):
-        return Verdict(allowed=True, always=word == "always")
-    return Verdict(allowed=bool(accepted), words=text.strip())
+        return Permission(allowed=True, always=word == "always")
+    return Permission(allowed=bool(accepted), words=text.strip())
 
 
 def _as_text(value: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import ToolError
 from ..text import Told, one_line, quote, shorten
-from ..workspace.beneath import names_within, read_within
+from ..workspace.files.paths import names_within, read_within
 from .context import Context
 from .tool import own_tool
 

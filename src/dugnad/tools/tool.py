@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, get_type_hints, overload
 
 from ..errors import DugnadError, ToolError
-from ..models.talk import ToolSpec
+from ..models.port import ToolSpec
 from .context import Context, Ends, Keeper
 
 _OWN = "argument_"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ..text import one_line
 from ..types import Event
-from .figures import clock, counted, money, span
+from .numbers import clock, counted, money, span
 
 _TEXT_MOST = 120
 _STYLES = {

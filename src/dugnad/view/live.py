@@ -17,7 +17,7 @@ from rich.text import Text
 from ..text import one_line
 from ..types import OPEN, Event, Message, Spending, Task, Teammate
 from .events import event_line
-from .figures import counted, span
+from .numbers import counted, span
 from .tables import STATE_STYLES, STATUS_STYLES, used
 
 _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")

@@ -14,7 +14,7 @@ from rich.text import Text
 from ..text import one_line, plain
 from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
 from .events import event_line
-from .figures import clock, counted, money, span
+from .numbers import clock, counted, money, span
 
 __all__ = [
     "STATE_STYLES",

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..text import one_line
 from ..types import Attempt, Turn
-from .figures import clock, counted
+from .numbers import clock, counted
 from .tables import Indented
 
 _TEXT_MOST = 2_000  # Of one piece; `--json` has the whole.

@@ -1,0 +1,369 @@
+"""Somebody else's agent as a teammate's mind: a command that is run in the tree with the task's packet.
+
+One run is one turn. That it begins is recorded, then what it answered with its cost, before anything else happens; what
+it asks for is done by our own tools, as if one of our teammates had called them. A run that was cut off by a crash is
+not taken for done: the next one is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...board import Board
+from ...clock import Sources
+from ...errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
+from ...models.port import Reply, Said, Usage
+from ...settings import AgentLimits
+from ...text import NOTHING, Told, clean, joined, shorten
+from ...tools import Context, Policy, Tool
+from ...tools.message_tools import answer_since, inbox_text
+from ...tools.policy import Decision
+from ...types import HUMAN, REVIEW, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
+from ...workspace.sandbox.sandbox import Sandbox
+from ..conversation import Conversation
+from ..identity import GO_ON, standing
+from ..model_calls import PutDown
+from ..packet import packet
+from ..resume import recall
+from ..tool_calls import Actor, Result
+from .answer import TOOLS, own_words, protocol, remove_file, with_file
+from .command import ExternalCommand
+from .decide import GUARD, decide, run_of, understood
+from .prompt import prompt_text, remark
+from .reports import AgentReport, read_report
+
+_OUTPUT_BYTES_MAX = 8 * 1024 * 1024
+_TEXT_CHARS_MAX = 500_000  # Of what it said; a turn has its bound.
+_STATUS = "git status --short 2>/dev/null | head -n 60"
+_STATUS_SECONDS = 20.0
+_PAUSE_SECONDS = 1.0
+_CALLED_MAX = 2  # Further runs because somebody wrote meanwhile, after it was done.
+
+
+@dataclass(kw_only=True)
+class ExternalAgent:
+    """A teammate whose work is done by a command of the user's."""
+
+    board: Board
+    teammate: Teammate
+    command: ExternalCommand
+    sandbox: Sandbox | None = None
+    tree: Path | None = None  # Where it works; each attempt is given its own.
+    team: str = "dugnad"
+    project: Path | None = None
+    policy: Policy = field(default_factory=Policy)  # What of its wishes a person is asked about, and what is denied.
+    limits: AgentLimits = field(default_factory=AgentLimits)
+    sources: Sources = field(default_factory=Sources)
+    claimed: list[Claim] = field(default_factory=list)
+    may_act: Callable[[], bool] = lambda: True
+    doing: str = ""
+    doing_since: int = 0
+    turn: int = 0
+    _leaving: str = ""
+    _enough: asyncio.Event = field(default_factory=asyncio.Event)  # A run under way is to end.
+    _told_of_place: Told = NOTHING
+    _readable: tuple[Path, ...] = ()
+
+    @property
+    def leaving(self) -> str:
+        """Why the task is to be put down. A run takes as long as a whole task, so it is asked to end at once."""
+        return self._leaving
+
+    @leaving.setter
+    def leaving(self, why: str) -> None:
+        self._leaving = why
+        if why:
+            self._enough.set()
+
+    def equip(
+        self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
+        readable: tuple[Path, ...] = (),
+    ) -> None:  # fmt: skip
+        """Where the next task is worked. The command has tools of its own."""
+        self.tree, self._told_of_place, self._readable = tree or self.tree, told, readable
+
+    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
+        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+        talk = Conversation()
+        try:
+            sandbox, tree = self._place(claim)
+            await self._begin(claim, talk, told)
+            called, resumed = 0, talk.replies > 0
+            while True:
+                remove_file(tree)  # What was in it is recorded, or from a run that was cut off.
+                await self._act(claim, talk, resumed=resumed)
+                outcome = decide(talk, self.command, self.limits, self.board.limits)
+                if isinstance(outcome, Done) and called < _CALLED_MAX and await self._is_called(talk):
+                    outcome, called = None, called + 1
+                if outcome is not None:
+                    break
+                if self.leaving:
+                    raise PutDown(Released(self.leaving, resume=True))
+                await self._run(claim, talk, sandbox, tree)
+                self._must_be_let_in(talk)
+                resumed = False
+        except PutDown as put_down:
+            outcome = put_down.outcome
+        finally:
+            self._note("")
+        return await self._leave(claim, talk, outcome)
+
+    def _note(self, doing: str) -> None:
+        self.doing, self.doing_since = doing, self.sources.now_ms()
+
+    def _place(self, claim: Claim) -> tuple[Sandbox, Path]:
+        if self.sandbox is not None and self.tree is not None:
+            return self.sandbox, self.tree
+        question = (
+            f"{self.command.name}, which is to work #{claim.task.id}, needs a folder to write in and a sandbox to run "
+            "in, and has none here; `dugnad doctor` says what is missing. Start the team again, then answer."
+        )
+        raise PutDown(Waiting(on="human", question=question))
+
+    # The beginning, and what is said.
+
+    async def _begin(self, claim: Claim, talk: Conversation, told: Told) -> None:
+        talk.spending = await self.board.budget(claim.task.root)
+        self._must_be_counted(talk.spending)
+        await recall(self.board, claim, talk)
+        answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
+        if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
+            self._ask_for_trust(claim, answer)
+        if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
+            talk.ended = None
+            talk.say(GO_ON)
+        if not talk.replies:
+            talk.packet = await packet(self.board, claim, self.limits, self.project)
+            talk.say(talk.packet)
+        if answer:
+            talk.say(answer)
+        if told:
+            talk.ended = None
+            talk.say(told)
+        if self._told_of_place and talk.ended is None:
+            talk.say(self._told_of_place)
+            self._told_of_place = NOTHING
+
+    def _must_be_counted(self, spending: Spending) -> None:
+        if spending.microdollars_max is not None and not self.command.reports_dollars:
+            raise ModelMisconfigured(
+                f"#{spending.root} has a cap in dollars, but {self.command.name} does not say what it costs. Cap the "
+                "tokens or the time instead."
+            )
+
+    def _ask_for_trust(self, claim: Claim, answer: str | None) -> None:
+        """A command cannot be held to reading only, so it cannot be let look around for a plan."""
+        if answer:
+            raise PutDown(Failed(f"{self.command.name} was not let work without a plan. {answer}"))
+        question = (
+            f"#{claim.task.id} needs a plan before anything is changed, and {self.command.name} cannot be kept from "
+            "changing things while it makes one. Approve to let it work without a plan; else the task fails."
+        )
+        raise PutDown(Waiting(on="plan", question=question))
+
+    def _must_be_let_in(self, talk: Conversation) -> None:
+        """What the provider does not know us for is no fault of the task."""
+        if isinstance(talk.last, Reply) and (run := run_of(talk.last)).ended == "refused":
+            raise ModelMisconfigured(f"{self.command.name} was refused by its provider: {run.trouble}")
+
+    async def _is_called(self, talk: Conversation) -> bool:
+        """Whether a person or a lead wrote while it worked; they should not have to wait for another task."""
+        name = self.teammate.name
+        if talk.turns >= self.command.runs_max or not await self.board.has_unread(name):
+            return False
+        leads = {member.name for member in await self.board.team() if member.lead}
+        unread = await self.board.inbox(name)
+        return any(each.kind != "shutdown" and each.sender in (HUMAN, *leads) for each in unread)
+
+    async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
+        name = self.teammate.name
+        if not await self.board.has_unread(name):
+            return
+        messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
+        leads = frozenset(member.name for member in await self.board.team() if member.lead)
+        if messages:
+            talk.to_say.insert(0, inbox_text(messages, leads))  # People come before the work, also before its packet.
+            talk.shown += [message.id for message in messages]
+
+    # What it asked for.
+
+    def _decide(self, tool: str) -> Decision:
+        return self.policy.decide(tool, self.teammate.roles)
+
+    async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
+        if not talk.open_calls:
+            return
+
+        def context(key: str, since: int | None) -> Context:
+            return Context(
+                board=self.board, claim=claim, teammate=self.teammate, limits=self.limits, key=key, desk=talk.desk,
+                since=since,
+            )  # fmt: skip
+
+        actor = Actor(
+            board=self.board, claim=claim, tools=TOOLS, limits=self.limits, context=context,
+            now_ms=self.sources.working_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
+        )  # fmt: skip
+        if not (resumed and talk.since is not None and await self._is_stopped(actor, talk)):
+            await actor.act(talk, resumed=resumed)
+
+    async def _is_stopped(self, actor: Actor, talk: Conversation) -> bool:
+        """Whether a person has answered for a guard: one answer holds for all it still wanted to have done."""
+        first = min(talk.open_calls)
+        if talk.open_calls[first].name == "ask_human":
+            return False
+        result = await actor.run(talk, first, resumed=True, waited=True)
+        if result.ends is not None or not result.text.startswith(GUARD):
+            return False
+        await actor.record(talk, first, result)
+        for place in list(talk.open_calls):
+            await actor.record(talk, place, Result(text="Error: not done, because of what stopped the one before."))
+        return True
+
+    # A run.
+
+    async def _run(self, claim: Claim, talk: Conversation, sandbox: Sandbox, tree: Path) -> None:
+        """Reserve, record that it begins, run it, record what came of it."""
+        await self._must_be_there(sandbox, tree)
+        await self._take_messages(claim, talk)
+        status = await self._status(sandbox, tree) if talk.begun else ""
+        if text := remark(talk, status, self.board.limits):
+            talk.say(text)
+        amount, reservation, spending = await self._reserve(claim)
+        here = standing(self.teammate, claim, talk.turns + 1, self.command.runs_max, spending)
+        said = Said(joined([*talk.to_say, here]))
+        talk.number = await self.board.record(claim, talk.next_turn("request", {"command": self.command.name}))
+        if not self.may_act():
+            raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+        self.turn = talk.turns + 1
+        self._note(f"runs {self.command.name}")
+        # A word that nobody but this run knows. What it runs can write files for it; in a review that must not count.
+        word, by_file = self.sources.new_id()[-14:], not claim.task.key.startswith(REVIEW)
+        how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
+        prompt = clean(prompt_text(self.teammate, claim, self.team, talk, said, how)).encode()
+        began = asyncio.get_running_loop().time()
+        try:
+            report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)
+        except asyncio.CancelledError:  # How long it ran is known, and what it can have spent in that time.
+            ran = asyncio.get_running_loop().time() - began
+            with suppress(DugnadError):
+                await self.board.spend(claim, reservation, self.command.at_most_in(ran, amount))
+            raise
+        if self._enough.is_set() and report.ended != "well":
+            await self._put_down(claim, reservation, report, self.command.at_most_in(seconds, amount))
+        reply = self._reply(report, word, tree if by_file else None)
+        used = Amount(
+            tokens=amount.tokens if report.usage is None else report.usage.tokens,
+            microdollars=amount.microdollars if report.microdollars is None else report.microdollars,
+            milliseconds=min(int(seconds * 1000), amount.milliseconds),
+        )
+        body = talk.reply_turn(said, reply)
+        turn = talk.next_turn("reply", body, used=used, reservation=reservation, shown=tuple(talk.shown))
+        talk.number = await self._record(claim, turn)
+        talk.apply_reply(said, reply)
+        talk.recorded = claim.epoch
+
+    async def _put_down(self, claim: Claim, reservation: str, report: AgentReport, most: Amount) -> None:
+        """It was asked to end: what it says it spent counts, or else what it can have spent in that time. The run stays
+        without a reply, so the next one is told that it was interrupted."""
+        used = Amount(
+            tokens=most.tokens if report.usage is None else report.usage.tokens,
+            microdollars=most.microdollars if report.microdollars is None else report.microdollars,
+            milliseconds=most.milliseconds,
+        )
+        await self.board.spend(claim, reservation, used)
+        raise PutDown(Released(self.leaving, resume=True))
+
+    async def _ran(
+        self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
+    ) -> tuple[AgentReport, float]:  # fmt: skip
+        environment = dict(self.command.environment)
+        if sandbox.bare:
+            environment.pop("IS_SANDBOX", None)  # It would not be true.
+        try:
+            ran = await sandbox.until(self._enough).run(
+                self.command.line(amount, spending), tree=tree,
+                seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
+                readable=(*self.command.readable, *self._readable), hosts=self.command.hosts, stdin=prompt,
+            )  # fmt: skip
+        except DugnadError as refused:  # It was not run, so it cost nothing.
+            return AgentReport(
+                ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()
+            ), 0.0
+        return read_report(self.command.reads, ran), ran.seconds
+
+    def _reply(self, report: AgentReport, word: str, tree: Path | None) -> Reply:
+        """What it said as a reply, its wishes as calls; with how the run ended beside it."""
+        text = shorten(report.text, _TEXT_CHARS_MAX)
+        text = with_file(text, tree, word) if tree is not None and report.ended == "well" else text
+        text = own_words(text, word)
+        calls = understood(text, self.board.limits).calls if report.ended == "well" else ()
+        return Reply(
+            text=text, calls=calls, stop="tools" if calls else "end", model=self.command.name,
+            run=f"{report.ended}: {clean(report.trouble)}", usage=report.usage or Usage(),
+        )  # fmt: skip
+
+    async def _record(self, claim: Claim, turn: NewTurn) -> int:
+        """Until the board answers: what a run cost must not be lost to a moment without a database."""
+        while True:
+            try:
+                return await self.board.record(claim, turn)
+            except BoardTrouble as trouble:
+                self._note(f"waits for the board: {trouble}")
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _reserve(self, claim: Claim) -> tuple[Amount, str, Spending]:
+        """What a run may cost, set aside; after a wait, where others may give something back."""
+        root = claim.task.root
+        with self.board.watch([f"budget:{root}"]) as watch:
+            for _ in range(self.limits.patience_max):
+                spending = await self.board.budget(root)
+                self._must_be_counted(spending)
+                amount = self.command.at_most(spending)
+                try:
+                    return amount, await self.board.reserve(claim, amount), spending
+                except BudgetSpent as spent:
+                    if not spent.may_free_up:
+                        raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+                self._note("waits for others to give back what they reserved")
+                await watch.wait(60)
+        raise PutDown(Released("others hold what is left of the budget", self.limits.give_back_seconds, True))
+
+    async def _must_be_there(self, sandbox: Sandbox, tree: Path) -> None:
+        program = self.command.run[0]
+        try:
+            found = await sandbox.run(
+                f"command -v {shlex.quote(program)}", tree=tree, seconds=_STATUS_SECONDS, output_bytes_max=1_000,
+                readable=self.command.readable, environment=self.command.environment,
+            )  # fmt: skip
+        except DugnadError as refused:
+            raise ModelMisconfigured(f"{self.command.name} cannot be run here: {refused}") from None
+        if found.code != 0:
+            name = self.command.name.removeprefix("command:")
+            raise ModelMisconfigured(
+                f"{self.command.name}: there is no program {program!r} in the sandbox. Install it, or name its "
+                f"folder as `readable` under [commands.{name}] in your config.toml."
+            )
+
+    async def _status(self, sandbox: Sandbox, tree: Path) -> str:
+        """What git says of the tree; nothing where it says nothing."""
+        try:
+            ran = await sandbox.run(
+                _STATUS, tree=tree, seconds=_STATUS_SECONDS, output_bytes_max=10_000, readable=self._readable
+            )
+        except DugnadError:
+            return ""
+        return ran.output.decode(errors="replace").rstrip() if ran.code == 0 else ""
+
+    async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
+        """Whoever tries next, with a fresh mind, is left a word."""
+        if isinstance(outcome, Failed) or (isinstance(outcome, Released) and not outcome.resume):
+            said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
+            if said:
+                await self.board.hand_over(claim, shorten(clean("\n".join(said[-2:])), 4_000))
+        return outcome

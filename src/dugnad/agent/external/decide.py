@@ -1,0 +1,111 @@
+"""Whether an attempt by somebody else's agent is over, and how: pure, from the conversation alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from ...board.verbs.settle import check_outcome
+from ...errors import DugnadError
+from ...models.port import Reply, ToolResult
+from ...settings import AgentLimits, Limits
+from ...text import shorten
+from ...types import Done, Failed, Outcome, Released, Waiting
+from ..conversation import Conversation
+from ..tool_calls import REFUSED
+from .answer import AgentAnswer, read_answer
+from .command import PREFIX, ExternalCommand
+from .reports import Ending
+
+GUARD = "A guard stopped this:"  # So begins what a person answered for one.
+_NOT_GRANTED = ("Error:", GUARD, REFUSED)  # How the results of our own tools begin then.
+_RESULT_CHARS_MAX = 50_000
+_WRONG_MAX = 2  # Answers in a row that were not understood.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    ended: Ending
+    trouble: str = ""
+
+
+def run_of(reply: Reply) -> AgentRun:
+    """How the run behind a reply ended. A reply of another mind, from an earlier attempt, is a reply."""
+    ended, _, trouble = reply.run.partition(": ")
+    return AgentRun(ended, trouble) if ended in get_args(Ending) else AgentRun("well")  # type: ignore[arg-type]
+
+
+def refusals(talk: Conversation) -> list[tuple[str, str]]:
+    """What of the last reply's wishes was not granted: the tool, and why."""
+    found: list[tuple[str, str]] = []
+    for entry in reversed(talk.entries):
+        if not isinstance(entry, ToolResult):
+            break
+        if entry.text.startswith(_NOT_GRANTED):
+            found.insert(0, (entry.name, entry.text))
+    return found
+
+
+def last_reply(talk: Conversation) -> Reply | None:
+    return next((entry for entry in reversed(talk.entries) if isinstance(entry, Reply)), None)
+
+
+def decide(talk: Conversation, command: ExternalCommand, limits: AgentLimits, board: Limits) -> Outcome | None:
+    """The outcome, or None: there is another run to make."""
+    if talk.ended is not None:
+        return talk.ended
+    last = last_reply(talk)
+    if last is not None and not talk.to_say and (outcome := _end(talk, last, command, limits, board)) is not None:
+        return outcome
+    if talk.turns >= command.runs_max:
+        return Waiting(
+            on="human",
+            question=f"{command.name} was run {talk.turns} times in this attempt, which is the limit. Answer to let it "
+            "go on, with a word of advice if you have one; or cancel the task.",
+        )
+    return None
+
+
+def _end(
+    talk: Conversation, last: Reply, command: ExternalCommand, limits: AgentLimits, board: Limits
+) -> Outcome | None:
+    run = run_of(last)
+    if run.ended in ("failed", "late"):
+        return Failed(f"{command.name}: {run.trouble}", retry=True)
+    if run.ended == "busy":
+        return Released(f"{command.name}: {run.trouble}", limits.give_back_seconds)
+    if run.ended != "well" or talk.begun or refusals(talk):
+        return None
+    if not last.model.startswith(PREFIX) and last.calls:
+        return None
+    answer = understood(last.text, board)
+    if answer.wrong:
+        wrong = wrong_in_a_row(talk, board)
+        return Failed(f"{command.name}: {answer.wrong}", retry=True) if wrong >= _WRONG_MAX else None
+    if answer.question:
+        return None  # It was answered, or the task would still wait.
+    return Failed(answer.failure) if answer.failure else _done(answer)
+
+
+def _done(answer: AgentAnswer) -> Done:
+    return Done(shorten(answer.result, _RESULT_CHARS_MAX), answer.outcome)
+
+
+def understood(text: str, board: Limits) -> AgentAnswer:
+    """The answer in a final text, if the board can take it too."""
+    answer = read_answer(text)
+    try:
+        check_outcome(_done(answer), board)
+    except DugnadError as wrong:
+        return AgentAnswer(wrong=f"What you handed back cannot be taken, and nothing of it was done: {wrong}")
+    return answer
+
+
+def wrong_in_a_row(talk: Conversation, board: Limits) -> int:
+    count = 0
+    for entry in reversed(talk.entries):
+        if isinstance(entry, Reply):
+            if run_of(entry).ended != "well" or not understood(entry.text, board).wrong:
+                break
+            count += 1
+    return count

@@ -1,0 +1,167 @@
+"""What other agents print when they are done, read strictly. Pure.
+
+Their words are believed as words: what they say they did is a result like any other, and what they say it cost is
+counted. Where they say nothing of the cost, whoever asks counts all that was set aside.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...models.port import Usage
+from ...text import clean, one_line
+from ...workspace.sandbox.sandbox import CommandResult
+from .command import Reads
+
+Ending = Literal[
+    "well",
+    "cut",  # It reached a limit of its own, and can go on from there.
+    "late",  # It was ended because it took too long.
+    "busy",  # Its provider has no room now.
+    "refused",  # Its provider does not know us: a person has to act.
+    "failed",
+]
+# By the status its provider answered with, where it reports one. What an agent says decides nothing: it may say
+# "authentication" because it worked on one.
+_BY_STATUS: dict[Any, Ending] = {401: "refused", 402: "refused", 403: "refused", 429: "busy", 503: "busy", 529: "busy"}
+_NUMBER_MAX = 2**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    """How a run ended, what it said, and what it says it cost; None: it does not say."""
+
+    ended: Ending
+    text: str = ""
+    trouble: str = ""
+    microdollars: int | None = None
+    usage: Usage | None = None
+
+
+def read_report(reads: Reads, ran: CommandResult) -> AgentReport:
+    output = clean(ran.output.decode(errors="replace"))
+    found = _READERS[reads](output)
+    if ran.timed_out:
+        return _with(found, "late", f"it was ended after {ran.seconds:.0f} seconds, which is its limit")
+    if found.ended == "well" and ran.code != 0:
+        return _with(found, "failed", f"it ended with exit code {ran.code}: {_tail(output)}")
+    if found.ended != "well" and ran.code != 0:
+        return _with(found, found.ended, f"{found.trouble} (exit code {ran.code})")
+    return found
+
+
+def _with(found: AgentReport, ended: Ending, trouble: str) -> AgentReport:
+    return AgentReport(
+        ended=ended, text=found.text, trouble=trouble, microdollars=found.microdollars, usage=found.usage
+    )  # fmt: skip
+
+
+def _tail(output: str) -> str:
+    return one_line(output.strip()[-500:], 500) or "it said nothing"
+
+
+# The output of `claude -p --output-format json`: one object, or with --verbose a list that ends with it.
+
+
+def _claude(output: str) -> AgentReport:
+    found = next((each for each in reversed(_objects(output)) if each.get("type") == "result"), None)
+    if found is None:
+        return AgentReport(ended="failed", trouble=f"it printed no result: {_tail(output)}")
+    subtype, said = found.get("subtype"), found.get("result")
+    cost, used = found.get("total_cost_usd"), found.get("usage")
+    text = said if isinstance(said, str) else ""
+    fields: dict[str, Any] = {
+        "text": text,
+        "microdollars": math.ceil(cost * 1e6) if _is_number(cost) else None,
+        "usage": _claude_usage(used) if _says(used) else None,
+    }
+    if subtype == "success" and found.get("is_error") is False:
+        return AgentReport(ended="well", **fields)
+    if subtype in ("error_max_turns", "error_max_budget_usd"):
+        what = "turns" if subtype == "error_max_turns" else "dollars"
+        return AgentReport(ended="cut", trouble=f"it reached its limit of {what}", **fields)
+    errors = found.get("errors")
+    told = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
+    ended = _by_status(found.get("api_error_status"))
+    return AgentReport(ended=ended, trouble=one_line(told or text or str(subtype), 500), **fields)
+
+
+def _by_status(status: Any) -> Ending:
+    return _BY_STATUS.get(status, "failed") if isinstance(status, int) else "failed"
+
+
+def _claude_usage(used: Any) -> Usage:
+    read, written = _count(used, "cache_read_input_tokens"), _count(used, "cache_creation_input_tokens")
+    fresh, output = _count(used, "input_tokens"), _count(used, "output_tokens")
+    return Usage(
+        input_tokens=fresh + read + written, output_tokens=output, cache_read_tokens=read, cache_write_tokens=written
+    )
+
+
+# The output of `codex exec --json`: an event a line.
+
+
+def _codex(output: str) -> AgentReport:
+    text = trouble = ""
+    ended: Ending = "failed"
+    usage = None
+    for event in _objects(output):
+        kind, item = event.get("type"), event.get("item")
+        if kind == "item.completed" and isinstance(item, dict) and item.get("type") == "agent_message":
+            text = str(item.get("text") or "")
+        elif kind == "turn.completed":
+            ended, trouble = "well", ""
+            used = event.get("usage")
+            usage = _codex_usage(used) if _says(used) else usage
+        elif kind in ("turn.failed", "error"):  # The latter also tells of what was tried again, so it may end well.
+            told = event.get("error") if kind == "turn.failed" else event
+            fields = told if isinstance(told, dict) else {"message": told}
+            trouble = one_line(fields.get("message"), 500)
+            ended = _by_status(fields.get("httpStatusCode"))
+    if ended != "well" and not trouble:
+        trouble = f"it ended before its turn did: {_tail(output)}"
+    return AgentReport(ended=ended, text=text, trouble=trouble, usage=usage)
+
+
+def _codex_usage(used: Any) -> Usage:
+    given, output = _count(used, "input_tokens"), _count(used, "output_tokens")
+    cached = min(given, _count(used, "cached_input_tokens"))
+    return Usage(input_tokens=given, output_tokens=output, cache_read_tokens=cached)
+
+
+def _text(output: str) -> AgentReport:
+    return AgentReport(ended="well", text=output.strip())
+
+
+_READERS = {"claude-json": _claude, "codex-jsonl": _codex, "text": _text}
+
+
+def _objects(output: str) -> list[dict[str, Any]]:
+    """The JSON objects among the lines; what else is printed between them is somebody's chatter."""
+    found: list[dict[str, Any]] = []
+    for line in output.splitlines():
+        if not line.lstrip().startswith(("{", "[")):
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        found += [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _NUMBER_MAX
+
+
+def _count(used: dict[str, Any], name: str) -> int:
+    value: Any = used.get(name)
+    return int(value) if _is_number(value) else 0
+
+
+def _says(used: Any) -> bool:
+    """Whether it counts at all; nothing used is an answer too."""
+    return isinstance(used, dict) and _is_number(used.get("input_tokens")) and _is_number(used.get("output_tokens"))

@@ -1,0 +1,221 @@
+"""Asking a model within the budget: reserve, ask, and what to do when there is no reply.
+
+A rate limit is state, not failure: the provider's key cools down for the whole team, and the call is made again. What
+may have been billed counts as spent. Only when patience is over is the task put down, never failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..board import Board
+from ..clock import Sources
+from ..errors import (
+    AnswerLost,
+    BudgetSpent,
+    CoolingDown,
+    ModelMisconfigured,
+    ModelTrouble,
+    ModelUnavailable,
+    RateLimited,
+)
+from ..models.port import Model, Reply, Request, Usage
+from ..settings import AgentLimits
+from ..text import clean, one_line
+from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
+from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
+
+_OUTPUT_TOKENS_MIN = 256  # With less left than this there is no use in asking.
+
+
+class PutDown(Exception):
+    """The task cannot go on now, through no fault of its own."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """A reply with what it cost, not settled yet."""
+
+    reply: Reply
+    used: Amount
+    reservation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks one model on behalf of one claim."""
+
+    board: Board
+    claim: Claim
+    model: Model
+    limits: AgentLimits
+    sources: Sources
+    pace: Pace
+    doing: Callable[[str], None] = lambda what: None  # Is told what is waited for, for whoever watches.
+
+    async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> ModelAnswer:
+        failures = waits = 0
+        why = "it was waited for"
+        input_tokens = estimate_tokens(request, known_tokens)
+        while waits < self.limits.patience_max:
+            if failures or waits:
+                spending = await self.board.budget(self.claim.task.root)
+            reserved = await self._reserve(request, spending, input_tokens)
+            if reserved is None:
+                waits += 1
+                continue
+            fitted, amount, reservation = reserved
+            began = self.sources.working_ms()
+            try:
+                reply = sound(await self.model.ask(fitted))
+            except RateLimited as limited:
+                await self._return(reservation)
+                waits, why = waits + 1, str(limited)
+                await self._cool_down(limited.seconds, why)
+            except (ModelUnavailable, AnswerLost) as trouble:
+                # The time is known; what was billed is not, so all of it counts.
+                spent = max(0, min(self.sources.working_ms() - began, amount.milliseconds))
+                lost = (
+                    replace(amount, milliseconds=spent)
+                    if isinstance(trouble, AnswerLost)
+                    else Amount(milliseconds=spent)
+                )
+                await self.board.spend(self.claim, reservation, lost)
+                failures, why = failures + 1, str(trouble)
+                self.doing(f"waits for {self.model.name}: {one_line(why, 60)}")
+                if failures > self.limits.retries_max and isinstance(trouble, AnswerLost):
+                    break  # It is this very request that gets no answer; the provider may serve others well.
+                if failures > self.limits.retries_max:
+                    failures, waits = 0, waits + 1
+                    await self._cool_down(None, why)
+                else:
+                    await asyncio.sleep(self.limits.retry_seconds * 2 ** (failures - 1) * (0.5 + self.sources.chance()))
+            except ModelTrouble:  # Refused outright: it cost nothing, and the caller knows what to do.
+                await self._return(reservation)
+                raise
+            else:
+                # The call was cut at what was reserved; what the clock shows beyond that is our own.
+                spent = min(self.sources.working_ms() - began, amount.milliseconds)
+                used = used_by(reply, self.model, input_tokens, spent)
+                return ModelAnswer(reply, used, reservation)
+        rested = waits >= self.limits.patience_max  # Nothing is wrong with the work, so it goes on where it is.
+        raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds, resume=rested))
+
+    async def _return(self, reservation: str) -> None:
+        await self.board.spend(self.claim, reservation, Amount())
+
+    async def _cool_down(self, seconds: float | None, reason: str) -> None:
+        await self.board.cool_down(self.model.key, seconds=seconds, reason=reason, by=self.claim.teammate)
+
+    async def _reserve(
+        self, request: Request, spending: Spending, input_tokens: int
+    ) -> tuple[Request, Amount, str] | None:
+        """The request as it fits, what it may cost and the reservation; or None after a wait for the provider, or for
+        others. PutDown when waiting is no use."""
+        try:
+            return await self._reserve_now(request, spending, input_tokens)
+        except BudgetSpent:
+            pass
+        # Others hold what is missing. Whenever one of them gives something back, ask again; a quiet minute is a wait.
+        root = self.claim.task.root
+        with self.board.watch([f"budget:{root}"]) as watch:
+            while True:
+                try:
+                    return await self._reserve_now(request, await self.board.budget(root), input_tokens)
+                except BudgetSpent:
+                    if not await watch.wait(60):
+                        return None
+
+    async def _reserve_now(
+        self, request: Request, spending: Spending, input_tokens: int
+    ) -> tuple[Request, Amount, str] | None:
+        """BudgetSpent only if others may give something back."""
+        fitted = fit(request, spending, input_tokens, self.model)
+        amount = reserved_for(fitted, input_tokens, self.model)
+        try:
+            return fitted, amount, await self.board.reserve(self.claim, amount, pace=self.pace)
+        except CoolingDown as cooling:
+            self.doing(f"waits {cooling.seconds:.0f} s: {one_line(str(cooling), 60)}")
+            await asyncio.sleep(cooling.seconds)
+            return None
+        except BudgetSpent as spent:
+            if spent.may_free_up:
+                raise
+            raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+
+
+def worst(model: Model, input_tokens: int, output_tokens: int) -> int:
+    """What a call can cost at most: all of its input written to the provider's cache, if that is dearer."""
+    if model.facts.price is None:
+        return 0
+    plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    written = replace(plain, cache_write_tokens=input_tokens)
+    return max(model.facts.price.microdollars(plain), model.facts.price.microdollars(written))
+
+
+def reserved_for(request: Request, input_tokens: int, model: Model) -> Amount:
+    return Amount(
+        tokens=input_tokens + request.output_tokens_max,
+        microdollars=worst(model, input_tokens, request.output_tokens_max),
+        milliseconds=int(request.seconds_max * 1000),
+    )
+
+
+def used_by(reply: Reply, model: Model, input_tokens: int, milliseconds: int) -> Amount:
+    """What a reply cost, by the provider's count; by ours where it gives none: a reply is never free."""
+    price, usage = model.facts.price, reply.usage
+    if not usage.tokens:
+        usage = Usage(input_tokens=input_tokens, output_tokens=1 + size_bytes(reply) // BYTES_PER_TOKEN)
+    return Amount(
+        tokens=usage.tokens,
+        microdollars=price.microdollars(usage) if price else 0,
+        milliseconds=max(0, milliseconds),
+    )
+
+
+def fit(request: Request, spending: Spending, input_tokens: int, model: Model) -> Request:
+    """The request with no longer output, and no longer wait, than the budget has left.
+
+    While others hold a part of it, there is a limit to how little is worth asking for: they will give some back.
+    """
+    output, seconds = request.output_tokens_max, request.seconds_max
+    alone = spending.reserved == Amount()
+    least = _OUTPUT_TOKENS_MIN if alone else max(_OUTPUT_TOKENS_MIN, output // 4)
+    least_seconds = 1.0 if alone else max(1.0, seconds / 10)
+    if spending.tokens_max is not None:
+        left = spending.tokens_max - spending.spent.tokens - spending.reserved.tokens
+        output = min(output, max(least, left - input_tokens))
+    if spending.microdollars_max is not None and model.facts.price is not None:
+        left = spending.microdollars_max - spending.spent.microdollars - spending.reserved.microdollars
+        paid = worst(model, input_tokens, 0)
+        affordable = int((left - paid) / model.facts.price.output) if model.facts.price.output else output
+        output = min(output, max(least, affordable))
+    if spending.milliseconds_max is not None:
+        left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
+        seconds = min(seconds, max(least_seconds, left / 1000))
+    if (output, seconds) == (request.output_tokens_max, request.seconds_max):
+        return request
+    return replace(request, output_tokens_max=output, seconds_max=seconds)
+
+
+def sound(reply: Reply) -> Reply:
+    """A reply that can be written down: half a surrogate pair cannot."""
+    calls = tuple(replace(call, name=clean(call.name), arguments=clean(call.arguments)) for call in reply.calls)
+    if clean(reply.text) == reply.text and calls == reply.calls:
+        return reply
+    return replace(reply, text=clean(reply.text), calls=calls, native=None)
+
+
+def must_be_priced(model: Model, spending: Spending) -> None:
+    """A cap in dollars cannot be kept with a model whose price nobody knows."""
+    if spending.microdollars_max is not None and model.facts.price is None:
+        raise ModelMisconfigured(
+            f"#{spending.root} has a cap in dollars, but the price of {model.name} is not known. Give its price, or "
+            "cap the tokens instead."
+        )

@@ -1,0 +1,340 @@
+"""Doing what the model asked for: run its tools, record each result before anything else happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from ..board import Board
+from ..board.verbs.settle import check_outcome
+from ..errors import (
+    BoardTrouble,
+    BudgetSpent,
+    DugnadError,
+    HostLost,
+    LimitReached,
+    ModelMisconfigured,
+    StaleClaim,
+    ToolError,
+    UnknownRequest,
+)
+from ..models.port import ToolCall
+from ..settings import AgentLimits
+from ..text import Told, clean, joined, quote, shorten
+from ..tools import BadCall, Context, Ends, Tool
+from ..tools.context import Keeper, Piece
+from ..tools.message_tools import answer_to
+from ..tools.note_tools import piece_of
+from ..tools.policy import Decision, Permission, can_be_asked, question, reaches, strictest, verdict
+from ..types import HUMAN, Amount, Claim, Done, Outcome, Waiting
+from .conversation import Conversation, outcome_body
+from .model_calls import PutDown
+
+INTERRUPTED = (
+    "Interrupted: the runtime stopped while this call was running. It may have happened, in part or in whole. "
+    "Look before you call it again."
+)
+TAKEN_OVER = (
+    "Interrupted: {who} asked for this before you went on with the task. It may have happened, in part or in whole. "
+    "Look before you call it yourself."
+)
+REFUSED = "A person refused:"
+# What these put on the board bears a name. Another who goes on with the task has it done in the name of its author.
+_SIGNED = frozenset({"add_task", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
+_LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
+# These concern the attempt, not the call: they go up.
+_NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    text: str
+    ends: Outcome | None = None
+    bad: bool = False
+    always: bool = False  # A person need not be asked about this tool again while the task is worked.
+    used: Amount = field(default_factory=Amount)
+    reservation: str | None = None
+    shown: tuple[int, ...] = ()  # Messages the model sees through this result.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Runs the tools of one attempt."""
+
+    board: Board
+    claim: Claim
+    tools: Mapping[str, Tool]
+    limits: AgentLimits
+    context: Callable[[str, int | None], Context]  # For a call's key, and the epoch it has waited since.
+    now_ms: Callable[[], int]
+    doing: Callable[[str], None]  # Is told which tool runs, for whoever watches,
+    saying: Callable[[str], None] = lambda text: None  # and what goes on in it.
+    may_act: Callable[[], bool] = lambda: True
+    decide: Callable[..., Decision] = lambda tool, roles=(): "allow"  # What the policy says of a tool, and of roles.
+    begun: set[tuple[int, str]] = field(default_factory=set)  # Calls by epoch and key that have no result yet.
+
+    async def act(self, talk: Conversation, *, resumed: bool) -> None:
+        """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
+        # Whatever put the task down before was the first call without a result; and since they run in order, only the
+        # first batch can have begun before a crash.
+        waited = min(talk.open_calls) if resumed and talk.since is not None else None
+        others: list[int] = []  # Tasks that calls of this reply wait for; they are waited for together.
+        behind: list[int] = []  # A call that would wait for a person while others are waited for.
+        recording = asyncio.Lock()
+
+        async def one(place: int, begun: bool) -> None:
+            result = await self.run(talk, place, resumed=begun, waited=place == waited)
+            if not isinstance(result.ends, Waiting):
+                async with recording:  # Turns have numbers, so one at a time.
+                    await self.record(talk, place, result)
+                return
+            if result.reservation:
+                await self.board.spend(self.claim, result.reservation, result.used)
+            if result.ends.on == "tasks":
+                others.extend(result.ends.tasks)
+            elif not others:
+                raise PutDown(result.ends)
+            else:  # An answer is for the first call without a result, so this one asks when it is the first.
+                behind.append(place)
+
+        for number, batch in enumerate(self._batches(talk.open_calls)):
+            # Behind a wait only what may be run again can go ahead of it.
+            if talk.ended is not None or (others and not all(self._is_keyed(talk, place) for place in batch)):
+                break
+            await _side_by_side([one(place, resumed and number == 0) for place in batch])
+            if behind:
+                break
+        if others and talk.ended is None:
+            raise PutDown(Waiting(on="tasks", tasks=tuple(others)))
+
+    def _is_keyed(self, talk: Conversation, place: int) -> bool:
+        name = talk.open_calls[place].name
+        return name in self.tools and self.tools[name].keyed
+
+    def _asks(self, name: str) -> bool:
+        """Whether a person may have to be asked about a call. Such a call is alone: what is put down for an answer is
+        the first call that has no result."""
+        return any(self.decide(each) == "ask" for each in reaches(name))
+
+    def _batches(self, calls: Mapping[int, ToolCall]) -> list[list[int]]:
+        batches: list[list[int]] = []
+        was_safe = False
+        for place, call in calls.items():
+            safe = call.name in self.tools and self.tools[call.name].safe and not self._asks(call.name)
+            if safe and was_safe:
+                batches[-1].append(place)
+            else:
+                batches.append([place])
+            was_safe = safe
+        return batches
+
+    async def record(self, talk: Conversation, place: int, result: Result) -> None:
+        whole = clean(result.text).encode()[: self.limits.tool_bytes_max].decode(errors="ignore")
+        if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
+            whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
+        label = f"{talk.epoch}.{talk.number + 1}"
+        text = shorten(whole, self.limits.tool_chars_max, f"read_output(output={label!r}) shows them")
+        body: dict[str, Any] = {"place": place, "text": text}
+        if text != whole:
+            body["whole"] = whole
+        if result.ends is not None:
+            body["ends"] = outcome_body(result.ends)
+        if result.bad:
+            body["bad"] = True
+        if result.always:
+            body["always"] = True
+        turn = talk.next_turn("tool", body, used=result.used, reservation=result.reservation, shown=tuple(result.shown))
+        talk.number = await self.board.record(self.claim, turn)
+        talk.apply_result(place, text, ends=result.ends, bad=result.bad, always=result.always)
+
+    async def run(self, talk: Conversation, place: int, *, resumed: bool = False, waited: bool = False) -> Result:
+        """One call. What is wrong with it is a text for the model; a guard asks a person."""
+        call = talk.open_calls[place]
+        epoch, number = talk.reply_at
+        who = talk.authors.get(epoch, self.claim.teammate)
+        context = self.context(f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
+        try:
+            found = self._find(call.name)
+            arguments = found.check(call.arguments)
+            if talk.plan_missing and not found.early:
+                raise ToolError(
+                    f"{call.name} has to wait: until your plan is approved you may only read. Use submit_plan."
+                )
+            decision = self._decide_call(found.name, arguments)
+            said_at, said = await self._verdict(talk, found.name, arguments, context.key)
+            if said is not None and not said.allowed:
+                return Result(text=_refusal(said))
+            if said_at is not None and said_at == talk.since:
+                context = self.context(context.key, None)  # What was answered is no answer to the tool itself.
+            # A call that waited, and was not begun since, ended with the wait: it is asked again.
+            asked_again = (
+                waited and self.claim.continues == talk.since and (self.claim.epoch, context.key) not in self.begun
+            )
+            if who != self.claim.teammate:
+                author = await self.board.teammate(who)
+                its_own = self.decide(found.name, author.roles)
+                if found.name in _SIGNED and its_own != "deny":
+                    context, decision = replace(context, teammate=author), strictest((decision, its_own))
+                elif not found.safe and not waited:
+                    return Result(text=TAKEN_OVER.format(who=who))
+            if resumed and not found.keyed and not asked_again:
+                return Result(text=INTERRUPTED, always=said is not None and said.always)
+            if said is None and decision == "ask" and found.name not in talk.allowed:
+                may_i = question(who, self.claim.task, found.name, arguments, context.key)
+                return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
+            if not found.own and not self.may_act():  # The board fences its own; the world outside has no fence.
+                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+            self.doing(call.name)
+            return _with_word(await self._timed(talk, found, context, arguments), said)
+        except LimitReached as guard:
+            # Once a person has answered, the model is told instead of running into the guard again.
+            if answer := await answer_to(context):
+                return Result(text=f"A guard stopped this: {guard} {answer}")
+            what_now = f"A guard stopped {self.claim.teammate}: {guard} What now?"
+            return Result(text="", ends=Waiting(on="human", question=what_now))
+        except _NOT_FOR_THE_MODEL:
+            raise
+        except BadCall as bad:
+            cut = " Your reply was cut off at its length limit: write less at once." if talk.cut_off else ""
+            return Result(text=f"Error: {bad}{cut}", bad=True)
+        except DugnadError as error:
+            return Result(text=f"Error: {error}")
+
+    def _find(self, name: str) -> Tool:
+        found = self.tools.get(name)
+        if self.decide(name) == "deny":
+            raise BadCall(f"{name} is denied by the policy of this team; do without it.")
+        if found is None:
+            raise BadCall(f"There is no tool {name!r}; there are {', '.join(sorted(self.tools))}.")
+        return found
+
+    def _decide_call(self, name: str, arguments: Mapping[str, Any]) -> Decision:
+        decision = strictest(self.decide(each) for each in reaches(name, arguments))
+        if decision == "deny":
+            raise BadCall(
+                f"{name} was not called: it would have a command run, and the policy of this team denies bash."
+            )
+        return decision
+
+    async def _verdict(
+        self, talk: Conversation, name: str, arguments: Mapping[str, Any], key: str
+    ) -> tuple[int, Permission] | tuple[None, None]:  # fmt: skip
+        """What a person said of this very call when it was last asked about, and the attempt that asked."""
+        for epoch in reversed(talk.waits):
+            try:
+                asked, reply = await self.board.request(f"task-{self.claim.task.id}-{epoch}")
+            except UnknownRequest:  # It waited for something else than an answer.
+                continue
+            # By its whole text: a question that somebody else worded says nothing of this call.
+            if reply is None or asked.text != question(asked.sender, self.claim.task, name, arguments, key):
+                continue
+            if reply.shown_at is None:  # It is the answer to this call; it need not come through the inbox as well.
+                await self.board.show(reply.recipient, [reply.id])
+            if reply.sender == HUMAN:
+                return epoch, verdict(reply.text, reply.accepted)
+        return None, None
+
+    async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
+        """Within a tool's time, and for what is not ours also within the root's seconds."""
+        # Our own tools take as long as the board does; a consulted mind reserves for its own calls.
+        seconds: float | None = None
+        reservation = None
+        if not found.own:
+            seconds, reservation = await self._reserve(talk, found.seconds(arguments) or self.limits.tool_seconds_max)
+            if not self.may_act():  # The board may have taken longer to answer than the lease ran.
+                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+        context = replace(context, seconds=seconds, say=lambda text: self.saying(f"{found.name}: {text}"))
+        began = self.now_ms()
+        text, ends = "", None
+        try:
+            self.begun.add((self.claim.epoch, context.key))  # The board may be away when the result is recorded.
+            async with asyncio.timeout(seconds):
+                answer = await found.run(context, arguments)
+            if isinstance(answer, Ends):
+                ends = check_outcome(answer.outcome, self.board.limits)
+            text = answer.say if isinstance(answer, Ends) else answer
+            if isinstance(ends, Done) and (left := self.unfinished()):
+                text, ends = left, None
+        except TimeoutError:
+            if seconds is None:
+                raise
+            text = f"Error: {found.name} took longer than {seconds:g} seconds; it is not waited for any longer."
+        except ToolError as error:
+            text = f"Error: {error}"
+        except DugnadError:  # What was set aside comes back before the call is answered for.
+            if reservation:
+                await self.board.spend(self.claim, reservation, Amount(milliseconds=max(0, self.now_ms() - began)))
+            raise
+        spent = min(self.now_ms() - began, int(seconds * 1000)) if seconds is not None else 0
+        used = Amount(milliseconds=max(0, spent))
+        return Result(text=text, ends=ends, used=used, reservation=reservation, shown=tuple(context.shown))
+
+    async def _reserve(self, talk: Conversation, seconds: float) -> tuple[float, str | None]:
+        if talk.spending is not None and talk.spending.milliseconds_max is None:
+            return seconds, None
+        spending = await self.board.budget(self.claim.task.root)
+        if spending.milliseconds_max is None:
+            return seconds, None
+        left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
+        # Who asks for more than others leaves half of what is left to them.
+        most = min(seconds * 1000, max(self.limits.tool_seconds_max * 1000, left / 2))
+        amount = Amount(milliseconds=int(min(most, max(1_000, left))))
+        try:
+            return amount.milliseconds / 1000, await self.board.reserve(self.claim, amount)
+        except BudgetSpent as spent:
+            raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+
+    @property
+    def _keepers(self) -> list[Keeper]:
+        return list(dict.fromkeys(each.keeper for each in self.tools.values() if each.keeper is not None))
+
+    def unfinished(self) -> Told:
+        """What goes on beside the conversation and would end with it; each is told once."""
+        return joined((each.unfinished() for each in self._keepers), "\n")
+
+    async def read_output(self, label: str, start: int, most: int) -> Piece:
+        """A part of what a tool gave: of what it keeps itself, or of the transcript."""
+        if not (found := _LABEL.fullmatch(label)):
+            for keeper in self._keepers:
+                if piece := await asyncio.to_thread(keeper.piece, label, start, most):
+                    return piece
+            raise ToolError(f"There is no output {label!r}; it may be gone, or on another machine.")
+        epoch, number = int(found[1]), int(found[2])
+        turns = await self.board.transcript(self.claim.task.id, epoch, after=number - 1, page=1)
+        if not turns or turns[0].number != number or turns[0].kind != "tool":
+            raise ToolError(f"There is no output {label!r}.")
+        body = orjson.loads(turns[0].body)
+        return piece_of(str(body.get("whole") or body["text"]), label, start, most)
+
+
+def _refusal(said: Permission) -> str:
+    if not said.words:
+        return f"{REFUSED} no reason was given."
+    return f"{REFUSED} {said.words}" if "\n" not in said.words else f"{REFUSED}\n{quote(said.words)}"
+
+
+def _with_word(result: Result, said: Permission | None) -> Result:
+    """What the call gave, after what a person said when they allowed it."""
+    if said is None:
+        return result
+    words = f"A person allowed this, and said:\n{quote(said.words)}\n\n" if said.words else ""
+    return replace(result, text=f"{words}{result.text}", always=said.always)
+
+
+async def _side_by_side(work: list[Any]) -> None:
+    """All of them; when one cannot go on, the others are stopped and the first trouble is raised as it is."""
+    if len(work) == 1:
+        await work[0]
+        return
+    running = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*running)
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,58 @@
+"""From a URL to a board."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..clock import Sources
+from ..errors import BadBoardURL, BoardUnreachable
+from ..settings import Limits, Patience
+from .board import Board
+from .store.seam import Store
+
+
+async def open_board(
+    url: str,
+    *,
+    limits: Limits | None = None,
+    patience: Patience | None = None,
+    sources: Sources | None = None,
+    threads: bool = True,
+    make: bool = True,
+) -> Board:
+    """Open the board at `url`, made if it is not there, brought up to date if it is old.
+
+    sqlite:///relative/path.db, sqlite:////absolute/path.db, sqlite://:memory:, or
+    postgresql://user@host/database?board=name. Without `threads` (simulation) SQLite works inline.
+    Without `make`, a board that is not there is an error.
+    """
+    limits, patience, sources = limits or Limits(), patience or Patience(), sources or Sources()
+    store: Store
+    if url.startswith("sqlite://"):
+        from .store.sqlite import open_sqlite
+
+        path = sqlite_path(url)
+        if not make and (path is None or not path.exists()):
+            raise BoardUnreachable(f"There is no board at {path or url} yet; `dugnad add` or `dugnad run` makes one.")
+        store = open_sqlite(path, limits=limits, patience=patience, sources=sources, threads=threads)
+    elif url.startswith(("postgresql://", "postgres://")):
+        from .store.postgres import open_postgres  # Imported where used: a laptop's board needs no driver.
+
+        store = await open_postgres(url, limits=limits, patience=patience, sources=sources, make=make)
+    else:
+        raise BadBoardURL(
+            f"{url.partition(':')[0]!r} is no kind of board: use sqlite:///path/to/board.db or postgresql://host/database."
+        )
+    return Board(store, limits=limits, patience=patience, sources=sources)
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file, or None for a board in memory."""
+    rest = url.removeprefix("sqlite://")
+    if rest in (":memory:", "/:memory:"):
+        return None
+    if not rest.startswith("/") or rest == "/":
+        raise BadBoardURL(f"{url!r} needs three slashes and a path: sqlite:///path/to/board.db.")
+    if "\0" in rest:
+        raise BadBoardURL("The board's path holds a NUL character; remove it.")
+    return Path(rest[1:]).absolute()

@@ -1,0 +1,112 @@
+"""Making a board smaller: old events are folded into the snapshot; old transcripts, kept answers and hosts go.
+
+All of it happens in short transactions, so that hosts beside it hardly notice. What folding takes is read before,
+beside the writer: an event never changes. If two processes fold at once, the slower one begins again with the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import records, replay
+from .log import Fetch
+from .store.batching import Verb
+from .store.seam import Tx, as_json, event, ids_json
+from .verbs.idempotency import once
+
+KEPT_MS_MIN = 24 * 3_600_000  # A caller may repeat a call for so long: its answer is kept, whatever age is asked for.
+_EVENTS, _TASKS, _ANSWERS = 1_000, 20, 2_000  # Of one transaction.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was taken from a board, or would be."""
+
+    events: int
+    turns: int
+    answers: int
+    hosts: int
+    size: int = 0  # Of what would be, in characters; of events some part stays, in the snapshot.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneStep:
+    """One short transaction: a statement, and others that follow where it found something."""
+
+    key: str
+    first: str
+    given: dict[str, Any]
+    then: tuple[tuple[str, dict[str, Any]], ...]
+
+
+async def step(tx: Tx, call: PruneStep) -> int:
+    """How many rows the first statement found."""
+
+    async def run() -> int:
+        rows = await tx.fetch(call.first, **call.given)
+        for name, given in call.then if rows else ():
+            await tx.fetch(name, **given)
+        if rows and call.first == "prune_hosts":
+            event(tx, "hosts_forgotten", "board", hosts=sorted(row["id"] for row in rows))
+        return len(rows)
+
+    return int(await once(tx, call.key, "prune", run))
+
+
+_STEP = Verb("prune", step)
+
+
+async def prunable(fetch: Fetch, age: int) -> Pruned:
+    row = (await fetch("prunable", age=age, repeat_age=max(age, KEPT_MS_MIN)))[0]
+    return Pruned(**{name: int(row[name]) for name in Pruned.__slots__})
+
+
+async def prune(fetch: Fetch, do: Callable[[Verb, Any], Awaitable[Any]], age: int, key: str) -> Pruned:
+    numbers = itertools.count()
+
+    async def take(first: str, *then: tuple[str, dict[str, Any]], **given: Any) -> int:
+        return int(await do(_STEP, PruneStep(key=f"{key}.{next(numbers)}", first=first, given=given, then=then)))
+
+    old = [row["id"] for row in await fetch("old_transcripts", age=age)]
+    parts = [ids_json(old[begin : begin + _TASKS]) for begin in range(0, len(old), _TASKS)]
+    turns = sum([await take("prune_turns", age=age, ids=part) for part in parts])
+    answers, gone = 0, _ANSWERS
+    while gone == _ANSWERS:
+        answers += (gone := await take("prune_calls", age=max(age, KEPT_MS_MIN), most=_ANSWERS))
+    hosts = await take("prune_hosts", age=age)
+    return Pruned(events=await _fold(fetch, take, age), turns=turns, answers=answers, hosts=hosts)
+
+
+async def _fold(fetch: Fetch, take: Callable[..., Awaitable[int]], age: int) -> int:
+    """Put what old events did into the snapshot, and drop them: replaying the rest from there gives the same state."""
+    folded, beaten = 0, True
+    while beaten:
+        after = (await fetch("snapshot_seq"))[0]["snapshot_seq"]
+        cut = (await fetch("last_seq_before", age=age))[0]["seq"] or 0
+        state, beaten = replay.load(await fetch("read_snapshot") if cut > after else ()), False
+        while after < cut and not beaten:
+            rows = await fetch("read_events", after=after, task=None, page=min(_EVENTS, cut - after))
+            if not rows or rows[0]["seq"] != after + 1:  # Numbers have no gaps: another process took the next ones.
+                beaten = True
+                break
+            for row in rows:
+                replay.apply(state, records.event(row))
+            up_to, changed = rows[-1]["seq"], as_json(_changed(state))
+            beaten = not await take(
+                "set_snapshot_seq", ("forget_in_snapshot", {"rows": changed}), ("write_snapshot", {"rows": changed}),
+                ("prune_events", {"seq": up_to}), seq=up_to, expected=after,
+            )  # fmt: skip
+            folded, after = folded + (0 if beaten else len(rows)), up_to
+    return folded
+
+
+def _changed(state: replay.State) -> list[dict[str, str | None]]:
+    rows: list[dict[str, str | None]] = []
+    for kind, entities in state.items():
+        found = [(each, dict.get(entities, each)) for each in sorted(entities.touched)]
+        rows += [{"entity": kind, "id": each, "state": as_json(facts) if facts else None} for each, facts in found]
+        entities.touched.clear()
+    return rows

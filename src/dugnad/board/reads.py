@@ -1,0 +1,398 @@
+"""The board's reading verbs, and waiting for change. They run beside the writer and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..clock import Sources
+from ..errors import BoardClosed, BoardUnreachable, UnknownRequest, UnknownTask, UnknownTeammate
+from ..settings import Limits, Patience
+from ..types import (
+    HUMAN,
+    Amount,
+    Attempt,
+    Cooldown,
+    Event,
+    HostInfo,
+    Message,
+    Need,
+    Note,
+    PastAttempt,
+    ShutdownRequest,
+    Spending,
+    Task,
+    TaskState,
+    Teammate,
+    Turn,
+)
+from . import log, records, rules
+from .replay import State
+from .store.batching import Gatherer, Verb
+from .store.seam import Asked, Row, Store, Topics, as_json, ids_json, storable
+from .store.watch import Hub, Watch
+from .verbs import messages
+
+_MOST = 100  # Ready tasks of a lane that are counted.
+_IDENTITY_CHARS = 32
+_TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
+
+
+class Reading:
+    """What can be asked of a board without changing it."""
+
+    def __init__(self, store: Store, *, limits: Limits, patience: Patience, sources: Sources) -> None:
+        self.limits = limits
+        self.sources = sources
+        self._store = store
+        self._gatherer = Gatherer(store)
+        self._hub = Hub(self._look, patience.poll_seconds)
+        store.on_push(self._hub.heard)
+        self._closed = False
+        self._swept_to: int | None = None  # How far the log was at the last sweep.
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let what was asked finish, then let go of the database. Closing twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._hub.close()
+        await self._gatherer.close()
+        await self._store.close()
+
+    # Tasks.
+
+    async def find(self, task: int) -> Task:
+        """The task as it stands, or UnknownTask."""
+        rows = await self._read("tasks_by_id", ids=ids_json([task]))
+        if not rows:
+            raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+        return records.task(rows[0])
+
+    async def find_all(self, tasks: Iterable[int]) -> dict[int, Task]:
+        """Those of these that there are, in one go."""
+        rows = await self._read("tasks_by_id", ids=ids_json(tasks))
+        return {row["id"]: records.task(row) for row in rows}
+
+    async def list_tasks(
+        self,
+        *,
+        states: Iterable[TaskState] | None = None,
+        root: int | None = None,
+        role: str | None = None,
+        teammate: str | None = None,
+        after: int = 0,
+        page: int = 100,
+    ) -> list[Task]:
+        """A page of tasks by id; the next page is asked for with `after` set to the last id."""
+        rows = await self._read(
+            "list_tasks",
+            states=None if states is None else as_json([{"state": state} for state in states]),
+            root=root,
+            role=role,
+            teammate=teammate,
+            after=after,
+            page=self._page(page),
+        )
+        return [records.task(row) for row in rows]
+
+    async def count_tasks(self, *, root: int | None = None) -> dict[str, int]:
+        """How many there are in each state, on the whole board or under one root."""
+        rows = await self._read("count_tasks") if root is None else await self._read("count_tasks_of", root=root)
+        return {row["state"]: row["n"] for row in rows}
+
+    async def cost_by_teammate(self, root: int) -> dict[str, Amount]:
+        """What each one's turns came to under a root."""
+        rows = await self._read("cost_by_teammate", root=root)
+        return {row["teammate"]: Amount(**{name: int(row[name]) for name in Amount.__slots__}) for row in rows}
+
+    async def needs_of(self, task: int) -> list[tuple[Need, str]]:
+        """What a task waits for, each with open, met or broken."""
+        rows = await self._read("needs_of", task=task)
+        return [(Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
+
+    async def needed_by(self, task: int) -> list[tuple[int, str | None]]:
+        """Which tasks wait for this one, each with the outcome it asks for, if it does."""
+        rows = await self._read("needs_behind", ids=ids_json([task]))
+        return [(row["task_id"], row["outcome"]) for row in rows]
+
+    async def open_needs(self) -> list[tuple[int, Need]]:
+        """Every edge that is still waited for, each with the task that waits."""
+        return [(row["task_id"], Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
+
+    async def past_attempts(self, *, most: int = 20_000) -> list[PastAttempt]:
+        """What attempts took that have ended, of the newest tasks, in order of task and epoch."""
+        return [records.past_attempt(row) for row in await self._read("past_attempts", most=most)]
+
+    async def attempts(self, task: int) -> list[Attempt]:
+        return [records.attempt(row) for row in await self._read("attempts_of", task=task)]
+
+    async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[Turn]:
+        """The turns of one attempt, in order; nothing a summary covers is left out."""
+        rows = await self._read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
+        return [records.turn(row) for row in rows]
+
+    async def budget(self, root: int) -> Spending:
+        rows = await self._read("read_budget", root=root)
+        if not rows:
+            raise UnknownTask(f"There is no root #{root} with a budget; a follow-up draws on its root's.")
+        return records.spending(rows[0])
+
+    async def cooldowns(self) -> list[Cooldown]:
+        """The provider keys that pause now."""
+        return [records.cooldown(row) for row in await self._read("running_cooldowns")]
+
+    # Messages and notes.
+
+    async def inbox(
+        self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
+    ) -> list[Message]:
+        """Look into an inbox, or with None into all, without taking anything."""
+        rows = await self._read(
+            "list_messages", recipient=recipient, unshown=int(queued), after=after, page=self._page(page)
+        )
+        return [records.message(row) for row in rows]
+
+    async def has_unread(self, recipient: str) -> bool:
+        """Whether anything waits in an inbox; the cheapest way to know that there is nothing to take."""
+        return bool(await self._read("first_unread", recipient=recipient))
+
+    async def requests(self, recipient: str = HUMAN) -> list[Message]:
+        """What waits for this one's answer."""
+        return [records.message(row) for row in await self._read("open_requests", recipient=recipient)]
+
+    async def request(self, request: str) -> tuple[Message, Message | None]:
+        """A request and its reply, if there is one."""
+        rows = await self._read("request_messages", request=request)
+        found = [records.message(row) for row in rows]
+        for asked in found:
+            if asked.kind in rules.REPLY_TO:
+                return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
+        raise UnknownRequest(f"Nobody asked {request!r}; `dugnad inbox` lists what waits for an answer.")
+
+    async def recent_talk(self, name: str, *, page: int = 20) -> list[Message]:
+        """What one said and was told last, a page of either, oldest first. What waits in the inbox is not there."""
+        rows = await self._read("recent_talk", name=name, page=self._page(page))
+        return [records.message(row) for row in reversed(rows)]
+
+    async def plan_approved(self, task: int) -> bool:
+        return bool(await self._read("approved_plan", task=task))
+
+    async def shutdown_requests(self, host: str) -> list[ShutdownRequest]:
+        """What this host's teammates were asked, answered or not."""
+        return [records.shutdown_request(row) for row in await self._read("shutdown_requests", host=host)]
+
+    async def read_note(self, note: int) -> Note | None:
+        rows = await self._read("read_note", id=note)
+        return records.note(rows[0]) if rows else None
+
+    async def search_notes(
+        self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
+    ) -> list[Note]:
+        """Notes in which every word occurs, whatever its case, newest first; without words, all."""
+        rules.text("search", words)
+        rows = await self._read(
+            "search_notes", words=messages.words(words), root=root, before=before, page=self._page(page)
+        )
+        return [records.note(row) for row in rows]
+
+    # Teammates and hosts.
+
+    async def team(self) -> list[Teammate]:
+        rows = await self._read("list_teammates", name=None, lease_max=self._lease_max())
+        return [records.teammate(row) for row in rows]
+
+    async def teammate(self, name: str) -> Teammate:
+        rows = await self._read("list_teammates", name=name, lease_max=self._lease_max())
+        if not rows:
+            raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
+        return records.teammate(rows[0])
+
+    async def hosts(self) -> list[HostInfo]:
+        return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
+
+    async def next_lapse(self) -> float | None:
+        """In how many seconds there is something to take back, unless a host renews its lease; None: never."""
+        milliseconds = (await self._read("next_lapse", lease_max=self._lease_max()))[0]["milliseconds"]
+        return None if milliseconds is None else milliseconds / 1000
+
+    async def ready_work(self, *, most: int = _MOST, roots: Iterable[int] | None = None) -> dict[str, int]:
+        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. What is not for one of them
+        counts apart, as "role!name" or "!name". Up to `most` each; with `roots`, only what is under these.
+
+        Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
+        """
+        name, given = _ready(most, roots)
+        return _by_lane(await self._read(name, **given), most)
+
+    async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> records.Moment:
+        """The whole board in numbers, and these roots, all at one moment: whether something goes on must not be told
+        from two looks, between which it may have gone from one place to another. With `scope`, only work under it is
+        counted as ready."""
+        asks: list[Asked] = [
+            ("list_teammates", {"name": None, "lease_max": self._lease_max()}),
+            _ready(_MOST, scope),
+        ]
+        for root in roots:
+            asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
+        team, ready, *found = await self._read_together(asks)
+        return records.Moment(
+            team=[records.teammate(row) for row in team],
+            ready=_by_lane(ready, _MOST),
+            counts={
+                root: {row["state"]: row["n"] for row in rows} for root, rows in zip(roots, found[::3], strict=True)
+            },
+            accounts={root: records.spending(rows[0]) for root, rows in zip(roots, found[1::3], strict=True) if rows},
+            begun={root for root, rows in zip(roots, found[2::3], strict=True) if rows},
+        )
+
+    async def whole(self, roots: Sequence[int]) -> tuple[list[Task], dict[int, Spending]]:
+        """All tasks under these roots, and their accounts, at one moment."""
+        every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
+        asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
+        found = await self._read_together([*asks, *(("read_budget", {"root": root}) for root in roots)])
+        tasks = [records.task(row) for rows in found[: len(roots)] for row in rows]
+        accounts = zip(roots, found[len(roots) :], strict=True)
+        return tasks, {root: records.spending(rows[0]) for root, rows in accounts if rows}
+
+    async def now_ms(self) -> int:
+        """What time it is by the board's clock."""
+        return int((await self._read("read_cooldown", key=""))[0]["now"])
+
+    # The log.
+
+    async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[Event]:
+        """Events since a sequence number, in order; of one task, or of all."""
+        rows = await self._read("read_events", after=after, task=task, page=self._page(page))
+        return [records.event(row) for row in rows]
+
+    async def identity(self) -> str:
+        """A name that no other board has, given when it was made, or first opened by a dugnad that gives them."""
+        match [row["id"] for row in await self._read("read_identity")]:
+            case [str(found)] if len(found) == _IDENTITY_CHARS:
+                return found
+        raise BoardUnreachable("The board has no identity, so it is damaged; restore a back-up or make a new one.")
+
+    async def last_event(self) -> int:
+        return int((await self._read("last_seq"))[0]["seq"])
+
+    async def follow(self, after: int = 0, *, task: int | None = None) -> AsyncIterator[Event]:
+        """Every event from a sequence number on, and then each new one as it is committed, without end."""
+        while True:
+            with self.watch(["log"]) as watch:
+                while page := await self.events(after, task=task):
+                    for event in page:
+                        yield event
+                    after = page[-1].seq
+                await watch.wait(60)
+
+    async def replayed_state(self) -> State:
+        """The state the log replays to; equal to `observed_state` while nobody writes."""
+        return await log.replayed(self._read)
+
+    async def observed_state(self) -> State:
+        return await log.observed(self._read)
+
+    # Waiting.
+
+    def watch(self, topics: Iterable[str]) -> Watch:
+        """Interest in topics while the `with` block lasts, so that nothing between a look and a wait is missed.
+
+        Topics: "ready:ROLE" ("ready:@NAME", "ready:"), "inbox:NAME", "task:ID", "budget:ROOT", "cooldown", "team",
+        "notes", "log".
+        """
+        return Watch(self._hub, topics)
+
+    def watch_for(self, teammate: str, roles: Iterable[str], *, lead: bool = False) -> Watch:
+        """Interest in all that concerns one teammate: work it may take, and its inbox."""
+        lanes = [f"ready:{lane}" for lane in rules.lanes(teammate, roles, lead)]
+        return self.watch([f"inbox:{teammate}", *lanes])
+
+    async def wait_for_change(self, topics: Iterable[str], seconds: float) -> bool:
+        """Until a commit, of any process or machine, touches one of the topics; False when the time is over."""
+        with self.watch(topics) as watch:
+            return await watch.wait(seconds)
+
+    async def _look(self) -> tuple[Topics, float | None]:
+        """What a lost push may have been about, and how soon something comes due."""
+        topics: Topics = {}
+        topics.update({f"ready:{lane}": 1 for lane in await self.ready_work(most=1)})
+        topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
+        topics.update(await self._changed_since_last_sweep())
+        due = (await self._read("next_due"))[0]["milliseconds"]
+        return topics, None if due is None else due / 1000
+
+    async def _changed_since_last_sweep(self) -> Topics:
+        last, before = await self.last_event(), self._swept_to
+        self._swept_to = last
+        if before is None or before == last:
+            return {}
+        topics: Topics = {"log": 1}
+        for row in await self._read("changed_since", after=before):
+            if row["task_id"] is not None:
+                topics[f"task:{row['task_id']}"] = topics[f"budget:{row['root_id']}"] = 1
+            else:
+                topics[_TOPIC_OF.get(row["kind"], "team")] = 1
+        return topics
+
+    # What the verbs share.
+
+    async def _do(self, verb: Verb, call: Any) -> Any:
+        self._must_be_open()
+        storable("call", call)
+        return await self._gatherer.do(verb, call)
+
+    async def _read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        self._must_be_open()
+        storable("arguments", arguments)
+        return await self._store.read(name, **arguments)
+
+    async def _read_together(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        self._must_be_open()
+        storable("arguments", asks)
+        return await self._store.snapshot(asks)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise BoardClosed
+
+    def _key(self, given: str | None = None) -> str:
+        if given is None:
+            return self.sources.new_id()
+        return rules.text("key", given, characters=self.limits.key_chars_max)
+
+    def _name(self, what: str, value: str) -> str:
+        return rules.name(what, value, self.limits)
+
+    def _text(self, what: str, value: str) -> str:
+        return rules.text(what, value, bytes_max=self.limits.body_bytes_max)
+
+    def _page(self, asked: int) -> int:
+        return max(1, min(asked, self.limits.page_max))
+
+    def _lease_max(self) -> int:
+        return int(self.limits.lease_seconds_max * 1000)
+
+
+def _ready(most: int, roots: Iterable[int] | None) -> Asked:
+    """What to ask for how much work waits; with `roots`, under these alone."""
+    if roots is None:
+        return "ready_counts", {"most": most}
+    return "ready_counts_under", {"most": most, "roots": ids_json(roots)}
+
+
+def _by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        if row["n"]:
+            found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
+    return found

@@ -1,0 +1,1 @@
+"""The two databases: one seam, one SQL, batching, and wake-ups between processes."""

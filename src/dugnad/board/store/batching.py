@@ -1,0 +1,127 @@
+"""Gathers what a process's teammates ask at one moment into one transaction, so that they share a flush.
+
+While one transaction is on its way to the disk, further calls collect; they are the next one. Calls of a set-based
+verb run as one set. Any other call runs alone between two savepoints, so that one that fails is rolled back alone.
+Everyone hears back after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import BoardTrouble, DugnadError
+from .seam import Store, Tx, ids_json
+
+_BATCH_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A move on the board. `run` gets one call, or with `many` a list, and answers each.
+
+    A set-based verb answers a call that is refused with the error itself, and writes nothing for it.
+    """
+
+    name: str
+    run: Callable[[Tx, Any], Awaitable[Any]]
+    many: bool = False
+    claims: bool = False  # Never shares a transaction with other verbs; see Gatherer._take.
+
+
+@dataclass(slots=True)
+class _QueuedCall:
+    verb: Verb
+    call: Any
+    answer: asyncio.Future[Any]
+
+
+class Gatherer:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: list[_QueuedCall] = []
+        self._drain: asyncio.Task[None] | None = None
+
+    async def do(self, verb: Verb, call: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        asked = _QueuedCall(verb, call, loop.create_future())
+        self._waiting.append(asked)
+        if self._drain is None:
+            self._drain = loop.create_task(self._drain_all(), name="dugnad board gatherer")
+        return await asked.answer
+
+    async def close(self) -> None:
+        """Wait for what was asked."""
+        if self._drain is not None:
+            await self._drain
+
+    async def _drain_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit(self._take())
+        finally:
+            self._drain = None
+
+    def _take(self) -> list[_QueuedCall]:
+        """The next batch: either claims or the rest.
+
+        Claims find out which budgets they touch as they go; set-based verbs know before and hold them in one ascending
+        pass. Apart, two processes that share several roots seldom come to wait for each other; when they do, the
+        database picks one and it runs again.
+        """
+        claims = self._waiting[0].verb.claims
+        batch = [asked for asked in self._waiting if asked.verb.claims == claims][:_BATCH_MAX]
+        taken = set(map(id, batch))
+        self._waiting = [asked for asked in self._waiting if id(asked) not in taken]
+        return batch
+
+    async def _commit(self, batch: list[_QueuedCall]) -> None:
+        answers: list[Any] = []
+
+        async def work(tx: Tx) -> None:
+            answers[:] = await _run(tx, batch)
+
+        try:
+            # The set-based verbs are the small ones.
+            await self._store.write(work, alone=len(batch) == 1 and batch[0].verb.many and not self._waiting)
+        except Exception as trouble:
+            if len(batch) == 1 or isinstance(trouble, BoardTrouble):
+                answers = [trouble] * len(batch)
+            else:  # One call's defect must not fail the others: each has another go, alone.
+                for asked in batch:
+                    await self._commit([asked])
+                return
+        for asked, answer in zip(batch, answers, strict=True):
+            if asked.answer.done():  # Its caller was cancelled; what it asked for is committed all the same.
+                continue
+            if isinstance(answer, BaseException):
+                asked.answer.set_exception(answer)
+            else:
+                asked.answer.set_result(answer)
+
+
+async def _run(tx: Tx, batch: Sequence[_QueuedCall]) -> list[Any]:
+    answers: dict[int, Any] = {}
+    sets: dict[str, list[int]] = {}
+    for place, asked in enumerate(batch):
+        if asked.verb.many:
+            sets.setdefault(asked.verb.name, []).append(place)
+        elif len(batch) == 1:
+            answers[place] = await asked.verb.run(tx, asked.call)
+        else:
+            try:
+                async with tx.savepoint():
+                    answers[place] = await asked.verb.run(tx, asked.call)
+            except BoardTrouble:
+                raise
+            except DugnadError as refusal:
+                answers[place] = refusal
+    roots = {batch[place].call.root for places in sets.values() for place in places} - {None}
+    if len(roots) > 1:
+        await tx.fetch("lock_roots", ids=ids_json(sorted(roots)))
+    for places in sets.values():
+        verb = batch[places[0]].verb
+        answers.update(zip(places, await verb.run(tx, [batch[place].call for place in places]), strict=True))
+    return [answers[place] for place in range(len(batch))]

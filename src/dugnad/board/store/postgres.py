@@ -1,0 +1,395 @@
+"""A board in a PostgreSQL schema: one writing connection, a small pool of readers, one listener.
+
+Connections come back by themselves. Work whose commit was not answered is run again with `repeated` set, so that
+each call looks for its own answer by key first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from ...clock import Sources
+from ...errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
+from ...settings import Limits, Patience
+from . import migrations
+from .pool import Readers
+from .queries import load, load_setup
+from .seam import Asked, Pending, Row, Topics, TryAgain, Work, events_json, topics_json
+
+_VERSION_MIN = 140_000
+_COLLISIONS_MAX = 10
+_READERS_MAX = 4
+_NAP_SECONDS_MAX = 1.0
+
+_GONE = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InternalClientError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    TimeoutError,
+)
+# A key that two processes used at the same moment is one of these: run again, the second finds the first.
+_COLLIDED = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.UniqueViolationError,
+    TryAgain,
+)
+
+
+def _is_gone(trouble: BaseException) -> bool:
+    # The driver says "connection is closed" and "wrong number of arguments" with one class; only one is trouble.
+    return isinstance(trouble, _GONE) or (isinstance(trouble, asyncpg.InterfaceError) and "clos" in str(trouble))
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The address for the driver, and the schema: `?board=name`, or `dugnad` without one."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Refuses what is no port.
+    except ValueError:  # What exactly is wrong is not repeated: it may be a piece of the password.
+        raise BadBoardURL(
+            "The board's address cannot be read: write postgresql://user:password@host:port/database, the port "
+            "a number, and signs like / or @ in the password as %2F or %40."
+        ) from None
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    board = dict(options).get("board", "dugnad")
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", board) or board.startswith("pg_") or board == "information_schema":
+        raise BadBoardURL(
+            f"The board name {board!r} must be small letters, digits and _, at most 41, beginning with a letter, "
+            "and not one of the server's own."
+        )
+    rest = urlencode([(name, value) for name, value in options if name != "board"])
+    return urlunsplit(parts._replace(query=rest)), board
+
+
+class PostgresTx:
+    """One open transaction on the writing connection."""
+
+    def __init__(self, store: PostgresStore, connection: Any, repeated: bool) -> None:
+        self.limits = store.limits
+        self.sources = store.sources
+        self.repeated = repeated
+        self.pending = Pending([], {})
+        self._connection = connection
+        self._queries = store.queries
+
+    async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        query = self._queries[name]
+        return cast(Sequence[Row], await self._connection.fetch(query.text, *query.arguments(arguments)))
+
+    @contextlib.asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        events, topics = len(self.pending.events), dict(self.pending.topics)
+        await self._connection.execute("SAVEPOINT one_call")
+        try:
+            yield
+        except BaseException as trouble:
+            if _is_gone(trouble) or isinstance(trouble, _COLLIDED):
+                raise  # The whole transaction is lost and will be run again.
+            await self._connection.execute("ROLLBACK TO one_call; RELEASE one_call")
+            del self.pending.events[events:]
+            self.pending.topics = topics
+            raise
+        await self._connection.execute("RELEASE one_call")
+
+
+class PostgresStore:
+    """Made by `open_postgres`."""
+
+    def __init__(self, url: str, *, limits: Limits, patience: Patience, sources: Sources) -> None:
+        self.limits = limits
+        self.sources = sources
+        self.queries = load("postgres")
+        self._address, self._board = split_url(url)
+        self._patience = patience
+        self._channel = f"dugnad_{self._board}"
+        self._listeners: list[Callable[[Topics], None]] = []
+        self._writer: Any = None
+        self._listener: Any = None
+        self._readers = Readers(lambda: self._connect({"jit": "off"}), _READERS_MAX)
+        self._writing = asyncio.Lock()
+        self._chores: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def open(self, *, make: bool) -> None:
+        """Reach the server once, at once: a wrong address should be said now, not after half a minute."""
+        try:
+            await self._migrate(make)
+            await self._listen()
+        except (asyncpg.InvalidPasswordError, asyncpg.InsufficientPrivilegeError) as trouble:
+            raise BoardUnreachable(f"{self._where()} refuses this user: {trouble}.") from trouble
+        except asyncpg.DuplicateTableError as trouble:
+            raise BoardUnreachable(
+                f"{self._where()} holds other tables in the schema {self._board}; choose another board name."
+            ) from trouble
+        except (asyncpg.ClientConfigurationError, ValueError) as trouble:
+            raise BadBoardURL(f"The board's address cannot be used: {trouble}.") from trouble
+        except (
+            *_GONE, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError,
+            asyncpg.InterfaceError,  # It went away while it was being opened.
+        ) as trouble:  # fmt: skip
+            raise BoardUnreachable(
+                f"{self._where()} cannot be used: {trouble or type(trouble).__name__}. "
+                "Check that the server runs and that the address is right."
+            ) from trouble
+
+    async def write(self, work: Work, *, alone: bool = False) -> None:
+        async with self._writing:
+            topics = await self._again(lambda repeated: self._transact(work, repeated))
+        self._tell(topics)
+
+    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        return (await self.snapshot([(name, arguments)]))[0]
+
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        queries = [(self.queries[name].text, self.queries[name].arguments(given)) for name, given in asks]
+
+        async def fetch(_: bool) -> Sequence[Sequence[Row]]:
+            return await self._readers.fetch(queries)
+
+        return cast(Sequence[Sequence[Row]], await self._again(fetch))
+
+    async def shrink(self, *, whole: bool) -> bool:
+        return True  # The server does it by itself, when it is not busy (autovacuum).
+
+    def on_push(self, listener: Callable[[Topics], None]) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        self._closed = True
+        for chore in list(self._chores):
+            chore.cancel()
+        for connection in (self._writer, self._listener):
+            if connection is not None and not connection.is_closed():
+                with contextlib.suppress(*_GONE):
+                    await connection.close(timeout=2)
+        self._readers.terminate()
+
+    async def _transact(self, work: Work, repeated: bool) -> Topics:
+        if self._writer is None or self._writer.is_closed():
+            self._writer = await self._connect(
+                # Statements of the verbs always go by an index; a planner that still believes the tables are
+                # empty would scan them.
+                {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+                 "plan_cache_mode": "force_generic_plan"}
+            )  # fmt: skip
+        tx = PostgresTx(self, self._writer, repeated)
+        await self._writer.execute("BEGIN")
+        try:
+            await work(tx)
+            if tx.pending.events:
+                # Takes the log's row lock, so it comes last: numbers appear in the order of commits.
+                await tx.fetch(
+                    "append_events",
+                    events=events_json(tx.pending),
+                    count=len(tx.pending.events),
+                    channel=self._channel,
+                    topics=topics_json(tx.pending),
+                )
+            await self._writer.execute("COMMIT")
+        except BaseException as trouble:
+            await self._roll_back(trouble)
+            raise
+        return {**tx.pending.topics, "log": 1} if tx.pending.events else {}
+
+    async def _roll_back(self, trouble: BaseException) -> None:
+        """A connection whose state is not known for sure is dropped, never used again."""
+        if not _is_gone(trouble) and not isinstance(trouble, asyncio.CancelledError):
+            with contextlib.suppress(*_GONE, asyncpg.InterfaceError):
+                await self._writer.execute("ROLLBACK")
+                return
+        self._writer.terminate()
+        self._writer = None
+
+    async def _again(self, work: Callable[[bool], Awaitable[Any]]) -> Any:
+        """Run it until the server answers: at a lost connection for a while, at a collision a few times."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience.reconnect_seconds
+        repeated, collisions, nap = False, 0, 0.05
+        while True:
+            try:
+                return await work(repeated)
+            except _COLLIDED as trouble:
+                collisions += 1
+                if collisions > _COLLISIONS_MAX:
+                    raise BoardBusy(
+                        f"Other processes got in the way {collisions} times; nothing was changed."
+                    ) from trouble
+                await asyncio.sleep(0.01 * self.sources.chance())
+            except Exception as trouble:
+                if not _is_gone(trouble):
+                    if (named := self._named(trouble)) is None:
+                        raise
+                    raise named from trouble
+                if self._closed or loop.time() + nap > deadline:
+                    raise BoardUnreachable(
+                        f"{self._where()} went away and did not come back in "
+                        f"{self._patience.reconnect_seconds:g} seconds ({trouble or type(trouble).__name__}). "
+                        "Whether the last call took effect is not known: repeat it with the same key."
+                    ) from trouble
+                repeated = True
+                await asyncio.sleep(nap * (0.5 + self.sources.chance()))
+                nap = min(nap * 2, _NAP_SECONDS_MAX)
+
+    def _named(self, trouble: Exception) -> BoardTrouble | None:
+        """The server's errors about the place, under our names. Its errors about a statement are bugs and pass."""
+        if isinstance(trouble, asyncpg.DiskFullError | asyncpg.OutOfMemoryError):
+            return BoardFull(f"{self._where()} is out of space ({trouble}); nothing was changed.")
+        if isinstance(trouble, asyncpg.ReadOnlySQLTransactionError | asyncpg.InsufficientPrivilegeError):
+            return BoardReadOnly(f"{self._where()} does not let this user write ({trouble}); nothing was changed.")
+        if isinstance(trouble, asyncpg.QueryCanceledError):
+            return BoardBusy(
+                f"{self._where()} did not answer within {self._patience.statement_seconds:g} seconds; "
+                "nothing was changed. Try again."
+            )
+        return None
+
+    def _options(self, settings: dict[str, str]) -> dict[str, Any]:
+        milliseconds = int(self._patience.statement_seconds * 1000)
+        return {
+            "timeout": self._patience.network_seconds,
+            # Later than the server's own limit, which gives the better answer.
+            "command_timeout": self._patience.statement_seconds + self._patience.network_seconds,
+            "statement_cache_size": 512,
+            "connection_class": _Connection,
+            "server_settings": {
+                "application_name": "dugnad",
+                "search_path": self._board,
+                "synchronous_commit": "on",
+                "default_transaction_isolation": "read committed",
+                "statement_timeout": str(milliseconds),
+                "idle_in_transaction_session_timeout": str(milliseconds),
+                **settings,
+            },
+        }
+
+    async def _connect(self, settings: dict[str, str]) -> Any:
+        connection = await asyncpg.connect(self._address, **self._options(settings))
+        await self._be_impatient(connection)
+        return connection
+
+    async def _be_impatient(self, connection: Any) -> None:
+        """Both ends of the wire notice when the other falls silent."""
+        connection.notice_silence(self._patience.network_seconds)
+        # A server whose system has no such setting says no, and that is all.
+        with contextlib.suppress(asyncpg.PostgresError):
+            await connection.execute(
+                f"SET tcp_user_timeout = {int(self._patience.network_seconds * 1000)}; "
+                "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
+            )
+
+    async def _listen(self) -> None:
+        self._listener = await self._connect({})
+        self._listener.add_termination_listener(self._lost_listener)
+        await self._listener.add_listener(self._channel, self._heard)
+
+    def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
+        if self._writer is not None and not self._writer.is_closed() and pid == self._writer.get_server_pid():
+            return  # Our own commit; it was told at once.
+        self._tell(json.loads(str(payload)))
+
+    def _lost_listener(self, _connection: object) -> None:
+        if not self._closed:
+            chore = asyncio.get_running_loop().create_task(self._listen_again())
+            self._chores.add(chore)
+            chore.add_done_callback(self._chores.discard)
+
+    async def _listen_again(self) -> None:
+        nap = 0.05
+        while not self._closed:
+            try:
+                await self._listen()
+                self._tell({"?": 1})  # Pushes were lost meanwhile.
+                return
+            except (*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await asyncio.sleep(nap)
+                nap = min(nap * 2, _NAP_SECONDS_MAX)
+
+    def _tell(self, topics: Topics) -> None:
+        if topics:
+            for listener in self._listeners:
+                listener(topics)
+
+    def _where(self) -> str:
+        parts = urlsplit(self._address)
+        return f"PostgreSQL at {parts.hostname or 'the local socket'}{parts.path}"
+
+    async def _migrate(self, make: bool) -> None:
+        setup = {
+            name: text.replace("SCHEMA SCHEMA", f'SCHEMA "{self._board}"').replace("SCHEMA.", f"{self._board}.")
+            for name, text in load_setup("postgres").items()
+        }
+        connection = await self._connect({})
+        try:
+            server = await connection.fetchrow(setup["encoding"])
+            if server["encoding"] != "UTF8":
+                raise BoardUnreachable(
+                    f"{self._where()} stores {server['encoding']}, and a board needs a database with UTF8: "
+                    "createdb --encoding UTF8 --template template0."
+                )
+            if server["version"] < _VERSION_MIN:
+                raise BoardUnreachable(f"{self._where()} is too old: dugnad needs PostgreSQL 14 or newer.")
+            there = await connection.fetchval(setup["migrations_exist"])
+            if not there and not make:
+                raise BoardUnreachable(
+                    f"There is no board {self._board!r} at {self._where()} yet; `dugnad add` or `dugnad run` makes one."
+                )
+            if not there or migrations.missing(await connection.fetchval(setup["version"]), "postgres"):
+                async with connection.transaction():
+                    await _apply(connection, setup, self._board)
+        finally:
+            await connection.close()
+
+
+async def _apply(connection: Any, setup: dict[str, str], board: str) -> None:
+    await connection.execute(setup["lock_board"], board)
+    if not await connection.fetchval(setup["schema_exists"], board):
+        await connection.execute(setup["create_schema"])
+    await connection.execute(setup["create_migrations"])
+    for number, statements in migrations.missing(await connection.fetchval(setup["version"]), "postgres"):
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.execute(setup["set_version"], number)
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    def notice_silence(self, seconds: float) -> None:
+        """Without this a partition is noticed only when the kernel gives up, after some fifteen minutes."""
+        wire = self._transport.get_extra_info("socket")
+        if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            ("TCP_USER_TIMEOUT", int(seconds * 1000)),
+            ("TCP_KEEPIDLE", 5),
+            ("TCP_KEEPINTVL", 2),
+            ("TCP_KEEPCNT", 3),
+        ):
+            if hasattr(socket, option):
+                wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+async def open_postgres(
+    url: str, *, limits: Limits, patience: Patience, sources: Sources, make: bool = True
+) -> PostgresStore:
+    store = PostgresStore(url, limits=limits, patience=patience, sources=sources)
+    try:
+        await store.open(make=make)
+    except BaseException:
+        await store.close()
+        raise
+    return store

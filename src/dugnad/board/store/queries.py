@@ -1,0 +1,75 @@
+"""Loads the named statements of `sql/*.sql`.
+
+A file is a list of statements, each under a line `-- name: words_like_this`. A name may stand twice, once as
+`-- name: words (sqlite)` and once as `(postgres)`, where the two databases do better with a text of their own.
+Parameters are written `:name` in the files and become `?1` or `$1`, so callers pass them by name on both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+Dialect = Literal["sqlite", "postgres"]
+
+_HEADER = re.compile(r"^-- name: (?P<name>[a-z_]+)(?: \((?P<dialect>sqlite|postgres)\))?$", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*")
+_PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+
+    def arguments(self, given: Mapping[str, object]) -> tuple[object, ...]:
+        return tuple([given[name] for name in self.parameters])
+
+
+@cache
+def load(dialect: Dialect) -> dict[str, Query]:
+    """All statements for one database. Both databases have the same names, or loading fails."""
+    texts: dict[Dialect, dict[str, str]] = {"sqlite": {}, "postgres": {}}
+    for file in sorted(files("dugnad.board.store").joinpath("sql").iterdir(), key=lambda entry: entry.name):
+        for name, only, text in _statements(file.read_text("utf-8")):
+            for target, known in texts.items():
+                if only in (None, target):
+                    if name in known:
+                        raise ValueError(f"{file.name}: {name} is defined twice for {target}")
+                    known[name] = text
+    if lone := texts["sqlite"].keys() ^ texts["postgres"].keys():
+        raise ValueError(f"these statements exist for one database only: {sorted(lone)}")
+    return {name: _prepare(name, text, dialect) for name, text in texts[dialect].items()}
+
+
+@cache
+def load_setup(dialect: Dialect) -> dict[str, str]:
+    """What opening a board of one kind needs; these have no counterpart in the other."""
+    source = files("dugnad.board.store").joinpath("setup", f"{dialect}.sql").read_text("utf-8")
+    return {name: _COMMENT.sub("", text).strip() for name, _, text in _statements(source)}
+
+
+def _statements(source: str) -> list[tuple[str, str | None, str]]:
+    headers = list(_HEADER.finditer(source))
+    ends = [header.start() for header in headers[1:]] + [len(source)]
+    return [
+        (header["name"], header["dialect"], source[header.end() : end].strip().rstrip(";"))
+        for header, end in zip(headers, ends, strict=True)
+    ]
+
+
+def _prepare(name: str, text: str, dialect: Dialect) -> Query:
+    bare = _COMMENT.sub("", text)  # A colon in a comment is not a parameter.
+    order: list[str] = []
+
+    def place(match: re.Match[str]) -> str:
+        if match["name"] not in order:
+            order.append(match["name"])
+        return ("?" if dialect == "sqlite" else "$") + str(order.index(match["name"]) + 1)
+
+    return Query(name, _PARAMETER.sub(place, bare).strip(), tuple(order))

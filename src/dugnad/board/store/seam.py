@@ -1,0 +1,138 @@
+"""The seam to a database: transaction, fetch, push. The only words the verbs know of one.
+
+A verb is an async function that gets a `Tx`. On PostgreSQL its awaits go over the wire; on SQLite they never
+suspend, so a writer thread (or, in simulation, the loop itself) drives the same function to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from ...clock import Sources
+from ...errors import BadInput
+from ...settings import Limits
+from .. import rules
+
+Row = Mapping[str, Any]
+# What changed, and for how many: {"ready:coder": 3, "inbox:alice": 1, "log": 1}. "ready:coder!bob" is not for Bob.
+Topics = dict[str, int]
+Work = Callable[["Tx"], Awaitable[None]]
+_WHOLE_MAX = 2**63 - 1
+
+
+def as_json(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def storable(what: str, value: Any) -> None:
+    """Refuse what a database cannot hold, however deep in a call it stands."""
+    if isinstance(value, str):
+        rules.text(what, value)
+    elif isinstance(value, int | float):
+        if not -_WHOLE_MAX <= value <= _WHOLE_MAX:  # Also refuses nan.
+            raise BadInput(f"The {what} cannot be {rules.said(value)}: no board holds such a number.")
+    elif isinstance(value, tuple | list):
+        for each in value:
+            storable(what, each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            storable(name, each)
+    else:
+        for name in getattr(value, "__dataclass_fields__", ()):
+            storable(name, getattr(value, name))
+
+
+def ids_json(ids: Iterable[int]) -> str:
+    rows = [{"id": each} for each in ids]
+    storable("id", rows)
+    return as_json(rows)
+
+
+class TryAgain(Exception):
+    """Another process's commit got in between; the whole transaction is rolled back and run again."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """Events and wake-ups gathered during a transaction; written as its last statement."""
+
+    events: list[tuple[str, int | None, int | None, str, Mapping[str, object]]]
+    topics: Topics
+
+
+Asked = tuple[str, Mapping[str, object]]  # The name of a statement, and what it is given.
+
+
+class Tx(Protocol):
+    """One open transaction."""
+
+    limits: Limits
+    sources: Sources
+    repeated: bool  # The work was tried before and its fate is unknown: look for answers by key.
+    pending: Pending
+
+    async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        """Run the statement of that name."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """Roll back what happened inside, and only that, if it raises."""
+
+
+class Store(Protocol):
+    """A database that holds one board."""
+
+    async def write(self, work: Work, *, alone: bool = False) -> None:
+        """Run `work` in a transaction, append its events, commit, push. Repeats it when its fate is unknown.
+
+        `alone`: it is one small call, and no other waits.
+        """
+
+    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        """Run one reading statement, beside the writer."""
+
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        """Run several that all see the board at one moment."""
+
+    async def shrink(self, *, whole: bool) -> bool:
+        """Give unused room back to the disk, if that can be. `whole`: nobody else is there who would have to wait."""
+
+    def on_push(self, listener: Callable[[Topics], None]) -> None:
+        """Have `listener` told of every commit, this process's own and others'."""
+
+    async def close(self) -> None: ...
+
+
+def event(tx: Tx, kind: str, actor: str, *, task: int | None = None, root: int | None = None, **data: object) -> None:
+    # What is not there need not be said; readers take a missing field for None.
+    said = {name: value for name, value in data.items() if value is not None}
+    tx.pending.events.append((kind, task, root, actor, said))
+
+
+def wake(tx: Tx, topic: str, count: int = 1) -> None:
+    tx.pending.topics[topic] = tx.pending.topics.get(topic, 0) + count
+
+
+def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
+    """Say that a task may be taken, to those who may; or that it will be when it is due."""
+    but = f"!{task['not_for']}" if task["not_for"] is not None else ""
+    wake(tx, f"ready:{task['lane']}{but}" if state == "ready" else "due")
+
+
+def events_json(pending: Pending) -> str:
+    return as_json(
+        [
+            {"kind": kind, "task": task, "root": root, "actor": actor, "data": data}
+            for kind, task, root, actor, data in pending.events
+        ]
+    )
+
+
+def topics_json(pending: Pending) -> str:
+    """What to tell the others. PostgreSQL carries 8,000 bytes; more than that concerns everyone."""
+    text = as_json({**pending.topics, "log": 1})
+    return text if len(text) < 7_500 else '{"*":1}'

@@ -1,0 +1,393 @@
+"""A board in a SQLite file: one writing connection per process, and one for reading beside it.
+
+The writer and the reader each have a thread, so the event loop does not wait for the disk; only a lone call, on a disk
+that answers within milliseconds, is done on the spot. With `threads=False` (simulation) everything runs inline on one
+connection, and the clock is whatever was handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from ...clock import Sources
+from ...errors import BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
+from ...settings import Limits, Patience
+from . import migrations
+from .disk import check_place, shrink
+from .queries import load, load_setup
+from .seam import Asked, Pending, Row, Topics, Work, events_json, topics_json
+from .wakeup import Nudge
+
+T = TypeVar("T")
+
+_SQLITE_MIN = (3, 38, 0)  # The first with ->> for JSON.
+_NAP_SECONDS = 0.002
+_CHECKPOINT_PAGES = 4_000
+_QUICK_SECONDS = 0.05  # A lone call may hold the event loop up for this long ...
+_CAREFUL_SECONDS = 10.0  # ... and if one took longer, all go to the thread for a while.
+# By key, a row or two: to hand these to the thread and back costs more than to read them.
+_AT_ONCE = frozenset({"read_budget", "first_unread"})
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that never suspends to its end."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise AssertionError("a verb suspended on SQLite, where every step is immediate")
+
+
+class SqliteTx:
+    """One open transaction on the writing connection."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.limits = store.limits
+        self.sources = store.sources
+        self.repeated = False
+        self.pending = Pending([], {})
+        self._connection = store.writer
+        self._queries = store.queries
+
+    async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        query = self._queries[name]
+        return _rows(self._connection.execute(query.text, query.arguments(arguments)))
+
+    @contextlib.asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        events, topics = len(self.pending.events), dict(self.pending.topics)
+        self._connection.execute("SAVEPOINT one_call")
+        try:
+            yield
+        except BaseException:
+            # A full disk may have ended the whole transaction already; then there is nothing to go back to.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO one_call")
+                self._connection.execute("RELEASE one_call")
+            del self.pending.events[events:]
+            self.pending.topics = topics
+            raise
+        self._connection.execute("RELEASE one_call")
+
+
+class SqliteStore:
+    """Made by `open_sqlite`."""
+
+    def __init__(
+        self, path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
+    ) -> None:
+        self.limits = limits
+        self.sources = sources
+        self.queries = load("sqlite")
+        self._patience = patience
+        self._path = path
+        self._listeners: list[Callable[[Topics], None]] = []
+        self._threads_until = 0.0
+        if path is not None:
+            with _named_troubles(path):
+                check_place(path)
+        self.writer = _connect(path, sources, patience)
+        with _named_troubles(path):
+            _migrate(self.writer, patience)
+        self.writer.execute("PRAGMA busy_timeout = 0")  # The writer takes its own, shorter naps.
+        self._nudge: Nudge | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Inline, or for a board that lives in one connection's memory, readers share the writer.
+        self._reader = self._quick_reader = self.writer
+        self._write_thread: _DatabaseThread | None = None
+        self._read_thread: _DatabaseThread | None = None
+        if threads:
+            self._write_thread = _DatabaseThread("dugnad board writer")
+            self._read_thread = self._write_thread
+        if threads and path is not None:
+            self._reader = _connect(path, sources, patience)
+            self._quick_reader = _connect(path, sources, patience)
+            for reader in (self._reader, self._quick_reader):
+                reader.execute(load_setup("sqlite")["reading"])
+            self._read_thread = _DatabaseThread("dugnad board reader")
+
+    def listen(self) -> None:
+        """Hear of other processes' commits. Needs the running loop, so it is not part of making the store."""
+        if self._path is None or self._write_thread is None:
+            return
+        # Without the folder (a read-only disk) the slow sweep has to do.
+        with contextlib.suppress(OSError):
+            self._nudge = Nudge(self._path.with_name(self._path.name + ".wake"), self.sources.new_id())
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._nudge.socket, self._nudge.drain, self._heard)
+
+    async def write(self, work: Work, *, alone: bool = False) -> None:
+        # To hand one call to the thread and back costs more than the call, on a disk that answers quickly.
+        if self._write_thread is None or (alone and time.monotonic() > self._threads_until and self._begin_at_once()):
+            begun = self._write_thread is not None
+            before = time.monotonic()
+            topics = self._transact(work, begun)
+            if time.monotonic() - before > _QUICK_SECONDS:
+                self._threads_until = time.monotonic() + _CAREFUL_SECONDS
+        else:
+            topics = await self._write_thread.ask(lambda: self._transact(work))
+        self._tell(topics)
+
+    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        if name in _AT_ONCE and time.monotonic() > self._threads_until:
+            return self._fetch(self._quick_reader, name, arguments)
+        return (await self.snapshot([(name, arguments)]))[0]
+
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        def fetch() -> Sequence[Sequence[Row]]:
+            if len(asks) == 1:
+                return [self._fetch(self._reader, *asks[0])]
+            with _named_troubles(self._path):
+                self._reader.execute("BEGIN")
+                try:
+                    return [self._fetch(self._reader, *ask) for ask in asks]
+                finally:
+                    self._reader.execute("COMMIT")
+
+        return fetch() if self._read_thread is None else await self._read_thread.ask(fetch)
+
+    def _fetch(self, reader: sqlite3.Connection, name: str, given: Mapping[str, object]) -> Sequence[Row]:
+        query = self.queries[name]
+        with _named_troubles(self._path):
+            return _rows(reader.execute(query.text, query.arguments(given)))
+
+    async def shrink(self, *, whole: bool) -> bool:
+        connection = _connect(self._path, self.sources, self._patience)
+        with contextlib.closing(connection), _named_troubles(self._path):
+            return await asyncio.to_thread(shrink, connection, whole)
+
+    def on_push(self, listener: Callable[[Topics], None]) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        if self._nudge is not None and self._loop is not None:
+            self._loop.remove_reader(self._nudge.socket)
+        for thread in {self._read_thread, self._write_thread} - {None}:
+            assert thread is not None
+            await asyncio.to_thread(thread.stop)
+        if self._nudge is not None:
+            self._nudge.close()
+        for connection in {self._reader, self._quick_reader, self.writer}:
+            connection.close()
+
+    def _begin_at_once(self) -> bool:
+        try:
+            self.writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:  # Busy, most likely. The thread finds out, and can wait.
+            return False
+        return True
+
+    def _transact(self, work: Work, begun: bool = False) -> Topics:
+        tx = SqliteTx(self)
+        with _named_troubles(self._path):
+            if not begun:
+                _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
+            try:
+                run_now(cast(Coroutine[Any, Any, None], work(tx)))
+                if tx.pending.events:
+                    run_now(tx.fetch("append_events", events=events_json(tx.pending)))
+                self.writer.execute("COMMIT")
+            except BaseException:
+                if self.writer.in_transaction:
+                    self.writer.execute("ROLLBACK")
+                raise
+        if not tx.pending.events:
+            return {}
+        if self._nudge is not None:
+            self._nudge.send(lambda: topics_json(tx.pending))
+        return {**tx.pending.topics, "log": 1}
+
+    def _heard(self, payload: str) -> None:
+        self._tell({"?": 1} if payload == "?" else json.loads(payload))
+
+    def _tell(self, topics: Topics) -> None:
+        if topics:
+            for listener in self._listeners:
+                listener(topics)
+
+
+class _DatabaseThread:
+    """A thread that runs one thing after another for the event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(name=name, target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while (step := self._queue.get()) is not None:
+            step()
+
+    def ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def step() -> None:
+            try:
+                value = work()
+            except BaseException as trouble:  # Handed to whoever waits for the answer.
+                loop.call_soon_threadsafe(_fail, answer, trouble)
+            else:
+                loop.call_soon_threadsafe(_give, answer, value)
+
+        self._queue.put(step)
+        return answer
+
+    def stop(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+
+def _give(answer: asyncio.Future[T], value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _fail(answer: asyncio.Future[T], trouble: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(trouble)
+
+
+def _rows(cursor: sqlite3.Cursor) -> Sequence[Row]:
+    """Rows as dicts: sqlite3.Row looks a name up by comparing it with every column's, at every access."""
+    rows = cursor.fetchall()
+    if not rows:
+        return rows
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
+    """Run what needs the write lock. Many short naps instead of SQLite's growing ones, so that nobody starves among
+    many writers; and turning a new file to WAL does not nap at all by itself."""
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as trouble:
+            if not _is_busy(trouble):
+                raise
+            if time.monotonic() > deadline:
+                raise BoardBusy(
+                    f"Another process has held the board for {busy_seconds:g} seconds; nothing was changed. "
+                    "See whether it is stopped or stuck, then try again."
+                ) from trouble
+            time.sleep(_NAP_SECONDS)
+
+
+def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3.Connection:
+    if sqlite3.sqlite_version_info < _SQLITE_MIN:
+        raise BoardUnreachable(
+            f"This Python carries SQLite {sqlite3.sqlite_version}, and dugnad needs 3.38 or newer: "
+            "use a newer Python, or a PostgreSQL board."
+        )
+    with _named_troubles(path):
+        connection = sqlite3.connect(
+            ":memory:" if path is None else path,
+            timeout=patience.busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            setup = load_setup("sqlite")
+            _refuse_another_programs(connection, path)
+            new = path is None or not path.stat().st_size  # To others this setting would be a write.
+            for name in (*(("shrinking",) if new else ()), "journal", "durable", "cache"):
+                _patiently(connection, setup[name], patience.busy_seconds)
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.create_function("now_ms", 0, sources.now_ms)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _refuse_another_programs(connection: sqlite3.Connection, path: Path | None) -> None:
+    setup = load_setup("sqlite")
+    connection.execute("BEGIN")  # One look at both: another process may be making the board just now.
+    names = ("version", "tables", "hidden")
+    version, tables, hidden = (connection.execute(setup[name]).fetchone()[0] for name in names)
+    connection.execute("COMMIT")
+    if hidden or (version == 0 and tables):
+        what = "triggers or views, and a board has none" if hidden else "another program's tables"
+        raise BoardUnreachable(f"{path} is not a board: it holds {what}. Choose another path.")
+
+
+def _migrate(connection: sqlite3.Connection, patience: Patience) -> None:
+    setup = load_setup("sqlite")
+
+    def version() -> int:
+        return int(connection.execute(setup["version"]).fetchone()[0])
+
+    if not migrations.missing(version(), "sqlite"):
+        return
+    _patiently(connection, "BEGIN IMMEDIATE", patience.busy_seconds)
+    try:
+        for number, statements in migrations.missing(version(), "sqlite"):
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(setup["set_version"].replace("VERSION", str(number)))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_busy(trouble: sqlite3.Error) -> bool:
+    return (trouble.sqlite_errorcode or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class _named_troubles:
+    """SQLite's errors about the place, under our names. Its errors about a statement are bugs and pass."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, trouble: BaseException | None, trace: object) -> None:
+        if isinstance(trouble, sqlite3.Error):
+            if named := _name(trouble, self._path):
+                raise named from trouble
+        elif isinstance(trouble, OSError):
+            raise BoardUnreachable(f"Cannot use {self._path} as a board: {trouble.strerror}.") from trouble
+
+
+def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
+    code = (getattr(trouble, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return BoardFull(f"The disk that holds {path} is full; nothing was changed. Free some space, try again.")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return BoardReadOnly(
+            f"{path} cannot be written; nothing was changed. Check its owner, its permissions and its folder's."
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return BoardUnreachable(f"{path} cannot be opened; check that its folder exists and can be written.")
+    # A board that somebody put together has the version of ours, and not the tables.
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or str(trouble).startswith("no such table"):
+        return BoardUnreachable(f"{path} is not a board, or is damaged; restore a back-up or choose another path.")
+    if code == sqlite3.SQLITE_IOERR:
+        return BoardUnreachable(f"The disk that holds {path} reports an error ({trouble}); check it, then try again.")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BoardBusy()
+    return None
+
+
+def open_sqlite(
+    path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
+) -> SqliteStore:
+    store = SqliteStore(path, limits=limits, patience=patience, sources=sources, threads=threads)
+    store.listen()
+    return store

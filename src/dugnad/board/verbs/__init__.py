@@ -1,0 +1,1 @@
+"""What can be done with a board: each verb is one transaction."""

@@ -1,0 +1,225 @@
+"""The account of a root: reserve before, settle after; what is unknown counts as spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import BadInput, BudgetSpent, DugnadError, UnknownTask
+from ...types import Amount, Pace, Spending
+from .. import records, rules
+from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
+from . import rate_limits
+from .fence import fence_all, refused
+from .idempotency import once
+
+_COLUMNS = ("tokens", "microdollars", "milliseconds")
+
+
+def plain(amount: Amount) -> dict[str, int]:
+    return {column: getattr(amount, column) for column in _COLUMNS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    task: int
+    epoch: int
+    root: int
+    teammate: str
+    amount: Amount
+    pace: Pace | None  # Of the provider key the call goes through.
+    key: str
+    may_repeat: bool  # The key is the caller's, so this may be its second try.
+
+    @property
+    def label(self) -> str | None:
+        return None if self.pace is None else self.pace.key
+
+
+async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
+    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    answers: list[str | DugnadError] = [call.key for call in calls]
+    before = await _reserved_before(tx, calls)
+    fresh: dict[str, int] = {}
+    again = []
+    for place, call in enumerate(calls):
+        if call.key in before:
+            if before[call.key] != (call.task, call.epoch, call.amount, call.label):
+                answers[place] = BadInput(f"The key {call.key!r} stands for another reservation; choose another.")
+            elif call.key in fresh:
+                again.append(place)
+            continue
+        if stale := refused(call.task, call.epoch, rows):
+            answers[place] = stale
+        else:
+            fresh[call.key] = place
+            before[call.key] = (call.task, call.epoch, call.amount, call.label)
+    budgets = await hold(tx, {calls[place].root for place in fresh.values()}) if fresh else {}
+    paces = await rate_limits.look(tx, [calls[place].pace for place in fresh.values()])
+    made = []
+    for place in fresh.values():
+        call = calls[place]
+        # The budget first: who has to wait for that need not wait for the provider before.
+        if refusal := _over_budget(budgets[call.root], call) or paces.refused(call.pace, call.amount.tokens):
+            answers[place] = refusal
+            continue
+        _add(budgets[call.root], call.amount, "_reserved", 1)
+        made.append(call)
+    await _write(tx, made)
+    for place in again:  # The same call twice at one moment hears the same.
+        answers[place] = answers[fresh[calls[place].key]]
+    return answers
+
+
+def _over_budget(budget: dict[str, Any], call: Reserve) -> BudgetSpent | None:
+    if (reason := rules.too_much(budget, call.amount)) is None:
+        return None
+    kind, sentence, may_free_up = reason
+    return BudgetSpent(f"{sentence} Raise it with `dugnad budget {call.root}`.", kind=kind, may_free_up=may_free_up)
+
+
+async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
+    if not made:
+        return
+    rows = [
+        {"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, "pace": c.label, **plain(c.amount)}
+        for c in made
+    ]
+    await tx.fetch("insert_reservations", reservations=as_json(rows))
+    await move(tx, [(call.root, Amount(), call.amount) for call in made])
+    for call in made:
+        event(
+            tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
+            pace=call.label, **plain(call.amount),
+        )  # fmt: skip
+
+
+async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[int, int, Amount, str | None]]:
+    if not tx.repeated and not any(call.may_repeat for call in calls):
+        return {}
+    keys = as_json([{"key": call.key} for call in calls])
+    rows = await tx.fetch("reservations_by_key", keys=keys)
+    return {row["key"]: (row["task_id"], row["epoch"], records.amount(row), row["pace"]) for row in rows}
+
+
+async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """The accounts of these roots, locked in one order."""
+    rows = await tx.fetch("hold_budgets", ids=ids_json(sorted(roots)))
+    return {row["root_id"]: dict(row) for row in rows}
+
+
+def _add(budget: dict[str, Any], amount: Amount, suffix: str, sign: int) -> None:
+    for column in _COLUMNS:
+        budget[f"{column}{suffix}"] += sign * getattr(amount, column)
+
+
+async def move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> Sequence[Row]:
+    """Add to each root's spent and reserved amounts (root, spent, reserved)."""
+    sums: dict[int, dict[str, int]] = {}
+    for root, spent, reserved in moves:
+        into = sums.setdefault(root, {f"{c}{s}": 0 for c in _COLUMNS for s in ("", "_reserved")})
+        for column in _COLUMNS:
+            into[column] += getattr(spent, column)
+            into[f"{column}_reserved"] += getattr(reserved, column)
+    rows = [{"root": root, **columns} for root, columns in sorted(sums.items())]
+    return await tx.fetch("move_amounts", roots=as_json(rows)) if rows else []
+
+
+async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, str]]) -> None:
+    """Turn reservations into what was really spent: (row, spent, state, actor)."""
+    if not closed:
+        return
+    await tx.fetch(
+        "close_reservations",
+        reservations=as_json(
+            [{"key": row["key"], "state": state, "tokens": spent.tokens} for row, spent, state, _ in closed]
+        ),
+    )
+    moves = []
+    for row, spent, state, actor in closed:
+        held = records.amount(row)
+        moves.append((row["root_id"], spent, Amount(**{c: -getattr(held, c) for c in _COLUMNS})))
+        over = {c: max(0, getattr(spent, c) - getattr(held, c)) for c in _COLUMNS}
+        event(
+            tx, "spent" if state == "settled" else "forfeited", actor, task=row["task_id"], root=row["root_id"],
+            key=row["key"], **plain(spent), **({"over": over} if any(over.values()) else {}),
+        )  # fmt: skip
+        wake(tx, f"budget:{row['root_id']}")
+    for account in await move(tx, moves):
+        if account["parked"] and account["held"] in (None, "tasks"):  # What was begun needs no other run to go on.
+            await tx.fetch("none_parked", root=account["root_id"])
+            await _unpark(tx, account["root_id"])
+
+
+async def _unpark(tx: Tx, root: int) -> None:
+    """Let go on what its holders put down for want of budget."""
+    for row in await tx.fetch("unpark_tasks", root=root):
+        event(tx, "ready", "board", task=row["id"], root=root, state="ready")
+        wake_for(tx, row)
+
+
+async def forfeit(tx: Tx, tasks: Sequence[int], actor: str) -> None:
+    """What these tasks still had reserved is of unknown fate now, so it counts as spent."""
+    if tasks:
+        rows = await tx.fetch("open_reservations_of", ids=ids_json(sorted(tasks)))
+        await close_reservations(tx, [(row, records.amount(row), "forfeited", actor) for row in rows])
+
+
+async def park(tx: Tx, root: int, ask: Amount) -> bool:
+    """Whether a task has to wait because this does not fit. If it never will under this cap, all work under the root is
+    held until a person raises it; if others' reservations may come back, only this task waits, for those."""
+    budget = (await hold(tx, [root]))[root]
+    reason = rules.too_much(budget, ask)
+    if reason is None:
+        return False
+    kind, _, may_free_up = reason
+    if may_free_up:
+        await tx.fetch("park_task", root=root)
+    elif budget["held"] is None:
+        await hold_root(tx, budget, kind)
+    return True
+
+
+async def hold_root(tx: Tx, budget: dict[str, Any], kind: str) -> None:
+    """Nothing under this root can be claimed any more, and the log says why."""
+    root = budget["root_id"]
+    budget["held"] = kind
+    await tx.fetch("hold_root", root=root, held=kind)
+    event(tx, "budget_reached", "board", root=root, task=root, held=kind)
+    wake(tx, f"budget:{root}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCaps:
+    root: int
+    caps: Mapping[str, int | None]
+    add: bool  # Add to the caps there are, instead of putting these in their place.
+    by: str
+    key: str
+
+
+async def set_caps(tx: Tx, call: SetCaps) -> Spending:
+    """Change a root's caps, and let what was held under them go on."""
+
+    async def change() -> None:
+        budgets = await hold(tx, [call.root])
+        if call.root not in budgets:
+            raise UnknownTask(f"There is no root #{call.root} with a budget; `dugnad tasks` lists the tasks.")
+        now = budgets[call.root]
+        caps = dict(call.caps)
+        if call.add:
+            caps = {
+                name: now[name] if more is None or now[name] is None else now[name] + more
+                for name, more in call.caps.items()
+            }
+        await tx.fetch("set_caps", root=call.root, **caps)
+        event(tx, "budget_set", call.by, root=call.root, task=call.root, caps=caps)
+        wake(tx, f"budget:{call.root}")
+        for row in await tx.fetch("unshelve_tasks", root=call.root):
+            if row["state"] == "ready":
+                wake_for(tx, row)
+        await _unpark(tx, call.root)
+
+    await once(tx, call.key, "set_caps", change)
+    return records.spending((await tx.fetch("read_budget", root=call.root))[0])

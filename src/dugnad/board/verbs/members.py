@@ -1,0 +1,190 @@
+"""Teammates, and the hosts that run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import BadInput, HostLost, NotReady, UnknownHost, UnknownTeammate
+from ...types import Teammate
+from .. import records, rules
+from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake
+from .idempotency import once
+from .messages import Show, show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartHost:
+    id: str
+    label: str
+    scope: tuple[int, ...] | None  # The roots its teammates may claim under; None: all.
+
+
+async def start_host(tx: Tx, call: StartHost) -> None:
+    lease = int(tx.limits.lease_seconds * 1000)
+    scope = None if call.scope is None else ids_json(call.scope)
+    if await tx.fetch("insert_host", id=call.id, label=call.label, scope=scope, lease=lease):
+        event(tx, "host_started", call.label, host=call.id, label=call.label, scope=call.scope)
+        wake(tx, "team")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfHost:
+    host: str
+
+
+async def heartbeat(tx: Tx, call: OfHost) -> list[tuple[int, int]]:
+    """Renew the lease of all the host's claims at once. Returns the claims it still has: (task, epoch)."""
+    lease = int(tx.limits.lease_seconds * 1000)
+    if not await tx.fetch("renew_host", id=call.host, lease=lease):
+        if not (back := await tx.fetch("revive_host", id=call.host, lease=lease)):
+            if await tx.fetch("read_host", id=call.host):
+                raise HostLost(f"Host {call.host} was stopped; start a new one.")
+            raise UnknownHost(f"There is no host {call.host}; register it first.")
+        event(tx, "host_back", back[0]["label"], host=call.host)
+        wake(tx, "team")
+    return [(row["id"], row["epoch"]) for row in await tx.fetch("claims_of_host", host=call.host)]
+
+
+async def stop_host(tx: Tx, call: OfHost) -> None:
+    """An orderly end. The next `take_back` need not wait for the lease; its teammates may move at once."""
+    if rows := await tx.fetch("stop_host", id=call.host):
+        event(tx, "host_stopped", "board", host=call.host, label=rows[0]["label"])
+        wake(tx, "team")
+    elif not await tx.fetch("read_host", id=call.host):
+        raise UnknownHost(f"There is no host {call.host}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    name: str
+    roles: tuple[str, ...]
+    lead: bool
+    prompt: str
+    model: str
+    plan: bool
+    by: str
+    host: str | None = None  # Given: seated there at once, before another host can take it.
+
+
+async def spawn(tx: Tx, call: Spawn) -> Teammate:
+    """Want a teammate. One that is wanted or seated already with the same settings is left as it is."""
+    roles = as_json(list(call.roles))
+    arguments = {
+        "name": call.name,
+        "roles": roles,
+        "lead": int(call.lead),
+        "prompt": call.prompt,
+        "model": call.model,
+        "plan": int(call.plan),
+    }
+    rows = await tx.fetch("hold_teammate", name=call.name)
+    known = rows and rows[0]["state"] != "human"  # A board from before may have one of such a name, who may stay.
+    if not known and rules.is_taken(call.name, lead=call.lead):
+        raise BadInput(f"{call.name!r} is taken, or looks like a name that is; choose another name.")
+    if not rows:
+        if not await tx.fetch("insert_teammate", **arguments):
+            raise TryAgain  # Another process has just used the name.
+        changed = True
+    else:
+        changed = rows[0]["state"] in ("stopped", "failed")
+        same = all(rows[0][name] == value for name, value in arguments.items())
+        if not changed and not same:
+            raise NotReady(
+                f"There is a teammate {call.name} already, set up otherwise; stop it or choose another name."
+            )
+        if changed:
+            await tx.fetch("respawn_teammate", **arguments)
+    if changed:
+        event(
+            tx, "spawned", call.by, name=call.name, roles=list(call.roles), lead=call.lead, prompt=call.prompt,
+            model=call.model, plan=call.plan or None,
+        )  # fmt: skip
+        wake(tx, "team")
+        if call.host is not None:
+            await _must_live(tx, call.host)
+            await _take_seat(tx, call.name, call.host)
+    return await _read(tx, call.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    host: str
+    name: str | None  # None: any that is wanted, or whose host died.
+    count: int
+    key: str
+
+
+async def seat(tx: Tx, call: Seat) -> list[Teammate]:
+    """Take teammates that are wanted, or that lost their host, to this host."""
+
+    async def take() -> list[str]:
+        await _must_live(tx, call.host)
+        if call.name is not None:
+            row = await _hold(tx, call.name)
+            if row["state"] == "seated" and row["host_id"] == call.host:
+                return [call.name]
+        await tx.fetch("lock_seats")
+        rows = await tx.fetch("takeable_teammates", name=call.name, count=call.count)
+        for row in rows:
+            await _take_seat(tx, row["name"], call.host)
+        if not rows and call.name is not None:
+            raise NotReady(f"{call.name} is not free: it is stopped, or another living host runs it.")
+        return [row["name"] for row in rows]
+
+    return [await _read(tx, name) for name in await once(tx, call.key, "seat", take)]
+
+
+async def _must_live(tx: Tx, host: str) -> None:
+    """Refuse a host without a lease."""
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    if not any(row["id"] == host and row["alive"] for row in await tx.fetch("list_hosts", lease_max=lease_max)):
+        raise HostLost(f"Host {host} has no running lease; register it, or send a heartbeat.")
+
+
+async def _take_seat(tx: Tx, name: str, host: str) -> None:
+    after = (await tx.fetch("seat_teammate", name=name, host=host))[0]
+    event(tx, "seated", name, name=name, host=host, seat=after["seat"])
+    wake(tx, "team")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTeammate:
+    name: str
+    by: str
+    reason: str
+    failed: bool
+    seat: int | None  # Given: only if it still has this seat, so that an old host cannot stop a moved teammate.
+    if_quiet: bool = False  # Only if it has read all its mail: no message is lost between working and resting.
+
+
+async def end_teammate(tx: Tx, call: EndTeammate) -> None:
+    """Shut a teammate down, or show it as failed. Messages do not revive it."""
+    row = await _hold(tx, call.name)
+    state = "failed" if call.failed else "stopped"
+    if row["state"] == state:
+        return
+    if row["state"] == "human":
+        raise BadInput("The human cannot be stopped.")
+    if call.seat is not None and row["seat"] != call.seat:
+        raise HostLost(f"{call.name} was taken over by another host; leave it alone.")
+    if call.if_quiet and await tx.fetch("first_unread", recipient=call.name):
+        raise NotReady(f"{call.name} has mail.")
+    await tx.fetch("end_teammate", name=call.name, state=state, reason=call.reason or None)
+    event(tx, state + "_teammate", call.by, name=call.name, reason=call.reason)
+    # What asked it to go has been seen to; in another life of its own it must not read that again.
+    asked = await tx.fetch("unread_shutdowns", recipient=call.name)
+    await show(tx, Show(recipient=call.name, messages=tuple(row["id"] for row in asked)))
+    wake(tx, "team")
+    wake(tx, f"inbox:{call.name}")
+
+
+async def _hold(tx: Tx, name: str) -> Row:
+    rows = await tx.fetch("hold_teammate", name=name)
+    if not rows:
+        raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
+    return rows[0]
+
+
+async def _read(tx: Tx, name: str) -> Teammate:
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    return records.teammate((await tx.fetch("list_teammates", name=name, lease_max=lease_max))[0])

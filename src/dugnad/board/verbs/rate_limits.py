@@ -1,0 +1,139 @@
+"""Provider keys: a pause the whole team keeps after a refusal for rate, and how fast the team may use a key.
+
+Both go by the database's clock, so all hosts agree. How fast a key was used is read from the reservations themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ...errors import CoolingDown
+from ...settings import Limits
+from ...types import Cooldown, Pace
+from .. import records
+from ..store.seam import Row, Tx, as_json, event, wake
+from .idempotency import once
+
+_WINDOW_MS = 60_000
+_REASON_CHARS = 100  # Of a provider's own words, in our sentence.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoolDown:
+    pace: str
+    milliseconds: int | None  # What the provider asked for, if it did.
+    reason: str
+    by: str
+    key: str
+
+
+async def cool_down(tx: Tx, call: CoolDown) -> Cooldown:
+    async def change() -> dict[str, object]:
+        await tx.fetch("lock_key", key=f"cooldown {call.pace}")
+        row = (await tx.fetch("read_cooldown", key=call.pace))[0]
+        after = cooled(row, call.milliseconds, tx.limits)
+        if after is None:
+            return {name: row[name] for name in ("key", "until", "milliseconds", "strikes", "reason")}
+        await tx.fetch("write_cooldown", key=call.pace, reason=call.reason, **after)
+        event(tx, "cooled", call.by, pace=call.pace, reason=call.reason, **after)
+        wake(tx, "cooldown")
+        return {"key": call.pace, "reason": call.reason, **after}
+
+    return records.cooldown(await once(tx, call.key, "cool_down", change))
+
+
+def cooled(row: Row, asked: int | None, limits: Limits) -> dict[str, int] | None:
+    """What a refusal at `row["now"]` makes of the key's last cool-down; None: it stays as it is."""
+    now, until = row["now"], row["until"] if pauses(row) > 0 else None
+    named = None if not asked else min(asked, int(limits.retry_after_seconds_max * 1000))
+    if until is not None:
+        # Calls that were on their way when it began are refused, too. That is no news; only a later end is.
+        if named is None or now + named <= until:
+            return None
+        return {"until": now + named, "milliseconds": named, "strikes": row["strikes"]}
+    forgotten = row["until"] is None or now - row["until"] > limits.cooldown_forget_seconds * 1000
+    strikes = 1 if forgotten else row["strikes"] + 1
+    doubled = min(limits.cooldown_seconds * 2 ** min(strikes - 1, 30), limits.cooldown_seconds_max)
+    length = named or int(doubled * 1000)
+    return {"until": now + length, "milliseconds": length, "strikes": strikes}
+
+
+def pauses(row: Row) -> int:
+    """For how many milliseconds more. A pause that would last much longer than it was meant to is over: the clock was
+    set back since."""
+    rest = int(row["until"] or 0) - int(row["now"])
+    return rest if row["until"] and rest <= row["milliseconds"] + _WINDOW_MS else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was asked of a key within a short time."""
+
+    at: int  # The last of it.
+    requests: int
+    tokens: int
+
+
+def wait_ms(pace: Pace, tokens: int, used: Sequence[Used], now: int) -> int:
+    """How long until a call of so many tokens keeps the pace, if what was used (oldest first) is all there is."""
+    requests_left, tokens_left = sum(each.requests for each in used), sum(each.tokens for each in used)
+    wait = 0
+    for each in used:
+        # A call larger than a whole minute's tokens goes when it is alone; it would wait for ever else.
+        if _fits(requests_left, 1, pace.requests_per_minute) and _fits(tokens_left, tokens, pace.tokens_per_minute):
+            break
+        requests_left, tokens_left = requests_left - each.requests, tokens_left - each.tokens
+        wait = each.at + _WINDOW_MS - now
+    return wait
+
+
+def _fits(used: int, more: int, most: int | None) -> bool:
+    return most is None or used == 0 or used + more <= most
+
+
+class Paces:
+    """The provider keys of a batch of reservations: which of them pause, and what was asked of them in a minute."""
+
+    def __init__(self, rows: Iterable[Row], used: Iterable[Row], chance: Callable[[], float]) -> None:
+        self._chance = chance
+        self._keys = {row["label"]: row for row in rows}
+        self._used: dict[str, list[Used]] = {key: [] for key in self._keys}
+        for row in used:
+            self._used[row["pace"]].append(Used(row["last_at"], row["requests"], row["tokens"]))
+
+    def refused(self, pace: Pace | None, tokens: int) -> CoolingDown | None:
+        """Why this call has to wait; None: it may go, and counts for those after it."""
+        if pace is None:
+            return None
+        row = self._keys[pace.key]
+        if (rest := pauses(row)) > 0:
+            # Spread over half the pause, so that those who wait do not come back as a herd.
+            seconds = rest / 1000 + self._chance() * max(1.0, row["milliseconds"] / 2000)
+            why = f"{pace.key} is cooling down ({row['reason'][:_REASON_CHARS]})"
+        elif wait := wait_ms(pace, tokens, self._used[pace.key], row["now"]):
+            seconds = wait / 1000 + self._chance()
+            why = f"The team has asked as much of {pace.key} as it may in a minute"
+        else:
+            self._used[pace.key].append(Used(row["now"], 1, tokens))
+            return None
+        return CoolingDown(f"{why}; ask again in {seconds:.1f} seconds.", key=pace.key, seconds=seconds)
+
+
+async def look(tx: Tx, paces: Iterable[Pace | None]) -> Paces:
+    """What reservations through these keys have to know, read in at most three statements."""
+    given = [pace for pace in paces if pace is not None]
+    if not given:
+        return Paces((), (), tx.sources.chance)
+    counted = _labels(pace for pace in given if pace.requests_per_minute or pace.tokens_per_minute)
+    if counted:
+        await tx.fetch("lock_paces", keys=as_json(counted))
+    rows = await tx.fetch("read_paces", keys=as_json(_labels(given)))
+    used: Sequence[Row] = ()
+    if counted:
+        used = await tx.fetch("used_of_paces", keys=as_json(counted), since=rows[0]["now"] - _WINDOW_MS)
+    return Paces(rows, used, tx.sources.chance)
+
+
+def _labels(paces: Iterable[Pace]) -> list[dict[str, str]]:
+    return [{"key": key} for key in sorted({pace.key for pace in paces})]

@@ -1,0 +1,336 @@
+"""Ending a hold on a task: settled by its holder, taken back from a lost host, or by hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import BadInput, DugnadError, StaleClaim, UnknownTask
+from ...settings import Limits
+from ...types import HUMAN, Done, Failed, Outcome, Released, Waiting
+from .. import rules
+from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
+from .budgets import forfeit, park
+from .fence import fence_all, refused
+from .idempotency import once
+from .messages import ask_for, notice
+from .needs import after_end, lift_chains, refuse_circle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    task: int
+    epoch: int
+    root: int
+    teammate: str
+    outcome: Outcome
+    handover: str | None
+
+    @property
+    def fingerprint(self) -> str:
+        """A repeated settle is the same one only if it says the same."""
+        return hashlib.sha256(repr((self.outcome, self.handover)).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Where a task goes when its holder lets go of it."""
+
+    state: str
+    ended_as: str  # Of the attempt.
+    tried: int = 0
+    back: int = 0  # 1: the claim is not counted after all.
+    outcome: str | None = None
+    result: str | None = None
+    reason: str | None = None
+    continues: int | None = None
+    waiting_for: str | None = None
+    request: str | None = None
+    open_needs: int = 0
+    delay: int = 0
+    lane: str | None = None  # Of the one teammate that goes on with it; None: the task's own.
+    guard: str | None = None  # Which bound was reached; a person is told.
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "failed")
+
+
+def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
+    """The outcome itself, if it is well formed."""
+    if isinstance(outcome, Done):
+        rules.text("result", outcome.result, bytes_max=limits.body_bytes_max)
+        rules.outcome_word(outcome.outcome, limits)
+    elif isinstance(outcome, Failed):
+        rules.text("reason", outcome.reason, bytes_max=limits.body_bytes_max)
+    elif isinstance(outcome, Released):
+        rules.text("reason", outcome.why, bytes_max=limits.body_bytes_max)
+        rules.quantity("A delay", outcome.delay_seconds, scale=1000)
+    else:
+        rules.text("question", outcome.question, bytes_max=limits.body_bytes_max)
+        rules.amount(outcome.amount)
+        if outcome.on == "tasks" and not outcome.tasks:
+            raise BadInput("Waiting for tasks needs the tasks; name at least one.")
+        if outcome.on in ("human", "plan") and not outcome.question.strip():
+            raise BadInput("Waiting for an answer needs the question.")
+    return outcome
+
+
+def if_worn_out(row: Row, outcome: Outcome, limits: Limits) -> Outcome:
+    """The outcome itself; or, of work that was put off too often, a question to a person.
+
+    Nothing was wrong with the work, which may be finished: so the guard does not fail it, but asks once.
+    """
+    put_off = isinstance(outcome, Released) and outcome.resume and outcome.delay_seconds
+    if not put_off or row["claims"] < limits.claims_max:
+        return outcome
+    assert isinstance(outcome, Released)
+    what = f"#{row['id']} was put off {row['claims']} times, the last time because {outcome.why}"
+    return Waiting(on="human", question=f"{what.rstrip('.')}. Mend that, then answer; or cancel it.")
+
+
+def is_free(outcome: Outcome) -> bool:
+    """Whether the claim does not count: it waits for a person, or for a budget, or was only put down."""
+    if isinstance(outcome, Waiting):
+        return outcome.on == "budget" or (outcome.on != "tasks" and outcome.ask == HUMAN)
+    return isinstance(outcome, Released) and outcome.resume and not outcome.delay_seconds
+
+
+def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
+    """Where the task goes. Every way back to ready is bounded, by a guard or by a person who has to act."""
+    worn_out = row["claims"] >= limits.claims_max
+    if isinstance(outcome, Done):
+        return Move(state="done", ended_as="done", outcome=outcome.outcome, result=outcome.result)
+    if isinstance(outcome, Failed):
+        tried = int(row["state"] == "claimed")  # An attempt that was lost before has been counted.
+        tries = row["tries"] + tried
+        if outcome.retry and tries < limits.attempts_max and not worn_out:
+            delay = rules.backoff_ms(tries - 1, limits, chance)
+            return Move(state="scheduled", ended_as="retry", tried=tried, reason=outcome.reason, delay=delay)
+        guard = f"{tries} attempts failed, the last with: {outcome.reason}" if outcome.retry else None
+        return Move(state="failed", ended_as="failed", tried=tried, reason=outcome.reason, guard=guard)
+    free = is_free(outcome)
+    back = int(free and row["state"] == "claimed")  # One that was lost before has been counted as a try, too.
+    if worn_out and not free:
+        guard = f"it was claimed {row['claims']} times without an end"
+        return Move(state="failed", ended_as="failed", reason=f"guard: {guard}", guard=guard)
+    if isinstance(outcome, Released):
+        delay = rules.quantity("A delay", outcome.delay_seconds, scale=1000)
+        return Move(
+            state="scheduled" if delay else "ready", ended_as="released", reason=outcome.why or None, delay=delay,
+            back=back, continues=row["epoch"] if outcome.resume else None,
+        )  # fmt: skip
+    return Move(
+        state="waiting", ended_as="waiting", waiting_for=outcome.on, continues=row["epoch"], back=back,
+        reason=outcome.question or None, open_needs=len(outcome.tasks),
+        request=f"task-{row['id']}-{row['epoch']}" if outcome.on in ("human", "plan") else None,
+    )  # fmt: skip
+
+
+def when_lost(row: Row, limits: Limits, chance: float) -> tuple[str, int]:
+    """Where a task goes whose host was lost, and after which delay.
+
+    The first loss is hardly the task's doing and is made good at once; one that takes its hosts down waits.
+    """
+    if row["tries"] + 1 >= limits.attempts_max or row["claims"] >= limits.claims_max:
+        return "failed", 0
+    delay = rules.backoff_ms(row["tries"] - 1, limits, chance) if row["tries"] else 0
+    return "scheduled" if delay else "ready", delay
+
+
+async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
+    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    answers: dict[int, str | DugnadError] = {}
+    moves: dict[int, Move] = {}
+    seen: set[int] = set()
+    for place, call in enumerate(calls):
+        stale = refused(call.task, call.epoch, rows) or (StaleClaim() if call.task in seen else None)
+        if stale:
+            answers[place] = stale
+            continue
+        seen.add(call.task)
+        row = rows[call.task]
+        outcome = if_worn_out(row, call.outcome, tx.limits)
+        move = decide(row, outcome, tx.limits, tx.sources.chance())
+        try:
+            moves[place] = await _wait(tx, call, outcome, move, row["chain"]) if move.waiting_for else move
+        except DugnadError as refusal:
+            answers[place] = refusal
+    if moves:
+        await _write(tx, {calls[place].task: (calls[place], move) for place, move in moves.items()}, rows)
+    answers.update({place: move.ended_as for place, move in moves.items()})
+    if stale_places := [place for place, answer in answers.items() if isinstance(answer, StaleClaim)]:
+        answers.update(await _said_before(tx, calls, stale_places))
+    return [answers[place] for place in range(len(calls))]
+
+
+async def _said_before(tx: Tx, calls: Sequence[Settle], places: Sequence[int]) -> dict[int, str]:
+    """The answers of those that settled just so already, and did not hear of it."""
+    asked = [{"task": calls[place].task, "epoch": calls[place].epoch} for place in places]
+    rows = await tx.fetch("attempts_settled", claims=as_json(asked))
+    found = {(row["task_id"], row["epoch"]): row for row in rows}
+    told = {}
+    for place in places:
+        row = found.get((calls[place].task, calls[place].epoch))
+        if row and row["settled_as"] == calls[place].fingerprint:
+            told[place] = str(row["ended_as"])
+    return told
+
+
+async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) -> Move:
+    """What a wait needs before it can begin: edges to the tasks, a question sent, or a budget that is really spent."""
+    assert isinstance(outcome, Waiting)
+    ready = Move(state="ready", ended_as="waiting", continues=move.continues, back=move.back)
+    if outcome.on == "tasks":
+        await tx.fetch("lock_needs")
+        needed = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(set(outcome.tasks))))}
+        for task in outcome.tasks:
+            if task not in needed:
+                raise UnknownTask(f"There is no task #{task} to wait for; `dugnad tasks` lists them.")
+            await refuse_circle(tx, call.task, task)
+        still_open = [task for task, row in needed.items() if rules.judge("ended", row["state"], None) == "open"]
+        for task in still_open:
+            await tx.fetch("insert_need", task=call.task, needs=task, outcome="ended", state="open")
+        await lift_chains(tx, dict.fromkeys(still_open, chain + 1))
+        # Who waits for what only others may do, a look at its own work, goes on itself: it is the one who did it.
+        own = any(needed[task]["not_for"] == call.teammate for task in outcome.tasks)
+        lane = f"@{call.teammate}" if own else None
+        return _with(move, open_needs=len(still_open), lane=lane) if still_open else _with(ready, lane=lane)
+    if outcome.on == "budget":
+        return move if await park(tx, call.root, outcome.amount) else ready
+    assert move.request is not None
+    await ask_for(tx, call.task, call.root, call.teammate, outcome, move.request)
+    return move
+
+
+def _with(move: Move, **changes: Any) -> Move:
+    return Move(**{**{name: getattr(move, name) for name in Move.__dataclass_fields__}, **changes})
+
+
+async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
+    settled = [
+        {
+            "id": task, "state": move.state, "tried": move.tried, "back": move.back, "outcome": move.outcome,
+            "result": move.result, "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
+            "request": move.request, "open_needs": move.open_needs, "delay": move.delay, "ended": int(move.ended),
+            "lane": move.lane,
+        }
+        for task, (_, move) in sorted(moves.items())
+    ]  # fmt: skip
+    due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=as_json(settled))}
+    await _close(
+        tx,
+        [
+            {
+                "task": call.task, "epoch": call.epoch, "ended_as": move.ended_as, "settled_as": call.fingerprint,
+                "handover": call.handover, "reason": move.reason,
+            }
+            for call, move in moves.values()
+        ],
+    )  # fmt: skip
+    # Waits first: one may be for a task that ends in this very batch.
+    for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
+        row = rows[task]
+        event(
+            tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
+            state=move.state, tried=move.tried, back=move.back or None, outcome=move.outcome, result=move.result,
+            reason=move.reason, handover=call.handover,
+            resume=(move.ended_as == "released" and move.continues is not None) or None,
+            waiting_for=move.waiting_for, request=move.request, due_at=due[task], own=bool(move.lane) or None,
+            tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
+        )  # fmt: skip
+        _tell(tx, {**row, "lane": move.lane or rules.lane(row["role"], row["assignee"])}, move.state)
+        if move.guard:
+            await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was given up: {move.guard}.", task)
+    # After the events of the settles: what comes back may let a task go on that has just begun to wait.
+    await forfeit(tx, list(moves), "board")
+    ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
+    # The chain was 0, when we looked, for a task that nothing had been put behind.
+    awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
+    await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})
+
+
+_EVENTS = {"done": "done", "failed": "failed", "retry": "retrying", "waiting": "waiting", "released": "released"}
+
+
+def _tell(tx: Tx, row: Row, state: str) -> None:
+    wake(tx, f"task:{row['id']}")
+    if state in ("ready", "scheduled"):
+        wake_for(tx, row, state)
+
+
+async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:
+    if attempts:
+        await tx.fetch("close_attempts", attempts=as_json(attempts))
+
+
+async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) -> None:
+    """Close the attempts of holders that were fenced off, and count what they had reserved as spent."""
+    await _close(
+        tx,
+        [
+            {
+                "task": row["id"], "epoch": row["epoch"], "ended_as": ended_as, "settled_as": None,
+                "handover": None, "reason": why or None,
+            }
+            for row in rows if row["state"] == "claimed"
+        ],
+    )  # fmt: skip
+    for row in rows:
+        wake(tx, f"task:{row['id']}")
+    await forfeit(tx, [row["id"] for row in rows], "board")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    count: int
+    silent: str | None  # Hosts that may be lost, with the lease they were seen with; None: any.
+    key: str
+
+
+async def take_back(tx: Tx, call: TakeBack) -> list[int]:
+    """Lose the hosts whose lease ran out, and give their tasks back: with back-off, or failed after too many."""
+    return list(await once(tx, call.key, "take_back", lambda: _take_back(tx, call)))
+
+
+async def _take_back(tx: Tx, call: TakeBack) -> list[int]:
+    lease_max = int(tx.limits.lease_seconds_max * 1000)
+    for host in await tx.fetch("lose_hosts", lease_max=lease_max, silent=call.silent):
+        event(tx, "host_lost", "board", host=host["id"], label=host["label"])
+        wake(tx, "team")
+    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=call.count))
+    rows = {row["id"]: row for row in await tx.fetch("lost_claims", ids=held)}
+    if not rows:
+        return []
+    given = []
+    for task, row in rows.items():
+        reason = f"attempt {row['tries'] + 1}: the host of {row['teammate']} was lost"
+        state, delay = when_lost(row, tx.limits, tx.sources.chance())
+        if state == "failed":
+            reason = f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}"
+        given.append({"id": task, "state": state, "delay": delay, "reason": reason})
+    due = {row["id"]: row["due_at"] for row in await tx.fetch("take_back_tasks", tasks=as_json(given))}
+    await _close(
+        tx,
+        [
+            {
+                "task": row["id"], "epoch": row["epoch"], "ended_as": "lost", "settled_as": None, "handover": None,
+                "reason": f"host {row['host_id']} was lost",
+            }
+            for row in rows.values()
+        ],
+    )  # fmt: skip
+    await forfeit(tx, list(rows), "board")
+    for each in given:
+        row, task = rows[int(str(each["id"]))], int(str(each["id"]))
+        event(
+            tx, "taken_back", "board", task=task, root=row["root_id"], epoch=row["epoch"], state=each["state"],
+            reason=each["reason"], due_at=due[task], host=row["host_id"], teammate=row["teammate"],
+        )  # fmt: skip
+        _tell(tx, row, str(each["state"]))
+        if each["state"] == "failed":
+            await notice(tx, f"guard-{task}-{row['epoch']}", f"#{task} was given up: {each['reason']}.", task)
+    await after_end(tx, {int(str(each["id"])): ("failed", None) for each in given if each["state"] == "failed"})
+    return sorted(rows)

@@ -1,0 +1,398 @@
+"""Putting tasks on the board, and moving them by hand: cancel, retry, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import BadInput, LimitReached, NotReady, UnknownTask, UnknownTeammate
+from ...types import ENDED, Claim, Need, NewTask, Task
+from .. import records, rules
+from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
+from .budgets import hold
+from .fence import fence
+from .idempotency import once
+from .needs import after_end, lift_chains
+from .settle import close_by_hand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    tasks: tuple[NewTask, ...]  # Every one with a key by now.
+    by: str
+    key: str  # Of the call; each task has its own.
+    claim: Claim | None = None  # Set: these are follow-ups of its task.
+
+
+@dataclass(slots=True)
+class _PutPlan:
+    """What a put comes to: which entries are new, which exist, and what the new ones' rows say."""
+
+    ids: list[int] = field(default_factory=list)
+    new: list[dict[str, Any]] = field(default_factory=list)
+    needs: list[dict[str, Any]] = field(default_factory=list)
+    broken: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # Ended tasks some need in vain.
+
+
+async def put(tx: Tx, call: Put) -> list[Task]:
+    """All of them or none. An entry whose key exists under its root is that task."""
+    if call.claim:
+        # The same words asked for again are counted; the same call heard again is not.
+        ids = await once(tx, call.key, "follow_up", lambda: _put(tx, call))
+    else:
+        ids = await _put(tx, call)
+    rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(ids))}
+    return [records.task(rows[each]) for each in ids]
+
+
+async def _put(tx: Tx, call: Put) -> list[int]:
+    holder = await fence(tx, call.claim) if call.claim else None
+    parents = await _parents(tx, call)
+    existing = await _existing(tx, call, parents)
+    plan = _PutPlan()
+    await _place(tx, call, parents, existing, plan)
+    if call.claim and existing:
+        await _count_repeats(tx, call, list(existing.values()))
+    if plan.new:
+        budgets = await _count_tasks(tx, call, plan, holder)
+        await _needs_of_new(tx, call, plan)
+        await _insert(tx, call, plan, budgets)
+        if plan.broken:
+            await after_end(tx, plan.broken)
+    return plan.ids
+
+
+async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
+    wanted = {task.parent for task in call.tasks if task.parent is not None and task.parent > 0}
+    rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(wanted))} if wanted else {}
+    for each in wanted - rows.keys():
+        raise UnknownTask(f"There is no task #{each} to be the parent; `dugnad tasks` lists them.")
+    return rows
+
+
+async def _existing(tx: Tx, call: Put, parents: Mapping[int, Row]) -> dict[tuple[int, str], Row]:
+    """The tasks that have one of these keys already, where the root is known: not a task of this batch."""
+    asked = [
+        {"scope": 0 if task.parent is None else parents[task.parent]["root_id"], "key": task.key}
+        for task in call.tasks
+        if task.parent is None or task.parent > 0
+    ]
+    rows = await tx.fetch("find_keys", keys=as_json(asked)) if asked else []
+    return {(row["scope"], row["key"]): row for row in rows}
+
+
+async def _place(
+    tx: Tx, call: Put, parents: Mapping[int, Row], existing: dict[tuple[int, str], Row], plan: _PutPlan
+) -> None:
+    """Give every entry its id, its root and its depth."""
+    fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=as_json([0] * len(call.tasks)))])
+    known: dict[int, tuple[int, int]] = {}  # id: root, depth.
+    seen: dict[tuple[int, str], int] = {}
+    for task in call.tasks:
+        parent = None if task.parent is None else task.parent if task.parent > 0 else plan.ids[-task.parent - 1]
+        if parent is None:
+            root, depth = None, 0
+        elif parent in known:
+            root, depth = known[parent][0], known[parent][1] + 1
+        else:
+            row = parents.get(parent) or next(row for row in existing.values() if row["id"] == parent)
+            root, depth = row["root_id"], row["depth"] + 1
+        assert task.key is not None
+        place = (root or 0, task.key)
+        if task.parent is not None and task.parent < 0 and root not in known:
+            # Its parent is an entry of the batch, but the root was there before; so may this one be.
+            for row in await tx.fetch("find_keys", keys=as_json([{"scope": root, "key": task.key}])):
+                existing[place] = row
+        if place in existing or place in seen:
+            plan.ids.append(existing[place]["id"] if place in existing else seen[place])
+            continue
+        if depth > tx.limits.depth_max:
+            raise LimitReached(
+                f"{task.title!r} would be follow-up number {depth} in a row, and {tx.limits.depth_max} is the most.",
+                guard="depth",
+            )
+        own = next(fresh)
+        seen[place] = own
+        known[own] = (root or own, depth)
+        plan.ids.append(own)
+        plan.new.append({"entry": len(plan.ids) - 1, "id": own, "root": root or own, "parent": parent, "depth": depth})
+
+
+async def _count_repeats(tx: Tx, call: Put, repeated: Sequence[Row]) -> None:
+    """A follow-up that exists is answered with the one there is, but not for ever."""
+    for row in await tx.fetch("count_repeats", tasks=ids_json(row["id"] for row in repeated)):
+        if row["repeats"] > tx.limits.repeats_max:
+            raise LimitReached(
+                f"The same follow-up (#{row['id']}) was asked for more than {tx.limits.repeats_max} times.",
+                guard="repeats",
+            )
+        event(tx, "repeated", call.by, task=row["id"], root=row["root_id"], repeats=row["repeats"])
+
+
+async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) -> Mapping[int, Row]:
+    """Count the new tasks under their roots, within the guards. Returns the roots' accounts."""
+    if holder:
+        if holder["children"] + len(plan.new) > tx.limits.children_max:
+            raise LimitReached(
+                f"#{holder['id']} has put {holder['children']} follow-ups, and {tx.limits.children_max} is the most.",
+                guard="children",
+            )
+        await tx.fetch("count_children", id=holder["id"], count=len(plan.new))
+    roots = [row for row in plan.new if row["root"] == row["id"]]
+    if roots:
+        caps = [{"root": row["id"], **rules.caps(call.tasks[row["entry"]].budget)} for row in roots]
+        await tx.fetch("insert_budgets", budgets=as_json(caps))
+    counts: dict[int, int] = {}
+    for row in plan.new:
+        counts[row["root"]] = counts.get(row["root"], 0) + 1
+    budgets = await hold(tx, counts)
+    for root, count in counts.items():
+        if budgets[root]["tasks"] + count > tx.limits.tasks_per_root_max:
+            raise LimitReached(
+                f"Root #{root} has {budgets[root]['tasks']} tasks, and {tx.limits.tasks_per_root_max} is the most.",
+                guard="tasks",
+            )
+    await tx.fetch("count_tasks_of_roots", roots=as_json([{"root": root, "n": n} for root, n in counts.items()]))
+    return budgets
+
+
+async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
+    """Resolve and judge the needs of the new tasks; lift the chains they make."""
+    edges: dict[int, list[int]] = {}
+    wanted: list[tuple[int, Need]] = []
+    for row in plan.new:
+        entry = call.tasks[row["entry"]]
+        given = rules.needs(entry)
+        resolved = [need if need.task > 0 else Need(plan.ids[-need.task - 1], need.outcome) for need in given]
+        edges[row["id"]] = [need.task for need in resolved]
+        if len(set(edges[row["id"]])) < len(resolved):
+            raise BadInput(f"{entry.title!r} needs one task twice, once by its number and once by its place.")
+        wanted += [(row["id"], need) for need in resolved]
+    if way := rules.circle(edges):
+        titles = {row["id"]: repr(call.tasks[row["entry"]].title) for row in plan.new}
+        rules.refuse_circle([titles[each] for each in way])
+    outside = {need.task for _, need in wanted} - edges.keys()
+    found = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(outside)))} if outside else {}
+    for each in outside - found.keys():
+        raise UnknownTask(f"There is no task #{each} to need; `dugnad tasks` lists them.")
+    for other in found.values():
+        if other["state"] == "ready":  # Whoever looked while we held the row passed it over; let them look again.
+            wake_for(tx, other)
+    chains = rules.chains(edges, tx.limits.chain_max)
+    for row in plan.new:
+        row["chain"] = chains[row["id"]]
+        row["open_needs"] = 0
+    rows = {row["id"]: row for row in plan.new}
+    for own, need in wanted:
+        verdict = "open"
+        if need.task in found:
+            verdict = rules.judge(need.outcome, found[need.task]["state"], found[need.task]["outcome"])
+        if verdict == "broken":  # Stored as open, then ended like any other end: one way for all.
+            plan.broken[need.task] = (found[need.task]["state"], found[need.task]["outcome"])
+            verdict = "open"
+        rows[own]["open_needs"] += verdict == "open"
+        plan.needs.append({"task": own, "needs": need.task, "outcome": need.outcome, "state": verdict})
+    await lift_chains(tx, {each: chains[each] for each in outside})
+
+
+async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row]) -> None:
+    rows = []
+    for row in plan.new:
+        task = call.tasks[row["entry"]]
+        rows.append(
+            {
+                **row,
+                "scope": 0 if row["parent"] is None else row["root"],
+                "key": task.key,
+                "title": task.title,
+                "body": task.body,
+                "role": task.role,
+                "assignee": task.assignee,
+                "lane": rules.lane(task.role, task.assignee),
+                "priority": task.priority,
+                "check": task.check,
+                "plan": int(task.plan),
+                "review": task.review,
+                "network": int(task.network),
+                "not_for": task.not_for,
+                "shelved": int(budgets[row["root"]]["held"] is not None),
+                "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
+                "not_before": task.not_before,
+            }
+        )
+    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(rows), put_by=call.by)}
+    if len(inserted) < len(rows):
+        raise TryAgain  # Another process has just used one of the keys; the next look finds its task.
+    if plan.needs:
+        await tx.fetch("insert_needs", needs=as_json(plan.needs))
+    needs_by_task: dict[int, list[dict[str, Any]]] = {}
+    for need in plan.needs:
+        needs_by_task.setdefault(need["task"], []).append(need)
+    for row in rows:
+        stored = inserted[row["id"]]
+        task = call.tasks[row["entry"]]
+        event(
+            tx, "put", call.by, task=row["id"], root=row["root"], parent=row["parent"], depth=row["depth"],
+            key=row["key"], title=row["title"], body=row["body"], role=row["role"], assignee=row["assignee"],
+            priority=row["priority"], check=row["check"], plan=task.plan or None, review=task.review,
+            network=task.network or None, not_for=task.not_for, state=stored["state"], due_at=stored["due_at"],
+            followup_of=call.claim and call.claim.task.id, followup_epoch=call.claim and call.claim.epoch,
+            put_at=stored["put_at"],
+            needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
+            caps=rules.caps(task.budget) if row["parent"] is None else None,
+        )  # fmt: skip
+        if stored["state"] == "ready" and not row["shelved"]:
+            wake_for(tx, row)
+        elif stored["state"] == "scheduled":
+            wake(tx, "due")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    task: int
+    by: str
+    key: str
+    why: str = ""
+    dependents: bool = False
+    delay_ms: int = 0
+
+
+async def cancel(tx: Tx, call: ByHand) -> list[int]:
+    """End it as cancelled; its holder is fenced off. With `dependents`, what waits behind it is cancelled too;
+    without, those that needed it done are skipped, with the reason."""
+
+    async def end() -> list[int]:
+        tasks, behind = [call.task], [call.task]
+        while call.dependents and behind:
+            edges = await tx.fetch("needs_behind", ids=ids_json(behind))
+            behind = sorted({edge["task_id"] for edge in edges} - set(tasks))
+            tasks += behind
+        rows = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(tasks)))}
+        if call.task not in rows:
+            raise UnknownTask(f"There is no task #{call.task}; `dugnad tasks` lists them.")
+        if rows[call.task]["state"] == "cancelled":
+            return []
+        if rows[call.task]["state"] in ENDED:
+            raise NotReady(f"#{call.task} has ended already, as {rows[call.task]['state']}.")
+        ended = [row for row in rows.values() if row["state"] not in ENDED]
+        for row in ended:
+            await tx.fetch("cancel_task", id=row["id"], reason=call.why or f"cancelled by {call.by}")
+            event(tx, "cancelled", call.by, task=row["id"], root=row["root_id"], reason=call.why, epoch=row["epoch"])
+        await close_by_hand(tx, ended, "cancelled", call.why)
+        await after_end(tx, {row["id"]: ("cancelled", None) for row in ended})
+        return [row["id"] for row in ended]
+
+    return list(await once(tx, call.key, "cancel", end))
+
+
+async def release(tx: Tx, call: ByHand) -> None:
+    """Give a claimed or waiting task back for anyone to take; its holder is fenced off."""
+
+    async def give_back() -> None:
+        row = await _held_row(tx, call.task)
+        if row["state"] not in ("claimed", "waiting"):
+            raise NotReady(f"#{call.task} is {row['state']}; only a claimed or waiting task can be released.")
+        if row["open_needs"] > 0:
+            raise NotReady(f"#{call.task} waits for {row['open_needs']} tasks; cancel those, or let them end.")
+        after = await tx.fetch("release_task", id=call.task, delay=call.delay_ms, reason=call.why or None)
+        state, due = after[0]["state"], after[0]["due_at"]
+        event(
+            tx, "released", call.by, task=call.task, root=row["root_id"], epoch=row["epoch"], reason=call.why,
+            state=state, due_at=due,
+        )  # fmt: skip
+        if row["state"] == "claimed":
+            await close_by_hand(tx, [row], "released", call.why)
+        wake(tx, f"task:{call.task}")
+        wake_for(tx, {**row, "lane": rules.lane(row["role"], row["assignee"])}, state)
+
+    await once(tx, call.key, "release", give_back)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    task: int
+    assignee: str | None
+    by: str
+    key: str
+
+
+async def assign(tx: Tx, call: Assign) -> None:
+    """Let only this teammate take a task that nobody holds; or, with None, whoever has its role."""
+
+    async def give() -> None:
+        row = await _held_row(tx, call.task)
+        if row["state"] not in ("blocked", "scheduled", "ready"):
+            raise NotReady(f"#{call.task} is {row['state']}; only a task that was not taken yet can be assigned.")
+        if call.assignee is not None and not await tx.fetch("recipient", name=call.assignee):
+            raise UnknownTeammate(f"There is no teammate {call.assignee!r}; `dugnad team` lists them.")
+        if call.assignee is not None and call.assignee == row["not_for"]:
+            raise NotReady(f"#{call.task} is for anybody but {call.assignee}; assign it to another.")
+        lane = rules.lane(row["role"], call.assignee)
+        if (call.assignee, lane) == (row["assignee"], row["lane"]):
+            return
+        await tx.fetch("assign_task", id=call.task, assignee=call.assignee, lane=lane)
+        event(tx, "assigned", call.by, task=call.task, root=row["root_id"], assignee=call.assignee)
+        if row["state"] == "ready":
+            wake_for(tx, {**row, "lane": lane})
+
+    await once(tx, call.key, "assign", give)
+
+
+async def retry(tx: Tx, call: ByHand) -> list[int]:
+    """Open a failed or cancelled task again, and whatever was skipped because of it."""
+
+    async def reopen() -> list[int]:
+        await tx.fetch("lock_needs")  # Two retries reach for the same rows in different order.
+        row = await _hold_with_needs(tx, call.task)
+        if row["state"] == "skipped":
+            raise NotReady(f"#{call.task} was skipped because it {row['reason']}; retry that one.")
+        if row["state"] not in ("failed", "cancelled"):
+            raise NotReady(f"#{call.task} is {row['state']}; only a failed or cancelled task can be retried.")
+        if broken := [need for need in await tx.fetch("needs_of", task=row["id"]) if need["state"] == "broken"]:
+            raise NotReady(f"#{call.task} needs #{broken[0]['needs_id']}, which ended otherwise; retry that one.")
+        opened, waiting = [], [row]
+        while waiting:
+            row = waiting.pop()
+            opened.append(row["id"])
+            await _reopen(tx, call.by, row)
+            behind = [
+                await _hold_with_needs(tx, edge["task_id"]) for edge in await tx.fetch("broken_behind", id=row["id"])
+            ]
+            marks = [{"task": each["id"], "needs": row["id"], "state": "open"} for each in behind]
+            await tx.fetch("mark_needs", needs=as_json(marks))
+            for each in behind:
+                states = {need["state"] for need in await tx.fetch("needs_of", task=each["id"])}
+                if each["state"] == "skipped" and "broken" not in states and each["id"] not in opened:
+                    waiting.append(each)
+        return opened
+
+    return list(await once(tx, call.key, "retry", reopen))
+
+
+async def _reopen(tx: Tx, by: str, row: Row) -> None:
+    needs = await tx.fetch("needs_of", task=row["id"])
+    still_open = sum(need["state"] == "open" for need in needs)
+    state = "blocked" if still_open else "ready"
+    after = await tx.fetch("reopen_task", id=row["id"], state=state, open_needs=still_open)
+    event(tx, "retried", by, task=row["id"], root=row["root_id"], state=state, epoch=after[0]["epoch"])
+    wake(tx, f"task:{row['id']}")
+    if state == "ready":
+        wake_for(tx, {**row, "lane": rules.lane(row["role"], row["assignee"])})
+
+
+async def _hold_with_needs(tx: Tx, task: int) -> Row:
+    """The task's row, locked with those of its needs, so that none of them ends while we look at the edges."""
+    edges = await tx.fetch("needs_of", task=task)
+    rows = await tx.fetch("hold_tasks", ids=ids_json(sorted([task, *(edge["needs_id"] for edge in edges)])))
+    for row in rows:
+        if row["id"] == task:
+            return row
+    raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+
+
+async def _held_row(tx: Tx, task: int) -> Row:
+    rows = await tx.fetch("hold_tasks", ids=ids_json([task]))
+    if not rows:
+        raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+    return rows[0]

@@ -1,0 +1,149 @@
+"""What happens in an attempt, recorded as it happens: turns, their cost, the messages they show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...errors import BadInput, DugnadError, UnknownReservation
+from ...types import Amount, Claim, NewTurn
+from ..store.seam import Row, Tx, as_json, event
+from .budgets import close_reservations, forfeit, move, plain
+from .fence import fence, fence_all, refused
+from .messages import Show, show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    task: int
+    epoch: int
+    root: int
+    teammate: str
+    turn: NewTurn
+
+
+async def record(tx: Tx, calls: Sequence[Record]) -> list[int | DugnadError]:
+    """Append turns. One that is there already is left alone if it says the same."""
+    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    reservations = await _reservations(tx, calls)
+    answers: list[int | DugnadError] = [call.turn.number for call in calls]
+    sound: dict[tuple[int, int, int], Record] = {}
+    for place, call in enumerate(calls):
+        own = reservations.get(call.turn.reservation or "")
+        first = sound.get(_place(call), call)
+        if stale := refused(call.task, call.epoch, rows):
+            # What was recorded before it went stale may be heard again, when only the answer was lost.
+            if not tx.repeated or await _clash(tx, call):
+                answers[place] = stale
+        elif call.turn.reservation and (own is None or own["task_id"] != call.task):
+            answers[place] = UnknownReservation(f"#{call.task} has no reservation {call.turn.reservation!r}.")
+        elif (first.turn.kind, first.turn.body) != (call.turn.kind, call.turn.body):
+            answers[place] = _says_otherwise(call)
+        else:
+            sound[_place(call)] = first
+    fresh = await _append(tx, list(sound.values())) if sound else set()
+    for place, call in enumerate(calls):
+        if _place(call) in sound.keys() - fresh and not isinstance(answers[place], DugnadError):
+            answers[place] = await _clash(tx, call) or call.turn.number
+    await _account(tx, [call for key, call in sound.items() if key in fresh], reservations)
+    return answers
+
+
+def _place(call: Record) -> tuple[int, int, int]:
+    return call.task, call.epoch, call.turn.number
+
+
+def _says_otherwise(call: Record) -> BadInput:
+    return BadInput(f"Turn {call.turn.number} of #{call.task} is recorded already and says something else.")
+
+
+async def _reservations(tx: Tx, calls: Sequence[Record]) -> dict[str, Row]:
+    keys = [call.turn.reservation for call in calls if call.turn.reservation]
+    if not keys:
+        return {}
+    rows = await tx.fetch("reservations_by_key", keys=as_json([{"key": key} for key in keys]))
+    return {row["key"]: row for row in rows}
+
+
+async def _append(tx: Tx, calls: Sequence[Record]) -> set[tuple[int, int, int]]:
+    turns = [
+        {
+            "task": call.task, "epoch": call.epoch, "number": call.turn.number, "kind": call.turn.kind,
+            "body": call.turn.body, **plain(call.turn.used),
+            "covers_from": call.turn.covers and call.turn.covers[0],
+            "covers_to": call.turn.covers and call.turn.covers[1],
+        }
+        for call in calls
+    ]  # fmt: skip
+    rows = await tx.fetch("insert_turns", turns=as_json(turns))
+    return {(row["task_id"], row["epoch"], row["number"]) for row in rows}
+
+
+async def _clash(tx: Tx, call: Record) -> BadInput | None:
+    there = await tx.fetch("read_turn", task=call.task, epoch=call.epoch, number=call.turn.number)
+    if there and (there[0]["kind"], there[0]["body"]) == (call.turn.kind, call.turn.body):
+        return None
+    return _says_otherwise(call)
+
+
+async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]) -> None:
+    """Events, costs and receipts of the turns that are new."""
+    closed: dict[str, tuple[Row, Amount, str, str]] = {}
+    unreserved = []
+    for call in calls:
+        turn = call.turn
+        row = reservations.get(turn.reservation or "")
+        if row is not None and row["state"] == "open":
+            closed.setdefault(row["key"], (row, turn.used, "settled", call.teammate))
+        elif row is None and turn.used != Amount():
+            unreserved.append((call.root, turn.used, Amount()))
+        event(
+            tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
+            turn_kind=turn.kind, unreserved=row is None, **plain(turn.used),
+        )  # fmt: skip
+        await show(tx, Show(recipient=call.teammate, messages=turn.shown))
+    await move(tx, unreserved)
+    await close_reservations(tx, list(closed.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """Settle a reservation outside a turn."""
+
+    claim: Claim
+    key: str
+    used: Amount
+
+
+async def spend(tx: Tx, call: Spend) -> None:
+    await fence(tx, call.claim)
+    rows = await tx.fetch("reservations_by_key", keys=as_json([{"key": call.key}]))
+    if not rows or rows[0]["task_id"] != call.claim.task.id:
+        raise UnknownReservation(f"#{call.claim.task.id} has no reservation {call.key!r}.")
+    if rows[0]["state"] == "open":
+        await close_reservations(tx, [(rows[0], call.used, "settled", call.claim.teammate)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forfeit:
+    claim: Claim
+
+
+async def forfeit_own(tx: Tx, call: Forfeit) -> None:
+    """Count what the holder still has reserved as spent: it does not know what became of it. Twice is as once."""
+    await fence(tx, call.claim)
+    await forfeit(tx, [call.claim.task.id], call.claim.teammate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    claim: Claim
+    handover: str
+
+
+async def hand_over(tx: Tx, call: HandOver) -> None:
+    """Leave word for later attempts, before the end is known."""
+    await fence(tx, call.claim)
+    task, epoch = call.claim.task, call.claim.epoch
+    if await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=call.handover):
+        event(tx, "handover", call.claim.teammate, task=task.id, root=task.root, epoch=epoch, handover=call.handover)

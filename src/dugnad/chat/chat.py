@@ -1,0 +1,112 @@
+"""Talking with the lead while the team works.
+
+Everything goes through the board, so the team may run in this process or in any other. A line always means the same:
+words go to the lead, a slash makes a command. What somebody asks meanwhile never changes what Enter does with a line
+that is typed already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import Input
+from prompt_toolkit.output import Output
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.utils import is_dumb_terminal
+
+from ..board import Board
+from . import plain
+from .commands import respond
+from .follow import alongside, follow
+from .incoming import Incoming
+from .prompt import make_prompt, open_history
+from .screen import LineScreen, PromptScreen, said
+from .session import ChatLimits, Session, history_file
+from .status import look
+
+_WAIT_SECONDS = 15.0  # For a push; then what only time changes is looked at, a lost host for example.
+
+
+async def chat(
+    board: Board, *, lead: str, team_name: str, input: Input | None = None, output: Output | None = None,
+    limits: ChatLimits | None = None, account: int | None = None,
+) -> None:  # fmt: skip
+    """Until the person leaves. With a terminal a prompt is drawn; else lines are read and plain lines printed."""
+    settings = limits or ChatLimits()
+    greeting = said(
+        f"Team {team_name}. What you type goes to {lead}; /help lists the commands, /quit or Ctrl-D leaves."
+    )
+    if input is None and not _at_a_terminal():
+        session = Session(board=board, lead=lead, screen=LineScreen(sys.stdout), limits=settings, account=account)
+        if sys.stdin.isatty():
+            await session.screen.show(greeting)
+        incoming = Incoming(session)
+        async with alongside(session, incoming.listen()):
+            await plain.converse(session, incoming, sys.stdin)
+        return
+    # Whatever else prints in this process is drawn above the prompt as well.
+    with create_app_session(input=input, output=output), patch_stdout():
+        session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account)
+        history = open_history(history_file(os.environ.get("XDG_STATE_HOME"), Path.home()), settings.history_bytes_max)
+        prompt = make_prompt(session, history)
+        await session.screen.show(greeting)
+        async with alongside(session, Incoming(session).listen(), _keep_standing(session, prompt)):
+            await _converse(session, prompt)
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb_terminal()
+
+
+async def _converse(session: Session, prompt: PromptSession[str]) -> None:
+    """Read a line, do what it asks, until the person leaves."""
+    turns = asyncio.Lock()  # Lines are done in the order they were typed.
+    running: set[asyncio.Task[None]] = set()
+    interrupted = False
+
+    async def turn(text: str) -> None:
+        async with turns:
+            await respond(session, text)
+        if session.leaving and prompt.app.is_running:
+            prompt.app.exit(exception=EOFError)
+
+    while not session.leaving:
+        try:
+            text = await prompt.prompt_async(set_exception_handler=False)
+        except EOFError:
+            break
+        except KeyboardInterrupt:
+            if interrupted:
+                break
+            interrupted = True
+            await session.screen.show(said("Ctrl-C once more, or Ctrl-D, leaves."))
+            continue
+        interrupted = False
+        task = asyncio.create_task(turn(text))
+        running.add(task)
+        task.add_done_callback(running.discard)
+        await asyncio.wait({task}, timeout=session.limits.prompt_seconds)
+    if running:
+        await asyncio.wait(running, timeout=session.limits.leave_seconds)
+    for task in tuple(running):
+        task.cancel()
+
+
+async def _keep_standing(session: Session, prompt: PromptSession[str]) -> None:
+    """The bar follows the board, but changes no faster than anyone can read."""
+
+    async def look_again() -> float:
+        try:
+            session.standing = await look(session.board, session.account)
+        except Exception as trouble:  # Shown in the bar, and looked at again.
+            session.standing = replace(session.standing, trouble=str(trouble))
+        prompt.app.invalidate()
+        return session.limits.refresh_seconds
+
+    await follow(session, ("log",), look_again, seconds=_WAIT_SECONDS)

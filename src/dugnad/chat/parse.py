@@ -1,0 +1,172 @@
+"""What a typed line means. Pure: it knows no board and no terminal."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..errors import BadInput
+from ..types import Budget, Message, Spending
+
+_NUMBER = re.compile(r"#?([0-9]{1,15})")
+_MESSAGE = re.compile(r"m([0-9]{1,15})")
+_CAPS = ("tasks", "tokens", "dollars", "seconds", "minutes")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatLine:
+    """A line as it was meant: a command with what follows it, or, without one, words for the lead."""
+
+    command: str | None
+    rest: str
+
+
+def read_line(text: str) -> ChatLine:
+    """A slash in the first column makes a command; a space before it makes it words again."""
+    if not text.startswith("/"):
+        return ChatLine(None, text.strip())
+    command, rest = first_word(text[1:]) if text[1:2].strip() else ("", text[1:].strip())
+    return ChatLine(command, rest)
+
+
+def first_word(rest: str) -> tuple[str, str]:
+    """The first word, and what follows it."""
+    word, *more = rest.split(None, 1)[:2] or [""]
+    return word, more[0].strip() if more else ""
+
+
+def task_number(word: str) -> int:
+    found = _NUMBER.fullmatch(word)
+    if found is None:
+        raise BadInput(f"{word!r} is no task's number; write 12 or #12.")
+    return int(found[1])
+
+
+def task_and_words(rest: str, usage: str) -> tuple[int, str]:
+    word, words = first_word(rest)
+    if not word:
+        raise BadInput(f"Which task? Write {usage}.")
+    return task_number(word), words
+
+
+def name_and_words(rest: str, usage: str, *, words_needed: bool = False) -> tuple[str, str]:
+    name, words = first_word(rest)
+    if not name or (words_needed and not words):
+        raise BadInput(f"Something is missing; write {usage}.")
+    return name, words
+
+
+def stop_words(rest: str, usage: str) -> tuple[str, str, bool]:
+    """Whom to stop, why, and whether at once."""
+    words = rest.split()
+    now = "--now" in words
+    name, why = name_and_words(" ".join(word for word in words if word != "--now"), usage)
+    return name, why, now
+
+
+def title_and_body(rest: str) -> tuple[str, str]:
+    """The first line, and those below it."""
+    title, _, body = rest.partition("\n")
+    if not title.strip():
+        raise BadInput("A task needs a title; write /add TITLE, and further lines for its body.")
+    return title.strip(), body.strip()
+
+
+def request_and_words(
+    rest: str, waiting: Sequence[Message], usage: str, *, words_needed: bool = True
+) -> tuple[str, str]:
+    """Which request is meant, as "m34" or a task's number, and the words for it.
+
+    Without a name it is the only one that waits. Where words are needed, a bare number names a task only if one of
+    the requests is about it and words follow: "/answer 42" is an answer.
+    """
+    word, words = first_word(rest)
+    if _MESSAGE.fullmatch(word):
+        return word, words
+    if found := _NUMBER.fullmatch(word):
+        about = [message for message in waiting if message.task == int(found[1])]
+        if len(about) == 1 and (words or not words_needed):
+            return f"m{about[0].id}", words
+        if word.startswith("#") or not words_needed:
+            return found[1], words
+    if not waiting:
+        raise BadInput("Nothing of that kind waits for you; /inbox shows what does.")
+    if len(waiting) > 1:
+        raise BadInput(f"Which one? {_listed(waiting)} wait for you; write {usage}.")
+    return f"m{waiting[0].id}", rest
+
+
+def _listed(messages: Iterable[Message]) -> str:
+    return ", ".join(
+        f"m{each.id} ({each.sender}{f', #{each.task}' if each.task is not None else ''})" for each in messages
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """A change of a root's caps: which root (None: the newest that has work), what to set, what to add."""
+
+    root: int | None
+    caps: dict[str, float | None]  # None as a cap: none of that kind.
+    add: bool
+
+
+def caps_words(rest: str) -> Caps:
+    """[ID] [tasks=20] [dollars=2.5] ..., "=+5" to add, "=none" to lift a cap."""
+    root: int | None = None
+    caps: dict[str, float | None] = {}
+    added: list[bool] = []
+    for place, word in enumerate(rest.split()):
+        name, equals, value = word.partition("=")
+        if not equals and place == 0:
+            root = task_number(word)
+            continue
+        if name not in _CAPS or not value:
+            raise BadInput(f"{word!r} is no cap; write tasks=20, tokens=500000, dollars=2.50, seconds=90 or minutes=5.")
+        number = _cap_number(name, value.removeprefix("+"))
+        if number is not None and name == "minutes":
+            number *= 60
+        caps["seconds" if name == "minutes" else name] = number
+        added.append(value.startswith("+"))
+    if any(added) and not all(added):
+        raise BadInput("Set caps (tasks=20) or add to them (tasks=+5), not both in one line.")
+    return Caps(root, caps, any(added))
+
+
+def _cap_number(name: str, value: str) -> float | None:
+    if value == "none":
+        return None
+    try:
+        number = float(value.removeprefix("$").replace("_", "").replace(",", ""))
+    except ValueError:
+        raise BadInput(f"{value!r} is no number; write for example {name}=5, or {name}=none for no cap.") from None
+    if name in ("tasks", "tokens") and number != number // 1:  # Also refuses nan and the infinite.
+        raise BadInput(f"A budget of {name} is a whole number, not {value}.")
+    return number
+
+
+def new_budget(now: Spending, change: Caps) -> Budget:
+    """The caps a root has with some of them changed, since setting a budget sets all of them."""
+    caps = {name: getattr(now.caps, name) for name in Budget.__slots__}
+    return budget_of({**caps, **change.caps})
+
+
+def budget_of(caps: dict[str, float | None]) -> Budget:
+    tasks, tokens = caps.get("tasks"), caps.get("tokens")
+    return Budget(
+        tasks=None if tasks is None else int(tasks),
+        tokens=None if tokens is None else int(tokens),
+        dollars=caps.get("dollars"),
+        seconds=caps.get("seconds"),
+    )
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """What was probably meant."""
+    known = list(names)
+    begins = [each for each in known if name and each.startswith(name)]
+    if len(begins) == 1:
+        return begins[0]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.6)), None)

@@ -1,0 +1,126 @@
+"""The prompt: keys, history, completion and the status bar, on prompt_toolkit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from .commands import COMMANDS, STATES
+from .completion import ChatCompleter
+from .session import Session
+from .status import bar
+
+_PROMPT = "you> "
+_CONTINUED = "...  "
+
+
+def make_prompt(session: Session, history: History) -> PromptSession[str]:
+    """A prompt whose bar and completion follow the session's view of the board."""
+
+    def toolbar() -> str:
+        return " " + bar(session.standing, get_app().output.get_size().columns - 1)
+
+    return PromptSession(
+        _PROMPT,
+        completer=ChatCompleter(COMMANDS, tuple(STATES), lambda: session.standing),
+        complete_while_typing=_in_a_command,
+        history=history,
+        key_bindings=_keys(),
+        bottom_toolbar=toolbar,
+        prompt_continuation=_CONTINUED,
+        enable_suspend=True,
+    )
+
+
+@Condition
+def _in_a_command() -> bool:
+    return get_app().current_buffer.text.startswith("/")
+
+
+@Condition
+def _goes_on() -> bool:
+    document = get_app().current_buffer.document
+    return document.is_cursor_at_the_end and document.text.endswith("\\")
+
+
+@Condition
+def _something_typed() -> bool:
+    return bool(get_app().current_buffer.text)
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("enter", filter=_goes_on)
+    def go_on(event: KeyPressEvent) -> None:
+        event.current_buffer.delete_before_cursor()
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("tab", filter=_in_a_command)
+    def complete(event: KeyPressEvent) -> None:
+        """At once, where there is no choice: a Tab pressed before the menu is drawn would otherwise do nothing."""
+        buffer = event.current_buffer
+        if buffer.complete_state:
+            buffer.complete_next()
+            return
+        asked = CompleteEvent(completion_requested=True)
+        found = list(buffer.completer.get_completions(buffer.document, asked))
+        if len(found) == 1:
+            buffer.apply_completion(found[0])
+        else:
+            buffer.start_completion(insert_common_part=True)
+
+    @keys.add("c-c", filter=_something_typed)
+    @keys.add("<sigint>", filter=_something_typed)
+    def clear(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+
+    return keys
+
+
+def open_history(path: Path, bytes_max: int) -> History:
+    """The lines typed before. Readable by their owner only, since anything may be said; in memory if nothing else."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        _shorten(path, bytes_max)
+        return KeptHistory(path)
+    except OSError:
+        return InMemoryHistory()
+
+
+def _shorten(path: Path, bytes_max: int) -> None:
+    """Keep the newer half of a file that grew too long, from where an entry begins."""
+    if path.stat().st_size <= bytes_max:
+        return
+    newer = path.read_bytes()[-bytes_max // 2 :]
+    begin = newer.find(b"\n# ")
+    path.write_bytes(newer[begin:] if begin >= 0 else b"")
+
+
+class KeptHistory(FileHistory):
+    """A file that fails to keep a line must not take the prompt down: a full disk is the board's to tell."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return list(super().load_history_strings())
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError:
+            pass

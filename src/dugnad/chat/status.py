@@ -1,0 +1,129 @@
+"""The status bar: how the team stands, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from ..board import Board
+from ..errors import UnknownTask
+from ..team import requests
+from ..text import one_line
+from ..types import ERRAND, Message, Spending, Task, TaskState, Teammate
+from ..view.numbers import counted, money
+
+_SEPARATOR = " | "
+_PAGE = 100  # Tasks of each kind that are looked at; more do not fit a line or a menu.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardStatus:
+    """The board at one moment, as far as the bar and the completion need it."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    team: tuple[Teammate, ...] = ()
+    held: tuple[Task, ...] = ()  # Claimed or waiting.
+    open: tuple[Task, ...] = ()  # Not begun.
+    ended: tuple[Task, ...] = ()  # Failed or cancelled: what may be retried.
+    requests: tuple[Message, ...] = ()  # What waits for the human.
+    spending: Spending | None = None  # Of the whole chat, or of the newest root with work left.
+    of_chat: bool = False
+    trouble: str = ""
+
+
+async def look(board: Board, account: int | None = None) -> BoardStatus:
+    """Ask the board how things stand: a few short reads, however large it is."""
+    held = await board.list_tasks(states=("claimed", "waiting"), page=_PAGE)
+    not_begun = await board.list_tasks(states=("ready", "scheduled", "blocked"), page=_PAGE)
+    counts = await board.count_tasks()
+    if account is not None:  # It holds a budget and is no work.
+        counts["cancelled"] = counts.get("cancelled", 0) - 1
+        spending: Spending | None = await board.budget(account)
+    else:
+        spending = await _spending(board, _of_goals(held) or _of_goals(not_begun))
+    return BoardStatus(
+        counts=counts,
+        team=tuple(await board.team()),
+        held=tuple(held),
+        open=tuple(not_begun),
+        ended=tuple(await board.list_tasks(states=("failed", "cancelled"), page=_PAGE)),
+        requests=tuple(await requests.waiting_requests(board)),
+        spending=spending,
+        of_chat=account is not None,
+    )
+
+
+def _of_goals(tasks: Sequence[Task]) -> list[Task]:
+    """An answer has a small budget of its own, which is not what a person watches."""
+    return [task for task in tasks if not task.key.startswith(ERRAND)]
+
+
+async def _spending(board: Board, tasks: Sequence[Task]) -> Spending | None:
+    try:
+        return await board.budget(max(task.root for task in tasks)) if tasks else None
+    except UnknownTask:  # Pruned between the two reads.
+        return None
+
+
+def bar(standing: BoardStatus, columns: int) -> str:
+    """What a person has to act on first, then what goes on, as far as it fits."""
+    if standing.trouble:
+        return one_line(f"The board is in trouble: {standing.trouble}", columns)
+    for title_chars in (24, 0):  # Titles are the first to go.
+        parts = (
+            _requests(standing.requests),
+            _counts(standing.counts),
+            _who(standing, title_chars),
+            _budget(standing.spending, "chat" if standing.of_chat else ""),
+        )
+        said = _SEPARATOR.join(part for part in parts if part)
+        if len(said) <= columns:
+            break
+    return one_line(said, columns)
+
+
+def _requests(requests: Sequence[Message]) -> str:
+    said = []
+    for kind, noun, how in (("question", "question", "/answer"), ("plan", "plan", "/approve or /reject")):
+        if count := sum(request.kind == kind for request in requests):
+            said.append(f"{counted(count, noun)} for you: {how}")
+    return ", ".join(said)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[state]:,} {state}" for state in get_args(TaskState) if counts.get(state)) or "no tasks"
+
+
+def _who(standing: BoardStatus, title_chars: int) -> str:
+    """Who works on what; then those who cannot work, since nobody else would say so."""
+    said = [
+        f"{one_line(task.teammate or '', 20)} on #{task.id}"
+        + (f" {one_line(task.title, title_chars)}" if title_chars else "")
+        for task in standing.held
+        if task.state == "claimed"
+    ]
+    said += [f"{one_line(member.name, 20)} {member.status}" for member in standing.team if _in_trouble(member)]
+    return ", ".join(said) or "nobody works"
+
+
+def _in_trouble(member: Teammate) -> bool:
+    return member.status in ("failed", "lost")
+
+
+def _budget(spending: Spending | None, name: str = "") -> str:
+    if spending is None:
+        return ""
+    caps = []
+    if spending.tasks_max is not None:
+        caps.append(f"{spending.runs:,} of {counted(spending.tasks_max, 'task')}")
+    if spending.microdollars_max is not None:
+        caps.append(f"{money(spending.spent.microdollars)} of {money(spending.microdollars_max)}")
+    if spending.tokens_max is not None:
+        caps.append(f"{spending.spent.tokens:,} of {spending.tokens_max:,} tokens")
+    if spending.milliseconds_max is not None:
+        caps.append(f"{spending.spent.milliseconds // 1000:,} of {spending.milliseconds_max // 1000:,} s")
+    if not caps:
+        caps = [counted(spending.runs, "task run"), money(spending.spent.microdollars)]
+    held = f" (held: no {spending.held} left)" if spending.held else ""
+    return f"{name or f'#{spending.root}'}: {', '.join(caps)}{held}"

@@ -1,0 +1,357 @@
+"""What every command shares: the board it works on, how it prints, and how it fails.
+
+A failure is one sentence on standard error and an exit code: 2 when what was asked cannot be right, 1 when it could not
+be done, 130 when it was interrupted. With `--json` standard output then holds one object, `{"error": ...}`. A reader
+that closes the pipe early (`| head`) is no failure; a standard output that is closed or full is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from ..errors import BadInput, BoardReadOnly, BoardUnreachable, DugnadError
+from ..safe_open import NAMED_BYTES_MAX
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from ..board import Board
+    from ..config.project import Project
+    from ..view.json import Shape
+
+EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
+_UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_PIPE_WIDTH = 1_000_000  # Nothing is wrapped for a reader that is a program.
+_BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board, instead of the project's own."})
+_JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md has the shapes."})
+Reads = bool | Callable[[dict[str, Any]], bool]
+Picture = Callable[[], "RenderableType"]  # Made only where it is looked at: rich is not imported for JSON.
+
+
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    """One command under way: its board, and how it answers."""
+
+    board: Board
+    as_json: bool
+
+    def answer(self, shape: Shape, picture: Picture | str) -> None:
+        """Print the JSON shape, or what a person is shown."""
+        if self.as_json:
+            show_json(shape)
+        else:
+            show(picture if isinstance(picture, str) else picture())
+
+
+def verb(
+    name: str, *, example: str, makes_board: bool = False, only_reads: Reads = False
+) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
+    """Turn `async def name(call, **arguments)` into a command with `--board`, `--json` and an example in its help.
+
+    `only_reads`: it changes nothing on the board, always or with these arguments. Every other verb needs a project that
+    the user has accepted.
+    """
+
+    def wrap(work: Callable[..., Awaitable[Any]]) -> click.Command:
+        @functools.wraps(work)
+        def run(*, board: str | None, as_json: bool, **arguments: Any) -> Any:
+            import asyncio  # Here, so that help does not wait for it.
+
+            if not (only_reads(arguments) if callable(only_reads) else only_reads):
+                from .trust import require_trust
+
+                require_trust(board, makes=makes_board, asks=not as_json)
+
+            async def once() -> Any:
+                async with opened(board, makes=makes_board) as there:
+                    return await work(CommandContext(there, as_json), **arguments)
+
+            return asyncio.run(once())
+
+        command = click.command(name, epilog=examples(example))(run)
+        command.params += [click.Option(_BOARD[0], **_BOARD[1]), click.Option(_JSON[0], **_JSON[1])]  # At the end.
+        return command
+
+    return wrap
+
+
+def board_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--board`. Without it the group's is used: `dugnad --board URL tasks`."""
+    return click.option(*_BOARD[0], **_BOARD[1])(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(*_JSON[0], **_JSON[1])(command)
+
+
+def examples(text: str) -> str:
+    """Lines of commands as the end of a help text, kept as they are."""
+    return "\b\nExample:\n" + "\n".join(f"  {each.strip()}" for each in text.strip().splitlines())
+
+
+# The board.
+
+
+def here() -> Project:
+    """The project of the working folder."""
+    from ..config.project import read_project
+
+    return read_project(working_folder())
+
+
+def working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise BadInput("The working folder is gone, or closed to you; change to another one.") from None
+
+
+def board_url(given: str | None, project: Project) -> str:
+    """Where the board is: `--board` > DUGNAD_BOARD > dugnad.toml > .dugnad/board.db under the project's root."""
+    return project.board_url(given if given is not None else board_given(), os.environ)
+
+
+def typed_board(given: str | None) -> bool:
+    """Whether the user named the board, and not a project or nobody."""
+    return bool(given or board_given() or os.environ.get("DUGNAD_BOARD"))
+
+
+def board_given() -> str | None:
+    """What was typed as `--board`, before the verb or after it."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return None
+    typed: str | None = context.params.get("board") or context.find_root().params.get("board")
+    return typed
+
+
+@asynccontextmanager
+async def opened(given: str | None, *, makes: bool = False) -> AsyncIterator[Board]:
+    """The board of this command, closed afterwards. Only commands that put something on it make a new one."""
+    from ..board import open_board
+
+    project = here()
+    url = board_url(given, project)
+    path = file_of(url)
+    if path is not None and not makes and not _exists(path):
+        raise BoardUnreachable(f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
+    if path is not None and makes:
+        make_folder(path.parent)
+    async with await open_board(url, limits=project.limits, make=makes) as board:
+        yield board
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a SQLite board; None for a board that has none."""
+    from ..board.open import sqlite_path
+
+    return sqlite_path(url) if url.startswith("sqlite://") else None
+
+
+def shown_url(url: str) -> str:
+    """A board's address as it may be shown: a file's path, or a server without the password."""
+    path = file_of(url)
+    if path is not None:
+        return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as trouble:
+        raise BoardUnreachable(f"Cannot look for a board at {path}: {trouble.strerror}.") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a board's folder. One of our own name is looked through, kept private and out of version control."""
+    from ..board.store.disk import enter
+    from ..safe_open import OWN
+
+    if folder.name == OWN:
+        enter(folder)
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise BoardUnreachable(f"{folder} is in the way: the board's folder should be there.") from None
+    except OSError as trouble:
+        raise BoardReadOnly(f"Cannot make the folder {folder} for the board: {trouble.strerror}.") from None
+
+
+# Printing.
+
+
+def show(what: RenderableType) -> None:
+    """Print for a person; in a pipe without colour, without wrapping, without spaces at the ends of lines."""
+    screen = console()
+    if screen.is_terminal:
+        screen.print(what)
+        return
+    with screen.capture() as caught:
+        screen.print(what)
+    text = "\n".join(each.rstrip() for each in caught.get().split("\n"))
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    from ..view.console import SafeConsole
+
+    style: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    if sys.stdout.isatty():
+        return SafeConsole(**style)
+    return SafeConsole(**style, width=_PIPE_WIDTH, color_system=None, force_terminal=False, force_interactive=False)
+
+
+def show_json(shape: Shape) -> None:
+    from ..view.json import as_line
+
+    sys.stdout.write(as_line(shape) + "\n")
+    sys.stdout.flush()
+
+
+def text_or_stdin(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A text, or with `-` what stands on standard input. Read before the event loop runs, so that Ctrl-C works."""
+    if value != "-" or context.resilient_parsing:
+        return value
+    return utf8(read_stdin(), "Standard input")
+
+
+def read_stdin() -> bytes:
+    """All of it, if it is not more than anybody would type or keep in a file."""
+    data = sys.stdin.buffer.read(NAMED_BYTES_MAX + 1)
+    if len(data) > NAMED_BYTES_MAX:
+        raise BadInput(f"Standard input has more than {NAMED_BYTES_MAX // 1024} KiB; keep the rest in a file.")
+    return data
+
+
+def utf8(data: bytes, what: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{what} is not UTF-8 text; save it as UTF-8.") from None
+
+
+# Failing.
+
+
+class CommandGroup(click.Group):
+    """A group whose failures are one sentence and an exit code."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        extra["standalone_mode"] = False
+        try:
+            open_streams()
+            code = super().main(given, prog_name or "dugnad", **extra)
+        except click.UsageError as wrong:
+            where = f" Try `{wrong.ctx.command_path} --help`." if wrong.ctx is not None else ""
+            code = fail(wrong.format_message() + where, kind="BadUse", code=EXIT_BAD_USE, args=given)
+        except click.ClickException as wrong:
+            code = fail(wrong.format_message(), kind="BadUse", code=wrong.exit_code, args=given)
+        except DugnadError as error:
+            bad = isinstance(error, BadInput)
+            code = fail(str(error), kind=type(error).__name__, code=EXIT_BAD_USE if bad else EXIT_FAILED, args=given)
+        except (click.Abort, KeyboardInterrupt):
+            code = fail("Interrupted.", kind="Interrupted", code=EXIT_INTERRUPTED, args=given)
+        except OSError as trouble:
+            code = fail(_world(trouble), kind="OSError", code=EXIT_FAILED, args=given)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:  # Enough was seen of the help.
+            forget_stdout()
+            raise click.exceptions.Exit(0) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # The reader has seen enough. What was asked of the board is done.
+            forget_stdout()
+            return 0
+        return code
+
+
+def open_streams() -> None:
+    """Give the process the three streams it counts on: the next file it opened would take the place of a closed one.
+
+    Without input and without a place for complaints a command can do its work; without a place for its answer it
+    does not begin.
+    """
+    lost = []
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            lost.append(name)
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(number, mode, closefd=False), encoding="utf-8"))
+        elif mode == "w" and hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="replace")  # A terminal that cannot show a letter shows a mark.
+    if "stdout" in lost:
+        raise BadInput("Standard output is closed, so nothing was done; send it to a file or to /dev/null.")
+
+
+def _world(trouble: OSError) -> str:
+    """What the machine refused, and nobody nearer to it has put into a sentence."""
+    if trouble.filename is None and trouble.errno in _UNPRINTED:  # Files and the database have names.
+        forget_stdout()
+        return (
+            f"The answer could not be printed: {trouble.strerror or trouble}. What was asked for may be done all the "
+            "same; look with `dugnad log` before you ask again."
+        )
+    return f"{trouble.filename or 'Something this needs'} cannot be used: {trouble.strerror or trouble}."
+
+
+def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
+    """Say what went wrong, once for people and with `--json` once for programs."""
+    from ..text import plain
+
+    try:
+        click.echo(f"dugnad: {plain(message)}", err=True)
+    except OSError:  # Where even this cannot be said, the exit code has to do.
+        forget(sys.stderr)
+    if "--json" in args:
+        from ..view.json import error_shape
+
+        try:
+            show_json(error_shape(kind, message, code))
+        except OSError:
+            forget_stdout()
+    return code
+
+
+def forget_stdout() -> None:
+    forget(sys.stdout)
+
+
+def forget(stream: TextIO) -> None:
+    """Let what is still in the buffer go nowhere; the interpreter would complain about it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def is_no_project(root: Path) -> bool:
+    """A home folder, or one that holds it: there is more in there than a team should see."""
+    return Path.home().resolve().is_relative_to(root)

@@ -1,0 +1,259 @@
+"""What a project brings that the user has not accepted yet: settings, and a board that somebody else made."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..errors import BadInput, BoardUnreachable, ToolError
+from ..text import one_line
+from ..tools.policy import Rules, verdict
+from ..types import HUMAN, OPEN, Budget
+from ..view.numbers import counted
+from .accepted import Accepted, Settings
+from .command import file_of, shown_url
+
+if TYPE_CHECKING:
+    from ..board import Board
+    from ..config.project import Project
+
+_VALUE_CHARS = 160
+_KEY_CHARS = 300  # Longer than any can be.
+_NAMES_CHARS = 64
+_NOT_SET = object()
+_LOOKED_AT = 1_000  # Of tasks and messages, of each kind.
+_ROOTS_MAX = 200
+_ORDER = ("board", "model", "check", "roles", "members", "mcp", "team", "limits", "budget", "review", "policies")
+
+
+class NotAccepted(BadInput):
+    """The project is new to you, and was not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a project brings, and how much of it is known."""
+
+    settings: Settings = field(default_factory=dict)
+    before: Settings | None = None  # What was accepted last; None: nothing of this project was.
+    settings_known: bool = True
+    where: str = ""  # The board, as it is remembered.
+    identity: str = ""  # Empty: there is no board yet.
+    board_known: bool = True
+    board_says: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.settings_known and self.board_known
+
+
+async def look(project: Project, url: str, accepted: Accepted, *, typed: bool) -> Found:
+    """What is there, without making anything. A board that was typed is the user's own word, so it is known."""
+    settings = flat(project.given)
+    known = not settings or accepted.has_settings(project.root, settings)
+    before = None if known else accepted.last_settings(project.root)
+    if before is not None and all(map(_harmless, changed(before, settings))):
+        accepted.add_settings(project.root, settings)
+        known = True
+    board = await _open(url)
+    if board is None:
+        return Found(settings, before, known, where_of(url))
+    async with board:
+        identity, where = await board.identity(), where_of(url)
+        if typed:
+            accepted.add_board(where, identity)
+        mine = accepted.has_board(where, identity)
+        says = () if mine else await _describe(board, shown_url(url))
+    return Found(settings, before, known, where, identity, mine, says)
+
+
+async def refuse_tracked(project: Project, url: str) -> None:
+    """A board that git tracks is whoever's who commits, also after it was accepted."""
+    from ..workspace.git.git import Git
+
+    path = file_of(url)
+    if path is None or not path.is_relative_to(project.root):
+        return
+    try:
+        git = await Git.find(project.root, path=os.environ.get("PATH", os.defpath))
+        for name in (".dugnad", path.relative_to(project.root).as_posix()):
+            if git is not None and await git.is_tracked(name):
+                raise NotAccepted(
+                    f"Git tracks {name}, so anybody who commits could put tasks and answers on your board. Remove it "
+                    f"from the repository and commit that: git rm -r --cached -- {shlex.quote(name)}"
+                )
+    except ToolError as trouble:
+        raise NotAccepted(f"{trouble}") from None
+
+
+async def _open(url: str) -> Board | None:
+    """The board, if there is one. A server that cannot be reached is told of by whoever opens it next."""
+    from ..board import open_board
+
+    path = file_of(url)
+    if url.startswith("sqlite") and not _is_there(path):
+        return None
+    try:
+        return await open_board(url, make=False)
+    except BoardUnreachable:
+        if path is not None:
+            raise
+        return None
+
+
+def _is_there(path: Path | None) -> bool:
+    """Also where it is a link that leads nowhere: then it is refused when it is opened, and never made."""
+    return path is not None and os.path.lexists(path)
+
+
+def where_of(url: str) -> str:
+    """A board's place without the password: the real path of a file, or the server, the database and the name."""
+    path = file_of(url)
+    if path is not None:
+        return os.path.realpath(path)
+    if not url.startswith("postgres"):
+        return url
+    from ..board.store.postgres import split_url
+
+    address, board = split_url(url)
+    parts = urlsplit(address)
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}?board={board}"
+
+
+# Settings.
+
+
+def flat(given: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """The settings by their whole names, as JSON can keep them. A table with nothing in it counts: it may name a member
+    or a role."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = f"{above}{json.dumps(key) if '.' in key else key}"  # [policies] "a.b" is not b under [policies.a].
+        inside = {**value.general, **value.roles} if isinstance(value, Rules) else value
+        if isinstance(inside, Mapping):
+            found |= flat(inside, f"{name}.") or {name: {}}
+        elif isinstance(inside, tuple | list):
+            found[name] = list(inside)
+        else:
+            found[name] = inside if isinstance(inside, str | int | float) else str(inside)
+    return found
+
+
+def changed(before: Settings, now: Settings) -> list[str]:
+    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+
+
+def _harmless(key: str) -> bool:
+    """What only names the team."""
+    return key == "team.name"
+
+
+def settings_lines(found: Found) -> list[str]:
+    """What the file sets, a line for each value; or of a file that was accepted before, what is different."""
+    if found.before is not None:
+        keys, before = changed(found.before, found.settings), found.before
+        return [line for key in keys for line in _changes(key, before, found.settings)]
+    keys = sorted(found.settings, key=_rank)
+    return [
+        f"{_label(key, at, len(values))} = {_value(each)}"
+        for key in keys
+        for values in [_values(found.settings[key])]
+        for at, each in enumerate(values)
+    ]
+
+
+def _rank(key: str) -> tuple[int, str]:
+    name = key.partition(".")[0]
+    return (_ORDER.index(name) if name in _ORDER else 0, name)
+
+
+def _values(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value else [value]
+
+
+def _label(key: str, at: int, count: int) -> str:
+    return one_line(key, _KEY_CHARS) + (f" ({at + 1} of {count})" if count > 1 else "")
+
+
+def _changes(key: str, before: Settings, now: Settings) -> Iterator[str]:
+    was, is_now = (_values(each[key]) if key in each else [] for each in (before, now))
+    count = max(len(was), len(is_now))
+    for at, (old, new) in enumerate(zip_longest(was, is_now, fillvalue=_NOT_SET)):
+        if old != new:
+            pairs = zip(_whole(old), _whole(new), strict=False)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            start = max(0, same - _VALUE_CHARS // 4) if same > _VALUE_CHARS // 2 else 0
+            how = f"{_value(old, start)} is now {_value(new, start)}"
+            if _whole(old) == _whole(new):
+                how = f"{_value(new)} differs from before in characters that do not show"
+            yield f"{_label(key, at, count)}: {how}"
+
+
+def _whole(value: Any) -> str:
+    if value is _NOT_SET:
+        return "not set"
+    return f'"{one_line(value, len(value) * 4)}"' if isinstance(value, str) else str(value).lower()
+
+
+def _value(value: Any, start: int = 0) -> str:
+    """So much of a value as fits into a line, and how much is left out."""
+    whole = _whole(value)
+    shown = whole[start : start + _VALUE_CHARS]
+    left = len(whole) - start - len(shown)
+    return ("…" if start else "") + shown + (f"… ({counted(left, 'more character')})" if left > 0 else "")
+
+
+# A board.
+
+
+async def _describe(board: Board, shown: str) -> tuple[str, ...]:
+    """What a board would have done, or lets others do, in the user's name."""
+    states: Any = sorted(OPEN)
+    tasks = await board.list_tasks(states=states, page=_LOOKED_AT)
+    accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})[:_ROOTS_MAX]]
+    uncapped = sum(each.caps == Budget() for each in accounts)
+    team = await board.team()
+    leads, prompted = [each.name for each in team if each.lead], [each.name for each in team if each.prompt]
+    own = [each for each in await board.inbox(None, queued=False, page=_LOOKED_AT) if each.sender == HUMAN]
+    always = sum(verdict(each.text, each.accepted).always for each in own)
+    at_least = "at least " if len(tasks) == _LOOKED_AT else ""
+    said = [f"A board that you did not make, {one_line(shown)}, with {at_least}{counted(len(tasks), 'open task')}"]
+    if uncapped:
+        said.append(f"{counted(uncapped, 'open goal')} without any cap on what may be spent")
+    if leads:
+        said.append(f"led by {_names(leads)}")
+    if models := sorted({each.model for each in team if each.model}):
+        said.append(f"models of its own: {_names(models)}")
+    if prompted:
+        said.append(f"prompts of its own for {_names(prompted)}")
+    if own:
+        said.append(
+            f"{counted(len(own), 'message')} and answers in your name" + (f', {always} "always"' if always else "")
+        )
+    return tuple(said)
+
+
+def _names(names: Iterable[str]) -> str:
+    return one_line(", ".join(names), _NAMES_CHARS)
+
+
+def lines_of(found: Found, root: Path, *, most: int | None = None) -> list[str]:
+    """All there is to show; with `most`, so many of the settings, and how many more there are."""
+    said = []
+    if not found.settings_known:
+        lines = settings_lines(found)
+        head = "dugnad.toml sets:" if found.before is None else "dugnad.toml changed since you accepted it:"
+        said += [head, *(f"  {each}" for each in lines[:most])]
+        if left := len(lines[most:]) if most else 0:
+            said.append(f"  and {counted(left, 'more setting')}: `dugnad trust` shows all of them")
+    if not found.board_known:
+        first, *rest = found.board_says
+        said += [first + (":" if rest else ""), *(f"  {each}" for each in rest)]
+    return [f"{one_line(root, 200)} is new to you." if found.before is None else one_line(root, 200), *said]

@@ -1,0 +1,157 @@
+"""Where a team works that a person runs: in a git tree for each attempt, a folder for each task, or this very one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..config.project import Project
+from ..config.user import read_user
+from ..errors import BadInput, ToolError
+from ..team import Report, Team
+from ..team.workspaces.folders import folders
+from ..team.workspaces.workspace import Workshop, shared
+from ..team.workspaces.worktrees import Worktrees
+from ..workspace.git.git import Git
+from ..workspace.git.merge_queue import prepare_target
+from ..workspace.git.worktree import BRANCHES
+from ..workspace.git.worktrees import Trees
+from ..workspace.sandbox.destinations import parse_hosts
+from .base_trees import Base, in_place, of_folder, of_git
+from .command import is_no_project, make_folder
+from .sandbox import find_sandbox
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a person typed about where to work."""
+
+    in_place: bool = False
+    into: str | None = None  # The branch that finished work goes to.
+    unsafe: bool = False  # Commands run bare where there is no sandbox.
+    hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
+    red_base: bool = False  # The team begins although the project's check is red already.
+
+    @classmethod
+    def typed(cls, options: dict[str, Any]) -> Wishes:
+        """Those among the options of a command, which are taken out of them."""
+        return cls(**{each.name: options.pop(each.name, each.default) for each in fields(cls)})
+
+
+@dataclass(slots=True)
+class Given:
+    """What there is to say of the places, and the project as it is before anybody works there."""
+
+    told: list[str] = field(default_factory=list)
+    base: Base | None = None
+
+
+@asynccontextmanager
+async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[Given]:
+    """Give the team its places; what there is to say of them. Nothing is run without a sandbox. `say` hears at once
+    whom this waits for."""
+    root = project.root
+    given = Given()
+    if is_no_project(root):
+        given.told.append(
+            "This is your home folder, so the team sees no files of it; run dugnad in a project's own folder."
+        )
+        yield given
+        return
+    make_folder(root / ".dugnad")
+    sandbox = await find_sandbox(team.board, root, unsafe=wishes.unsafe)
+    own = sandbox.readable if sandbox is not None else ()
+    path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
+    hosts = (*wishes.hosts, *read_user(os.environ).hosts)
+    parse_hosts(hosts)  # What is wrong with one is said before anything begins.
+    shop = Workshop(
+        board=team.board, outputs=root / ".dugnad" / "output", sandbox=sandbox,
+        why_not="" if sandbox else "there is no sandbox here (`dugnad doctor` says how to get one)",
+        environment={"PATH": ":".join(path)}, hosts=hosts, project_checks=project.checks,
+    )  # fmt: skip
+    team.reviewer, team.sandbox = project.reviewer, sandbox
+    try:
+        given.base = await _give(team, project, wishes, shop, given.told.append, say)
+        yield given
+    finally:
+        if sandbox is not None:
+            await sandbox.close()
+
+
+async def _give(
+    team: Team, project: Project, wishes: Wishes, shop: Workshop, say: Say, say_now: Say
+) -> Base:  # fmt: skip
+    root = project.root
+    if wishes.in_place:
+        team.places = shared(shop, root)
+        return in_place(shop, root)
+    try:
+        git = await Git.find(root, path=os.environ.get("PATH", os.defpath))
+        if git is not None:
+            trees = await _prepared(team, root, git, wishes, say, say_now)
+            shop, branch = replace(shop, prefix=git.prefix), await git.head_branch()
+            team.places = places = Worktrees(board=team.board, trees=trees, shop=shop, own_branch=branch)
+            await places.sweep()
+            return of_git(places)
+    except ToolError as trouble:  # Better now than after a night in which nothing could be written.
+        raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
+    team.places = folders(shop, root, root / ".dugnad" / "work")
+    say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
+    return of_folder(shop, root, root / ".dugnad" / "work")
+
+
+async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
+    """Where the trees of attempts will be, and the branch that finished work goes to."""
+    branch = await git.head_branch()
+    trees = Trees(
+        git=git, folder=root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
+        bytes_max=team.limits.change_bytes_max, lease_seconds=team.board.limits.lease_seconds,
+        on_wait=lambda told: say_now(told) if told else None,
+    )  # fmt: skip
+    if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
+        say(told)
+    if await git.is_dirty():
+        say("Your checkout has changes that are not committed; the team does not see them.")
+    return trees
+
+
+def waits_for(team: Team) -> str:
+    """Whom a merge of the team's waits for, if it has for a while."""
+    return team.places.waits if isinstance(team.places, Worktrees) else ""
+
+
+class Settings:
+    """The project's file as it was when the run began: it is read once."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._says = file, ""
+        self._before = self._facts()
+
+    def _facts(self) -> tuple[int, ...] | None:
+        try:
+            facts = self._file.stat() if self._file is not None else None
+        except OSError:
+            return None
+        return facts and (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+    def changed(self) -> str:
+        """What to say of it; nothing as long as it is the same."""
+        if not self._says and self._file is not None and self._facts() != self._before:
+            self._says = f"{self._file.name} has changed; that takes effect with the next run."
+        return self._says
+
+
+async def with_deliveries(team: Team, end: Report) -> Report:
+    """The report, and where the work is that it tells of."""
+    if not isinstance(team.places, Worktrees):
+        return end
+    try:
+        return replace(end, deliveries=await team.places.deliveries(end.tasks))
+    except ToolError:
+        return end

@@ -1,0 +1,363 @@
+"""Finding and reading a project's configuration, `dugnad.toml`.
+
+Pure reading: nothing is made, opened or asked for. A project may come from anyone, so its file may choose among what
+the user has, and never where the user's secrets go: no keys, no endpoints, no server the user did not name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..board import rules
+from ..errors import BadInput, BadText, ToolError
+from ..settings import AgentLimits, Limits, TeamLimits
+from ..tools import Policy
+from ..tools.policy import Rules
+from ..types import HUMAN, Budget
+from ..workspace.git.ownership import refuse_strangers
+from .user import (
+    FileLocation,
+    Kind,
+    UserSettings,
+    flag,
+    leads_out,
+    line,
+    nearest,
+    number,
+    numbers_of,
+    policies,
+    read_text,
+    read_toml,
+    read_user,
+    shown,
+    table,
+    tables,
+    text,
+    texts,
+    whole,
+)
+
+FILE = "dugnad.toml"
+_PROMPT_BYTES_MAX = Limits().body_bytes_max
+_MODEL = re.compile(r"[a-z][a-z0-9_/-]*:[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,150}")
+_LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
+_BOARD_OPTIONS = frozenset({"board", "sslmode"})
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")  # The strictest last.
+_SECRETS_BELONG = "keys and endpoints come from the environment or from ~/.config/dugnad/config.toml only."
+# The first is never more than the second.
+_ORDERED = (
+    ("lease_seconds", "lease_seconds_max"),
+    ("backoff_seconds", "backoff_seconds_max"),
+    ("cooldown_seconds", "cooldown_seconds_max"),
+    ("micro_share", "compact_share"),
+    ("keep_share", "compact_share"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What teammates of a role have in common."""
+
+    prompt: str = ""
+    model: str | None = None
+    plan: bool = False  # They need an approved plan before they may change anything.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A teammate the project wants by name."""
+
+    name: str
+    roles: tuple[str, ...] = ()
+    lead: bool = False
+    prompt: str = ""
+    model: str | None = None
+    plan: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What a project says of its team; without a file, what holds for any."""
+
+    root: Path
+    file: Path | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)  # All that the file says, with what it takes from others.
+    board: str | None = None  # As it is written; `board_url` is what to open.
+    model: str | None = None
+    team: str
+    lead: bool = True
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    checks: tuple[str, ...] = ()  # Commands that must succeed before anything that changes the project is done.
+    reviewer: str | None = None  # The role that looks at whatever changes the project.
+    policies: Rules = field(default_factory=Rules)  # What it says itself; `policy` is what holds.
+    budget: Budget = field(default_factory=Budget)
+    limits: Limits = field(default_factory=Limits)
+    agent_limits: AgentLimits = field(default_factory=AgentLimits)
+    team_limits: TeamLimits = field(default_factory=TeamLimits)
+    servers: tuple[str, ...] | None = None  # Of the user's MCP servers, only these; None: all,
+    servers_without: tuple[str, ...] = ()  # but not these.
+
+    @property
+    def agents(self) -> int:
+        return self.team_limits.agents_max
+
+    @property
+    def idle_seconds(self) -> float:
+        return self.team_limits.idle_seconds
+
+    def board_url(self, given: str | None, environment: Mapping[str, str]) -> str:
+        """--board, DUGNAD_BOARD, dugnad.toml, or a file under the project's root: the first there is."""
+        if named := given or environment.get("DUGNAD_BOARD"):
+            return named
+        board = self.board or "sqlite:///.dugnad/board.db"
+        if board.startswith(("postgresql://", "postgres://")):
+            _refuse_strange_server(board, environment)
+        if not board.startswith("sqlite:///") or board == "sqlite:///:memory:":
+            return board  # A kind of board that does not exist is refused where it is opened.
+        path = self.root / board.removeprefix("sqlite:///")
+        if leads_out(path, self.root):
+            raise BadInput(f"{FILE}: the board {path} lies outside the project; name it with --board or DUGNAD_BOARD.")
+        return f"sqlite:///{path}"
+
+    def model_name(self, given: str | None, environment: Mapping[str, str]) -> str | None:
+        """--model, DUGNAD_MODEL or dugnad.toml. None: the user's own choice, or the first provider with a key."""
+        return given or environment.get("DUGNAD_MODEL") or self.model
+
+    def policy(self, user: UserSettings) -> Policy:
+        """Of each tool the stricter of what the user and the project say."""
+        return Policy((user.policies, self.policies))
+
+
+def read_project(start: Path, *, environment: Mapping[str, str] | None = None) -> Project:
+    """The project that `start` lies in: the nearest folder upwards with dugnad.toml, else with .git, else itself."""
+    environment = os.environ if environment is None else environment
+    start = Path(os.path.realpath(start))
+    folders = _upwards(start, environment.get("HOME", ""))
+    root = next((each for each in folders if os.path.lexists(each / FILE)), None)
+    marked = root or next((each for each in folders if os.path.lexists(each / ".git")), None)
+    if marked is not None:  # In a folder that many share, another could have put it there.
+        _refuse_strangers(marked)
+    if root is None:
+        root = marked or start
+        return Project(root=root, team=_team_name(root))
+    read = _kinds(root, environment)
+    given = read(FileLocation(FILE), read_toml(root / FILE, FILE, environment=environment, inside=root))
+    return _project(root, given)
+
+
+def model_word(place: FileLocation, value: Any) -> str:
+    """provider:model, as a project or a teammate may write it: a name, with no room for a server's address."""
+    name = text(place, value)
+    if not _MODEL.fullmatch(name) or "//" in name or ".." in name:
+        raise BadInput(f"{place} must be provider:model, for example anthropic:claude-sonnet-5-5, not {shown(value)}.")
+    return name
+
+
+def _upwards(start: Path, home: str) -> list[Path]:
+    """From here to the user's home, or to the top of the file system where the way does not lead through it."""
+    folders = [start, *start.parents]
+    top = Path(os.path.realpath(home)) if home.startswith("/") else None
+    return folders[: folders.index(top) + 1] if top in folders else folders
+
+
+def _refuse_strangers(root: Path) -> None:
+    try:
+        refuse_strangers(root, root / FILE, root / ".git", root / ".dugnad")
+    except ToolError as stranger:
+        raise BadInput(str(stranger)) from None
+
+
+def _team_name(root: Path) -> str:
+    return "".join(each for each in root.name if each.isprintable())[:80].strip() or "team"
+
+
+# What may stand in the file.
+
+
+def _kinds(root: Path, environment: Mapping[str, str]) -> Kind:
+    def prompt_file(place: FileLocation, value: Any) -> str:
+        path, label = root / text(place, value), f"{place} = {shown(value)}"
+        return read_text(path, label, environment=environment, inside=root, bytes_max=_PROMPT_BYTES_MAX)
+
+    def model(place: FileLocation, value: Any) -> str:
+        if not isinstance(value, str) or not value.startswith("scripted:"):
+            return model_word(place, value)
+        path = root / value.removeprefix("scripted:")
+        if leads_out(path, root):
+            raise BadInput(f"{place} plays a script outside the project; keep the script inside it.")
+        return f"scripted:{path}"
+
+    limits_of_team = numbers_of(TeamLimits, idle_seconds=number(zero=True, most=float("inf")))
+    del limits_of_team["agents_max"]  # A person calls it `agents`.
+    person: dict[str, Kind] = {"prompt": text, "prompt_file": prompt_file, "model": model, "plan": flag}
+    known: dict[str, Kind] = {
+        "board": text,
+        "model": model,
+        "check": texts,
+        "review": _name("role"),
+        "team": _table({"name": line, "agents": whole(), "lead": flag, **limits_of_team}),
+        "roles": tables(_name("role"), person, secrets_belong=_SECRETS_BELONG),
+        "members": tables(
+            _name("teammate's name"),
+            {**person, "role": _roles, "roles": _roles, "lead": flag},
+            secrets_belong=_SECRETS_BELONG,
+        ),
+        "policies": policies,
+        "budget": _table({"tasks": whole(), "tokens": whole(), "dollars": number(), "minutes": number()}),
+        "limits": _table({**numbers_of(Limits), **numbers_of(AgentLimits)}),
+        "mcp": _servers,
+    }
+    return _table(known)
+
+
+def _table(known: Mapping[str, Kind]) -> Kind:
+    return table(known, secrets_belong=_SECRETS_BELONG)
+
+
+def _name(what: str) -> Kind:
+    def read(place: FileLocation, value: Any) -> str:
+        try:
+            name = rules.name(what, text(place, value), Limits())
+        except BadText as trouble:
+            raise BadInput(f"{place}: {trouble}") from None
+        if name == HUMAN:
+            raise BadInput(f"{place}: {HUMAN!r} is the person in front of the board; choose another name.")
+        return name
+
+    return read
+
+
+def _servers(place: FileLocation, value: Any) -> dict[str, tuple[str, ...]]:
+    """Which of the user's servers are wanted here. What runs or connects is the user's to say."""
+    for name, each in value.items() if isinstance(value, dict) else ():
+        if isinstance(each, dict):
+            raise BadInput(
+                f"{FILE}: {place.under(name).table} does not belong there: a project starts no server. "
+                f"Put it into ~/.config/dugnad/config.toml; the project may name it in [mcp] use."
+            )
+    found: dict[str, tuple[str, ...]] = _table({"use": texts, "without": texts})(place, value)
+    return found
+
+
+def _roles(place: FileLocation, value: Any) -> tuple[str, ...]:
+    role = _name("role")
+    return tuple(dict.fromkeys(role(place, each) for each in texts(place, value)))
+
+
+# From what stands in the file to the project.
+
+
+def _project(root: Path, given: Mapping[str, Any]) -> Project:
+    team, budget = dict(given.get("team", {})), dict(given.get("budget", {}))
+    roles = {name: Role(**_person(f"[roles.{name}]", each)) for name, each in given.get("roles", {}).items()}
+    members = tuple(_member(name, each, roles) for name, each in given.get("members", {}).items())
+    leads = [member.name for member in members if member.lead]
+    if len(leads) > 1 or (leads and team.get("lead") is False):
+        raise BadInput(f"{FILE}: {' and '.join(leads)} would lead, and a team has one lead, or none if [team] says so.")
+    name, lead = team.pop("name", _team_name(root)), team.pop("lead", True)
+    if "agents" in team:
+        team["agents_max"] = team.pop("agents")
+    if "minutes" in budget:
+        budget["seconds"] = budget.pop("minutes") * 60
+    return Project(
+        root=root,
+        file=root / FILE,
+        given=MappingProxyType(dict(given)),
+        board=given.get("board"),
+        model=given.get("model"),
+        team=name,
+        lead=lead,
+        roles=MappingProxyType(roles),
+        members=tuple(sorted(members, key=lambda member: member.name)),  # In which order they stand means nothing.
+        checks=tuple(given.get("check", ())),
+        reviewer=given.get("review"),
+        policies=given.get("policies", Rules()),
+        budget=Budget(**budget),
+        limits=_limits(Limits, given.get("limits", {})),
+        agent_limits=_limits(AgentLimits, given.get("limits", {})),
+        team_limits=TeamLimits(**team),
+        servers=given.get("mcp", {}).get("use"),
+        servers_without=given.get("mcp", {}).get("without", ()),
+    )
+
+
+def _person(where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if "prompt" in given and "prompt_file" in given:
+        raise BadInput(f"{FILE}: {where} has a prompt and a prompt_file; keep one.")
+    said = {key: value for key, value in given.items() if key != "prompt_file"}
+    return said | ({"prompt": given["prompt_file"]} if "prompt_file" in given else {})
+
+
+def _member(name: str, given: Mapping[str, Any], roles: Mapping[str, Role]) -> Member:
+    where = f"[members.{name}]"
+    said = _person(where, given)
+    if "role" in said and "roles" in said:
+        raise BadInput(f"{FILE}: {where} has role and roles; keep one.")
+    own = said.pop("role", ()) or said.pop("roles", ())
+    for role in own:
+        if roles and role not in roles:
+            raise BadInput(f"{FILE}: {where} has role {role!r}, which no [roles] describes; {nearest(role, roles)}")
+    return Member(name=name, roles=own, **said)
+
+
+def _limits(kind: Any, given: Mapping[str, Any]) -> Any:
+    limits = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+    for low, high in _ORDERED:
+        if hasattr(limits, low) and getattr(limits, low) > getattr(limits, high):
+            raise BadInput(f"{FILE}: [limits] {low} is more than {high}, which is {getattr(limits, high):g}.")
+    return limits
+
+
+# The board's server.
+
+
+def _refuse_strange_server(address: str, environment: Mapping[str, str]) -> None:
+    """The driver gives PGPASSWORD to any server that asks, and whoever has the board can act in any name."""
+    try:
+        parts = urlsplit(address)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        raise BadInput(f"{FILE}: the board's address cannot be read; write postgresql://host/database.") from None
+    user, _, servers = parts.netloc.rpartition("@")
+    if ":" in user:
+        raise BadInput(f"{FILE}: the board's address holds a password; set PGPASSWORD or use a password file.")
+    if "@" in user:  # The driver takes what is behind the first one for the server, and not behind the last.
+        raise BadInput(f"{FILE}: the board's address has more than one '@'; write postgresql://user@host/database.")
+    if strange := {name for name, _ in options} - _BOARD_OPTIONS:
+        names = ", ".join(sorted(map(shown, strange)))
+        raise BadInput(f"{FILE}: the board's address may say board and sslmode, not {names}; use DUGNAD_BOARD.")
+    if any(re.match(r"public$|information_schema$|pg_", value.lower()) for name, value in options if name == "board"):
+        raise BadInput(f"{FILE}: the board would lie among tables of others; name it otherwise.")
+    for mode in [value for name, value in options if name == "sslmode"]:
+        _refuse_less_secrecy(mode, environment.get("PGSSLMODE") or "prefer")
+    trusted = {each.lower() for each in read_user(environment).boards}
+    for server in servers.split(","):
+        host = unquote(re.sub(r":\d*$", "", server)).strip("[]").lower()
+        port = server.rpartition(":")[2] if re.search(r":\d+$", server) else ""
+        if host in _LOCAL and host not in trusted and (user or port not in ("", environment.get("PGPORT") or "5432")):
+            raise BadInput(  # Anybody on this machine may listen there, and be sent PGPASSWORD.
+                f"{FILE}: the board's address names {'a user' if user else f'port {port}'} on this machine, and a "
+                f"project does not choose that for you: set {'PGUSER' if user else 'PGPORT'}, or DUGNAD_BOARD."
+            )
+        if host not in _LOCAL and host not in trusted:
+            raise BadInput(
+                f"{FILE}: the board is on {shown(host)}, and a project does not choose a server for you: "
+                f"write boards = [{shown(host)}] in ~/.config/dugnad/config.toml, or set DUGNAD_BOARD."
+            )
+
+
+def _refuse_less_secrecy(mode: str, own: str) -> None:
+    """The driver believes the address before PGSSLMODE. A mode that nobody knows is no stricter than any."""
+    if mode not in _SSL_MODES or own not in _SSL_MODES or _SSL_MODES.index(mode) < _SSL_MODES.index(own):
+        raise BadInput(
+            f"{FILE}: the board's address asks for sslmode {shown(mode)}, and yours is {shown(own)} (PGSSLMODE): a "
+            f"project may ask for more, not for less; take it out, or set DUGNAD_BOARD."
+        )

@@ -1,0 +1,117 @@
+"""What goes over the wire to a provider: the new end of a conversation behind what was encoded before.
+
+A conversation only grows at its end, so what went out in earlier turns is kept as bytes and put in front of the new
+messages here; the library and the SDK above are only given the new ones. The HTTP below is aiohttp's, whose pool costs
+the same whatever is open (httpx's own walks all connections for every request), and answers are streamed and folded.
+So a turn costs the same at its hundredth message as at its first, and with a thousand calls open as with one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import httpx2
+import orjson
+
+from ..errors import AnswerLost, ModelMisconfigured, ModelUnavailable
+from .streaming import EndedEarly, Fold, Folded, Json, events
+
+_SYSTEM = ("system", "developer")
+_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")  # What a request has because of its tools.
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, between whoever asks and the wire."""
+
+    before: list[bytes] = field(default_factory=list)  # Earlier messages as they went out.
+    tools: dict[str, bytes] | None = None  # The tools as they went out before; then the request names none.
+    sent: list[bytes] | None = None  # Filled in: the messages of this request as they went out.
+    sent_tools: dict[str, bytes] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # Filled in: the answer's.
+    begun: bool = False  # Filled in: the request may have reached the provider.
+
+
+exchange: ContextVar[Exchange] = ContextVar("exchange")
+
+
+class ProviderWire:
+    """The connections to one provider."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, str | None] = {}
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # No limit of our own on connections: how many calls are open is the budget's and the pace's to say.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=httpx2.create_ssl_context())
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # Whoever asks bounds the whole.
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        return self._session
+
+    def _proxy_for(self, url: str) -> str | None:
+        """The proxy the environment names for this server. Looked up once: aiohttp asks a thread for every request."""
+        host = urlsplit(url)
+        if host.netloc not in self._proxies:
+            bypassed = proxy_bypass(host.hostname or "")
+            self._proxies[host.netloc] = None if bypassed else getproxies().get(host.scheme)
+        return self._proxies[host.netloc]
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, fold: Fold) -> Folded:
+        """The answer's status and body, a stream put together. Raises when there is none."""
+        now = exchange.get()
+        now.begun = True
+        try:
+            # A redirect is not followed: it would carry the key to another server.
+            async with self._open().post(
+                url, data=body, headers=headers, proxy=self._proxy_for(url), allow_redirects=False
+            ) as answer:
+                now.headers = {key.lower(): value for key, value in answer.headers.items()}
+                if answer.status >= 300 or "text/event-stream" not in answer.headers.get("content-type", ""):
+                    return answer.status, _json(answer.status, await answer.read())
+                return await fold(events(answer.content.iter_any()))  # type: ignore[no-any-return]
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise ModelMisconfigured(f"{url!r} is not the address of a server; write http://host:port/v1.") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ModelUnavailable(f"{url} cannot be reached: {error}.") from error
+        except (aiohttp.ClientError, ConnectionError, EndedEarly, asyncio.IncompleteReadError) as error:
+            raise AnswerLost(f"{url} broke off its answer: {str(error) or type(error).__name__}.") from error
+        except orjson.JSONDecodeError as error:
+            raise AnswerLost(f"{url} answered something that is not JSON: {error}.") from error
+
+
+def _json(status: int, data: bytes) -> Json:
+    """The body of an answer; of a failure also what is not JSON, for it may say why."""
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if status < 300:
+            raise
+        found = None
+    return found if isinstance(found, dict) else {"text": data[:2_000].decode(errors="replace")}
+
+
+def encode(body: dict[str, Any], messages: str) -> bytes:
+    """The body with the earlier messages in front of the new ones, and all the tools."""
+    now = exchange.get()
+    new = body[messages]
+    lead = next((place for place, each in enumerate(new) if each.get("role") not in _SYSTEM), len(new))
+    now.sent = [orjson.dumps(message) for message in new[lead:]]
+    body[messages] = [*new[:lead], *map(orjson.Fragment, now.before), *map(orjson.Fragment, now.sent)]
+    if now.tools is not None:
+        body.update({name: orjson.Fragment(value) for name, value in now.tools.items()})
+    else:
+        now.sent_tools = {name: orjson.dumps(body[name]) for name in _OF_TOOLS if name in body}
+    return orjson.dumps(body)

@@ -1,0 +1,51 @@
+"""From a model's name to the model. Nothing heavy is imported before a real one is asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..errors import ModelMisconfigured
+from .port import Model, Price
+from .scripted import ScriptedModel
+
+# In this order: the first whose key is set is the default.
+_KEYS = (
+    ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"),
+    ("OPENAI_API_KEY", "openai:gpt-5.5"),
+    ("GOOGLE_API_KEY", "google:gemini-2.5-pro"),
+)
+
+
+def open_model(
+    name: str | None = None,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    price: Price | None = None,
+    window_tokens: int | None = None,
+) -> Model:
+    """Open a model by name: `anthropic:…`, `openai:…`, `google:…`, or any provider of pydantic-ai.
+
+    `openai:NAME` with a base URL is any OpenAI-compatible server (Ollama, vLLM, llama.cpp, OpenRouter).
+    `scripted:PATH` plays a script. Without a name, the first provider whose key is set.
+    """
+    name = name or default_model()
+    provider, _, model = name.partition(":")
+    if provider == "scripted":
+        return ScriptedModel.load(Path(model)) if model else ScriptedModel({})
+    if not model:
+        raise ModelMisconfigured(f"{name!r} names no model; write provider:model, for example {_KEYS[0][1]}.")
+    from .providers import open_provider
+
+    return open_provider(provider, model, api_key=api_key, base_url=base_url, price=price, window_tokens=window_tokens)
+
+
+def default_model() -> str:
+    for variable, name in _KEYS:
+        if os.environ.get(variable):
+            return name
+    raise ModelMisconfigured(
+        "No model is set. Set a key (ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY), or name a local "
+        "OpenAI-compatible server (openai:MODEL with its base URL), or try it offline with `dugnad demo`."
+    )

@@ -1,0 +1,273 @@
+"""From a board to a plan: its open tasks as they stand, and what earlier attempts say of how long such work takes.
+
+The board is only read. What it does not know is assumed, and everything that was learned or assumed is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..board import Board
+from ..errors import BadInput
+from ..tools.message_tools import GONE
+from ..types import ENDINGS, ERRAND, OPEN, REVIEW, Need, PastAttempt, Spending, Task
+from .plan import WITHIN, Estimate, PlannedTask, RehearsalPlan, account_of
+from .reviews import finishing, with_reviews
+
+FEWEST = 3  # Attempts from which something is learned.
+_SPREAD = (0.05, 1.5)  # Within these a spread is believed.
+_GOES_ON = frozenset({"waiting", "released", "lost", "cancelled"})  # Such an attempt is a part of one, or none at all.
+TASKS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumed:
+    """What holds where nothing is known."""
+
+    turn_seconds: float = 20.0
+    turns: float = 8.0
+    turn_tokens: float = 8_500.0
+    turn_dollars: float | None = None
+
+    def estimate(self, *, turns: float | None = None, seconds: float | None = None) -> Estimate:
+        """Of an attempt with so many turns, or one that takes so long."""
+        if turns is None:
+            turns = self.turns if seconds is None else max(1.0, seconds / self.turn_seconds)
+        return Estimate(
+            seconds=turns * self.turn_seconds if seconds is None else seconds,
+            turns=turns,
+            tokens=turns * self.turn_tokens,
+            dollars=None if self.turn_dollars is None else turns * self.turn_dollars,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experience:
+    """What earlier attempts say, by role and in all; and how their tasks ended."""
+
+    roles: Mapping[str | None, Estimate]
+    all: Estimate | None = None
+    outcomes: Mapping[str | None, Counter[str | None]]
+
+    def estimate(self, role: str | None, assumed: Assumed) -> Estimate:
+        """Of the role, else of the whole board, else what is assumed."""
+        found = self.roles.get(role) or self.all
+        if found is None:
+            return assumed.estimate()
+        if found.dollars is None and assumed.turn_dollars is not None:
+            return replace(found, dollars=found.turns * assumed.turn_dollars)
+        return found
+
+    def basis(self, roles: Iterable[str | None], assumed: Assumed) -> list[str]:
+        """Where the figures come from, a sentence a role."""
+        said, unknown = [], []
+        for role in sorted(set(roles), key=lambda each: each or ""):
+            label = role or "work for anyone"
+            if (found := self.roles.get(role)) is not None:
+                said.append(f"{label}: {_words(found)}, learned from {found.attempts} earlier attempts.")
+            elif self.all is not None:
+                said.append(f"{label}: {_words(self.all)}, learned from the {self.all.attempts} attempts of all roles.")
+            else:
+                unknown.append(label)
+        if unknown:
+            guess = assumed.estimate()
+            said.append(f"{', '.join(unknown)}: {_words(guess)}. This is assumed: nothing is known of such work yet.")
+        return said
+
+
+NOTHING = Experience(roles={}, outcomes={})
+
+
+def _words(found: Estimate) -> str:
+    turns = f"{found.turns:.0f} turns" if found.turns >= 1.5 else "1 turn"
+    cost = f"{found.tokens:,.0f} tokens" if found.dollars is None else f"${found.dollars:.2f}"
+    varies = (
+        f"within {WITHIN:.0%}" if found.spread is None else f"mostly within a factor of {math.exp(found.spread):.1f}"
+    )
+    fails = f", {found.retried + found.failed:.0%} of attempts fail" if found.retried + found.failed else ""
+    return f"{found.seconds:,.0f} s, {turns}, {cost} an attempt, {varies}{fails}"
+
+
+def learn(past: Sequence[PastAttempt]) -> Experience:
+    """From attempts in order of task and epoch. What was put down and taken up again is one attempt."""
+    whole: list[PastAttempt] = []
+    part: PastAttempt | None = None
+    for each in past:
+        if part is not None and part.task == each.task:
+            each = replace(  # noqa: PLW2901
+                each,
+                seconds=each.seconds + part.seconds,
+                replies=each.replies + part.replies,
+                used=replace(
+                    each.used,
+                    tokens=each.used.tokens + part.used.tokens,
+                    microdollars=each.used.microdollars + part.used.microdollars,
+                ),
+            )
+        part = each if each.ended_as in _GOES_ON else None
+        if part is None:
+            whole.append(each)
+    by_role: dict[str | None, list[PastAttempt]] = {}
+    for each in whole:
+        by_role.setdefault(each.role, []).append(each)
+    outcomes = {
+        role: Counter(each.outcome for each in found if each.ended_as == "done") for role, found in by_role.items()
+    }
+    return Experience(
+        roles={role: _fit(found) for role, found in by_role.items() if len(found) >= FEWEST},
+        all=_fit(whole) if len(whole) >= FEWEST else None,
+        outcomes=outcomes,
+    )
+
+
+def _fit(attempts: Sequence[PastAttempt]) -> Estimate:
+    count = len(attempts)
+    logs = [math.log(max(0.001, each.seconds)) for each in attempts]
+    middle = sum(logs) / count
+    spread = math.sqrt(sum((each - middle) ** 2 for each in logs) / (count - 1))
+    seconds = math.exp(middle)
+    share = seconds * count / max(0.001, sum(each.seconds for each in attempts))  # Of the mean, at the median.
+    dollars = sum(each.used.microdollars for each in attempts) / 1_000_000 / count * share
+    ends = Counter(each.ended_as for each in attempts)
+    return Estimate(
+        seconds=seconds,
+        spread=min(_SPREAD[1], max(_SPREAD[0], spread)),
+        turns=max(1.0, sum(each.replies for each in attempts) / count),
+        tokens=sum(each.used.tokens for each in attempts) / count * share,
+        dollars=dollars or None,
+        retried=ends["retry"] / count,
+        failed=ends["failed"] / count,
+        attempts=count,
+    )
+
+
+# The board.
+
+
+async def experience_of(board: Board) -> Experience:
+    return learn(await board.past_attempts())
+
+
+async def plan_of(
+    board: Board, name: str, *, assumed: Assumed, members: Iterable[str] = (), reviewer: str | None = None
+) -> RehearsalPlan:
+    """The board's open tasks. `members` are teammates the project wants besides those the board knows, and `reviewer`
+    is the role that looks at all work, if the project has one."""
+    tasks: list[Task] = []
+    while page := await board.list_tasks(states=sorted(OPEN), after=tasks[-1].id if tasks else 0, page=1_000):  # type: ignore[arg-type]
+        tasks += page
+        if len(tasks) > TASKS_MAX:
+            raise BadInput(
+                f"More than {TASKS_MAX:,} tasks are open, and no more can be rehearsed; use a plan of a part."
+            )
+    if not tasks:
+        raise BadInput(f"Nothing is open on {name}; put tasks there with `dugnad add`, or rehearse a plan.toml.")
+    experience = await experience_of(board)
+    edges: dict[int, list[Need]] = {}
+    there = {task.id: task for task in tasks}
+    for waiting, need in await board.open_needs():
+        if need.task in there:  # Else it has ended since we looked.
+            edges.setdefault(waiting, []).append(need)
+    now = await board.now_ms()
+    team = {member.name for member in await board.team() if member.status not in GONE}
+    asked = _asked(there, edges)
+    looked_at = {task.id for task in tasks if any(_reviews(there[need.task], task) for need in edges.get(task.id, ()))}
+    reviews = {task.id: role for task in tasks if task.id not in looked_at and (role := _looks(task, reviewer))}
+
+    def expected(task: Task) -> Estimate:
+        whole = experience.estimate(task.role, assumed)
+        return finishing(whole) if task.id in looked_at else whole
+
+    planned = tuple(
+        PlannedTask(
+            id=task.id,
+            name=f"#{task.id} {task.title}",
+            role=task.role,
+            assignee=task.assignee,
+            priority=task.priority,
+            chain=task.chain,
+            root=task.root,
+            needs=tuple(edges.get(task.id, ())),
+            due_ms=max(0, (task.due_at or 0) - now),
+            claims=task.claims,
+            tries=task.tries,
+            estimate=expected(task),
+            outcomes=shares(asked.get(task.id, ()), experience.outcomes.get(task.role)),
+        )
+        for task in tasks
+    )
+    accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})]
+    return RehearsalPlan(
+        name=name,
+        tasks=with_reviews(planned, reviews, lambda role: experience.estimate(role, assumed)),
+        accounts={each.root: account_of(each) for each in accounts},
+        names=tuple(sorted({task.assignee for task in tasks if task.assignee} & (team | set(members)))),
+        limits=board.limits,
+        basis=tuple(experience.basis((*(task.role for task in tasks), *reviews.values()), assumed)),
+        warnings=tuple(_cautions(tasks, accounts, len(reviews))),
+    )
+
+
+def _reviews(review: Task, task: Task) -> bool:
+    return review.key.startswith(f"{REVIEW}{task.id}:")
+
+
+def _looks(task: Task, reviewer: str | None) -> str | None:
+    """The role of who will look at it. Nobody looks at a review, or at an answer to a message."""
+    if task.key.startswith(REVIEW):
+        return None
+    return task.review or (None if task.key.startswith(ERRAND) else reviewer)
+
+
+def _asked(tasks: Mapping[int, Task], edges: Mapping[int, Sequence[Need]]) -> dict[int, list[str]]:
+    """The outcomes that others ask for, of each task."""
+    asked: dict[int, list[str]] = {}
+    for needs in edges.values():
+        for need in needs:
+            if need.task in tasks and need.outcome is not None and need.outcome not in ENDINGS:
+                asked.setdefault(need.task, []).append(need.outcome)
+    return asked
+
+
+def shares(asked: Iterable[str], seen: Counter[str | None] | None) -> tuple[tuple[str | None, float], ...]:
+    """How a task of which outcomes are asked for may be done: as often as before, else each alike."""
+    words = sorted(set(asked))
+    if not words:
+        return ((None, 1.0),)
+    if seen and seen.total() >= FEWEST and any(word in seen for word in words):
+        return tuple((outcome, count / seen.total()) for outcome, count in sorted(seen.items(), key=str))
+    return tuple((word, 1 / len(words)) for word in words)
+
+
+def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int) -> list[str]:
+    """What on this board the rehearsal takes more lightly than life will."""
+    said = []
+    if waiting := [task for task in tasks if task.state == "waiting" and task.waiting_for in ("human", "plan")]:
+        said.append(
+            f"{_tasks(len(waiting))} for you, #{waiting[0].id} first; the rehearsal takes them as answered now."
+        )
+    if claimed := sum(task.state == "claimed" for task in tasks):
+        said.append(f"{claimed} of the tasks are under way; they are rehearsed from their beginning.")
+    if plans := sum(task.plan for task in tasks):
+        said.append(f"{plans} of the tasks need an approved plan; the rehearsal takes it as approved at once.")
+    if reviews:
+        said.append(
+            f"Of the tasks, {reviews} must be looked at by another before they are done; each review is rehearsed as "
+            "a task of its own, and as approving the first time."
+        )
+    if held := [each for each in accounts if each.held is not None]:
+        said.append(
+            f"The budget of #{held[0].root} is used up ({held[0].held}), so its tasks are not begun: "
+            f"`dugnad budget {held[0].root} --add` lets them go on."
+        )
+    followed = sum(task.parent is not None for task in tasks)
+    if followed:
+        said.append(f"{followed} of the tasks were put by others at work; more may follow, and none are made up here.")
+    return said
+
+
+def _tasks(count: int) -> str:
+    return "1 task waits" if count == 1 else f"{count} tasks wait"

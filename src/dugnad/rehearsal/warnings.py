@@ -1,0 +1,93 @@
+"""What a rehearsal warns of: work nobody would take, a chain that needs no team, a budget that is too small."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from .plan import RehearsalPlan
+from .play import Mate, PlayedRun
+
+_CHAIN = 1.15  # Work that could be shared by no more than this is a chain.
+
+
+def cautions(plan: RehearsalPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]) -> list[str]:
+    """Of the largest team that was rehearsed, in sentences that say what to do."""
+    return [*_nobody(plan, mates), *_chain(plan), *_priceless(plan), *_budget(plan, ran)]
+
+
+def _nobody(plan: RehearsalPlan, mates: Sequence[Mate]) -> list[str]:
+    taken = {lane for mate in mates for lane in mate.lanes}
+    left: dict[str, int] = {}
+    for task in plan.tasks:
+        if task.lane not in taken:
+            left[task.lane] = left.get(task.lane, 0) + 1
+    return [
+        f"Nobody would take {count} task{'' if count == 1 else 's'} for "
+        + (
+            f"{lane[1:]}, who is not there; `dugnad spawn {shlex.quote(lane[1:])}` changes that."
+            if lane.startswith("@")
+            else f"the role {lane}, which nobody has; give it somebody under [agents]."
+        )
+        for lane, count in sorted(left.items())
+    ]
+
+
+def _chain(plan: RehearsalPlan) -> list[str]:
+    total = sum(task.estimate.seconds for task in plan.tasks)
+    longest = _longest_way(plan)
+    if len(plan.tasks) < 3 or not longest or total / longest > _CHAIN:
+        return []
+    return ["The tasks are one chain, each waiting for the one before: one teammate is as fast as a team."]
+
+
+def _longest_way(plan: RehearsalPlan) -> float:
+    """Through the needs, in seconds, as expected. A delay is no work, so it makes nothing a chain."""
+    tasks = {task.id: task for task in plan.tasks}
+    waiting = {task.id: len(task.needs) for task in plan.tasks}
+    behind: dict[int, list[int]] = {}
+    for task in plan.tasks:
+        for need in task.needs:
+            behind.setdefault(need.task, []).append(task.id)
+    begins = dict.fromkeys(tasks, 0.0)
+    free, longest = [number for number, count in waiting.items() if not count], 0.0
+    while free:
+        number = free.pop()
+        ends = begins[number] + tasks[number].estimate.seconds
+        longest = max(longest, ends)
+        for other in behind.get(number, ()):
+            begins[other] = max(begins[other], ends)
+            waiting[other] -= 1
+            if not waiting[other]:
+                free.append(other)
+    return longest
+
+
+def _priceless(plan: RehearsalPlan) -> list[str]:
+    """A budget of dollars holds nothing back where nobody knows what anything costs."""
+    capped = {root for root, row in plan.accounts.items() if row["microdollars_max"] is not None}
+    free = sum(task.root in capped and task.estimate.dollars is None for task in plan.tasks)
+    if not free:
+        return []
+    return [
+        f"What {free} of {len(plan.tasks)} tasks cost is not known, so the budget of dollars is not rehearsed there; "
+        "--model PROVIDER:MODEL takes a price."
+    ]
+
+
+def _budget(plan: RehearsalPlan, ran: Sequence[PlayedRun]) -> list[str]:
+    """What the largest team runs out of."""
+    short = [each for each in ran if each.stops]
+    if not short:
+        return []
+    first = sorted((min(each.stops), each.left) for each in short)[(len(short) - 1) // 2]
+    (at, root, kind), left = first
+    whose = f" of #{root}" if root else ""
+    return [
+        f"The budget of {kind}{whose} runs out in {len(short) / len(ran):.0%} of the runs, typically after "
+        f"{_minutes(at)} with {left} of {len(plan.tasks)} tasks left; times and costs are of what is done until then."
+    ]
+
+
+def _minutes(milliseconds: int) -> str:
+    return f"{milliseconds / 60_000:.0f} minutes" if milliseconds >= 120_000 else f"{milliseconds / 1000:.0f} seconds"

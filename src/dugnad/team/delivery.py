@@ -1,0 +1,208 @@
+"""From "I am done" to done: checked, looked at by another where that is asked for, and brought where it counts.
+
+What is red, or not approved, goes back to the mind with the reason, a bounded number of times. All of it can be done
+again after a crash: a check is run again, a commit found unchanged, a review asked for under the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from ..board import Board
+from ..errors import BoardTrouble, BudgetSpent, LimitReached, ToolError
+from ..settings import TeamLimits
+from ..text import Told, joined, one_line, quote, shorten, tell
+from ..types import ERRAND, REVIEW, Amount, Claim, Done, Failed, Outcome, Task, Waiting
+from .workspaces.workspace import Workspace, delivered, line_of
+
+APPROVED, CHANGES = "approved", "changes-requested"
+_CHECKS = """\
+When you finish, the runtime runs {commands} in your tree; the work counts as done only when that succeeds. If it is \
+red you are shown what it printed and go on, up to {rounds} times; then the attempt fails."""
+_RED_BEFORE = "The project's check was red before anybody changed anything: some of what it prints is not your doing."
+_RUNS = """\
+It changes files that make other programs run something when a person next opens or builds the project. Approve only \
+what each of them should run:
+{runs:quoted}"""
+T = TypeVar("T")
+Think = Callable[[Claim, Told], Awaitable[Outcome]]
+Pause = Callable[[BoardTrouble], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """It is not done yet: what the mind is told, and what is said of it if that was the last time."""
+
+    told: Told
+    in_the_end: str
+
+
+@dataclass(kw_only=True)
+class Delivery:
+    """Brings one attempt to its end."""
+
+    board: Board
+    limits: TeamLimits
+    place: Workspace
+    think: Think
+    pause: Pause  # Before a board in trouble is asked again.
+    reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
+    _answered: set[int] = field(default_factory=set)  # Reviews the mind was told of, and has gone on from.
+
+    async def work(self, claim: Claim, told: Told) -> Outcome:
+        """Think until it is done, and until everybody who has a say agrees."""
+        place = self.place
+        if (checks := place.checks(claim.task)) and place.cannot_check:
+            return Waiting(
+                on="human",
+                question=f"#{claim.task.id} counts as done only when `{one_line(checks[0])}` succeeds, and "
+                f"{place.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
+                "check, or cancel it.",
+            )
+        if claim.task.key.startswith(REVIEW) and (over := await self._patiently(partial(self._is_over, claim.task))):
+            return Done(over, CHANGES)
+        rounds = 0
+        if place.anew:
+            told = joined((told, place.told), "\n")
+        while True:
+            outcome = await self.think(claim, told)
+            if not isinstance(outcome, Done):
+                return outcome
+            verdict = await self._patiently(partial(self._judge, claim, outcome))
+            if not isinstance(verdict, GoOn):
+                return verdict
+            rounds += 1
+            if rounds > self.limits.check_rounds_max:
+                return Failed(verdict.in_the_end, retry=True)
+            told = verdict.told
+
+    async def _is_over(self, review: Task) -> str:
+        """Why nobody waits for this review any more; empty: somebody does."""
+        number = review.key.removeprefix(REVIEW).partition(":")[0]
+        found = (await self.board.find_all({int(number)})).get(int(number)) if number.isdecimal() else None
+        return f"#{number} has ended as {found.state}; there is nothing to look at." if found and found.ended else ""
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """All of it can be done again, so a board in trouble is asked again."""
+        while True:
+            try:
+                return await ask()
+            except BoardTrouble as trouble:
+                await self.pause(trouble)
+
+    async def _judge(self, claim: Claim, done: Done) -> Outcome | GoOn:
+        """Whether it is done. The order matters: nobody is asked to look at what is red."""
+        task = claim.task
+        if task.key.startswith(REVIEW):
+            return _is_verdict(done)
+        try:
+            if (red := await self.place.check(task)) is not None:
+                command, output = one_line(red.command), red.output
+                told = "You said it is done, but its check is red. `{command}` printed:\n{output:quoted}"
+                return GoOn(
+                    tell(told, command=command, output=shorten(output, 8_000)),
+                    f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
+                )
+            tip = await self.place.commit(task, done)
+        except BudgetSpent as spent:
+            return _no_time(spent)
+        except ToolError as trouble:
+            told = "You said it is done, but it cannot be committed:\n{trouble:quoted}"
+            return GoOn(tell(told, trouble=trouble), str(trouble))
+        role = self._role_of_reviewer(task)
+        if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
+            return verdict
+        try:
+            return await self.place.deliver(task, done)
+        except BudgetSpent as spent:
+            return _no_time(spent)
+        except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
+            why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
+            return Waiting(on="human", question=f"{why}. Mend that, then answer: nobody has to do it again.")
+
+    def _role_of_reviewer(self, task: Task) -> str | None:
+        """An answer to a message needs no review; but what changes the project in answering does."""
+        answers = task.key.startswith(ERRAND) and not self.place.sees_changes
+        return task.review or (None if answers else self.reviewer)
+
+    async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | GoOn | None:
+        """What somebody else says of just this work; None: approved."""
+        task = claim.task
+        born, reviews = await self._reviews(claim)
+        key = f"{REVIEW}{task.id}:{tip}" + ("" if self.place.sees_changes else f".{born}")
+        review = next((each for each in reversed(reviews) if each.key == key or each.key.startswith(f"{key}.")), None)
+        if review is not None and review.id in self._answered and not self.place.sees_changes:
+            review, key = None, f"{key}.{len(reviews)}"  # Whether it was changed since cannot be seen from here.
+        if review is None:
+            if len(reviews) >= self.limits.review_rounds_max:
+                return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
+            try:
+                body = _review_body(task, done, self.place, claim.teammate, await self.place.triggers(tip))
+                review = await self.board.follow_up(
+                    claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
+                    role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
+                )  # fmt: skip
+            except LimitReached as guard:
+                return Waiting(on="human", question=f"#{task.id} cannot be reviewed: {guard}")
+        if not review.ended:
+            return Waiting(on="tasks", tasks=(review.id,))
+        if review.state != "done":
+            return Failed(f"its review #{review.id} ended as {review.state}: {review.reason or 'without a reason'}")
+        if review.outcome == APPROVED:
+            return None
+        self._answered.add(review.id)
+        words = shorten(review.result or "", 8_000)
+        told = "{who} looked at your work and asks for changes:\n{words:quoted}\nMake them, then finish."
+        return GoOn(
+            tell(told, who=review.teammate, words=words),
+            f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
+        )
+
+    async def _reviews(self, claim: Claim) -> tuple[int, list[Task]]:
+        """The epoch in which this line of attempts began, and the reviews it has asked for, the oldest first."""
+        task = claim.task
+        attempts = await self.board.attempts(task.id)
+        born, _ = line_of(claim, attempts)
+        since = next((each.claimed_at for each in attempts if each.epoch == born), 0)
+        needed = [need.task for need, _ in await self.board.needs_of(task.id)]  # What the task has waited for.
+        found = await self.board.find_all(needed)
+        asked = [found[each] for each in sorted(needed)]
+        return born, [each for each in asked if each.key.startswith(f"{REVIEW}{task.id}:") and each.put_at >= since]
+
+
+def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:
+    """What a mind must know of the checks before it begins: which, who runs them, and how often they may be red."""
+    commands = joined([tell("`{each:500}`", each=each) for each in checks], " and ")
+    return joined((tell(_CHECKS, commands=commands, rounds=rounds), tell(_RED_BEFORE) if red_base else None), " ")
+
+
+def _no_time(spent: BudgetSpent) -> Waiting:
+    """What was done stays; the check is run when there is time for it."""
+    return Waiting(on="budget", question=str(spent), amount=Amount(milliseconds=1_000))
+
+
+def _is_verdict(done: Done) -> Done | GoOn:
+    if done.outcome in (APPROVED, CHANGES):
+        return delivered(done)
+    told = "A review ends with a word: use finish with the outcome {approved}, or {changes} and what must change."
+    return GoOn(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
+
+
+def _review_body(task: Task, done: Done, place: Workspace, who: str, runs: Mapping[str, str]) -> Told:
+    told = "Look at what was done for #{id}, and say whether it may go in. {how}"
+    ends = "Finish with the outcome {approved}, or {changes} and a result that says what must change and why."
+    return joined(
+        (
+            tell(told, id=task.id, how=place.how_to_look),
+            tell(ends, approved=APPROVED, changes=CHANGES),
+            tell(_RUNS, runs="\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items()))
+            if runs
+            else None,
+            tell("The task was: {title:200}", title=task.title),
+            quote(shorten(task.body, 20_000)) if task.body else None,
+            tell("{who}, who did it, says:\n{words:quoted}", who=who, words=shorten(done.result, 8_000)),
+        )
+    )

@@ -1,0 +1,84 @@
+"""Which of the other hosts are gone.
+
+Of this very machine it is known at once when a process ended: its work need not wait for the lease to run out.
+
+A host's label says which machine, which boot, which process space and which process it is. Only a process that ended
+for certain is taken for dead; a label that cannot be read, or a number in use again, is left to the lease.
+
+Of all others only their silence tells, and only what was heard of it here: the board's clock may jump, and a laptop may
+sleep with everybody on it. So a host watches the others for two beats of its own waking time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ..types import HostInfo
+
+
+def own_label() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{_place()}"
+
+
+def _place() -> str:
+    """The same for two processes only if they see one another's process numbers, on one boot of one machine."""
+    parts = []
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        try:
+            parts.append(os.readlink(path) if path.endswith("pid") else Path(path).read_text().strip())
+        except OSError:
+            return "?"  # Not Linux: nothing is certain, so nobody is taken for dead.
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def process_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def dead_neighbours(
+    hosts: Iterable[HostInfo], label: str, exists: Callable[[int], bool] = process_exists
+) -> list[HostInfo]:  # fmt: skip
+    """Those that still count as alive, but whose process ended."""
+    own = label.split(":")
+    if len(own) != 3 or own[2] == "?":
+        return []
+    dead = []
+    for host in hosts:
+        parts = host.label.split(":")
+        if not host.alive or len(parts) != 3 or (parts[0], parts[2]) != (own[0], own[2]) or not parts[1].isdigit():
+            continue
+        if not exists(int(parts[1])):
+            dead.append(host)
+    return dead
+
+
+class Silence:
+    """How long each host has not renewed its lease, as far as we were awake to see it."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._beat = lease_seconds / 3
+        self._looked_at: float | None = None
+        self._seen: dict[str, tuple[int, float]] = {}  # The end of its lease, for how long seen.
+
+    def watch(self, hosts: Iterable[HostInfo], now: float) -> dict[str, int]:
+        """Those that were silent for two beats, with the end of the lease they have.
+
+        Between two looks half a beat is the most that counts. If it was longer, we slept, and so may they have: they
+        get the time for a beat of their own before anybody calls them lost.
+        """
+        passed = 0.0 if self._looked_at is None else max(0.0, min(now - self._looked_at, self._beat / 2))
+        self._looked_at, before, self._seen = now, self._seen, {}
+        for host in hosts:
+            until, silent = before.get(host.id, (None, 0.0))
+            self._seen[host.id] = (host.lease_until, silent + passed if until == host.lease_until else 0.0)
+        return {name: until for name, (until, silent) in self._seen.items() if silent >= 2 * self._beat}

@@ -1,0 +1,213 @@
+"""A folder for each task, where the project is not in git: nobody overwrites anybody, and nothing is merged.
+
+It begins as a copy of the project, if that is small enough, and stays when the task has ended. One attempt at a time
+works in it, under a lock that ends with its process. Whoever reviews a task has a copy of its folder, for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ToolError
+from ...safe_open import held
+from ...text import NOTHING, Told, joined, one_line, tell
+from ...types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from .workspace import Kit, OpenWorkspace, RedCheck, Workshop, Workspace, delivered, mark_of
+
+_ENTRIES_MAX = 5_000
+_BYTES_MAX = 200 * 1024 * 1024
+_SHOWN_MAX = 10
+_MARK_CHARS_MAX = 1_000
+_LEFT_OUT = frozenset({".dugnad", ".git"})
+# What one file cannot be copied for, and all others can.
+_ITS_OWN_TROUBLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENXIO, errno.ENAMETOOLONG, errno.ELOOP})
+_COPY = "You work in a folder of your own, a copy of the project as it was when this task began."
+_EMPTY = "You work in an empty folder of your own: the project is too large to be copied for each task."
+_STAYS = (
+    "It is not in git, so nothing is merged: what you leave there stays there, and your result should say what it is."
+)
+_REVIEWING = "You look at the work of another, in a copy of the folder it was done in. What you change is thrown away."
+_HOW_TO_LOOK = "Your folder is a copy of the one it was done in, as it was left."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A folder under its lock."""
+
+    tree: Path
+    lock: int
+    told: Told
+
+    def let_go(self) -> None:
+        os.close(self.lock)
+
+
+@dataclass(kw_only=True)
+class Folder(Workspace):
+    shop: Workshop
+    kit: Kit
+    shown: str  # How people find it.
+    held: _Held
+    claim: Claim
+    reviews: bool
+
+    def checks(self, task: Task) -> Sequence[str]:
+        return () if self.reviews else (*super().checks(task), *self.shop.project_checks)
+
+    @property
+    def cannot_check(self) -> str:
+        return self.shop.why_not if self.shop.sandbox is None else ""
+
+    async def check(self, task: Task) -> RedCheck | None:
+        await self.kit.rest()
+        return await self.shop.check(self.checks(task), self.held.tree, self.claim)
+
+    async def deliver(self, task: Task, done: Done) -> Done | Failed:
+        return delivered(done, f"[its files are in {self.shown}]")
+
+    async def close(self, outcome: Outcome, *, settled: bool) -> None:
+        await self.kit.close()
+        goes_on = isinstance(outcome, Waiting) or (isinstance(outcome, Released) and outcome.resume)
+        if self.reviews and not goes_on:
+            await asyncio.to_thread(shutil.rmtree, self.held.tree, ignore_errors=True)
+        self.held.let_go()
+
+
+def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
+    """Places under `folder`, which lies in the project."""
+
+    async def place(claim: Claim) -> Workspace:
+        task = claim.task
+        reviews = task.key.startswith(REVIEW)
+        source = await _reviewed(shop, task, folder) if reviews else project
+        opening = asyncio.ensure_future(asyncio.to_thread(_open, source or project, folder, task))
+        try:
+            held = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # A thread cannot be stopped; what it comes to hold is let go.
+            opening.add_done_callback(_let_go)
+            raise
+        told = tell(_REVIEWING) if reviews and held.told else held.told
+        kit = shop.kit(claim, held.tree)
+        return Folder(
+            shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, claim=claim, reviews=reviews,
+            how_to_look=tell(_HOW_TO_LOOK), shown=str(held.tree.relative_to(project)),
+        )  # fmt: skip
+
+    return place
+
+
+def _let_go(opened: asyncio.Future[_Held]) -> None:
+    if opened.exception() is None:
+        opened.result().let_go()
+
+
+async def _reviewed(shop: Workshop, review: Task, folder: Path) -> Path | None:
+    """The folder of the task that a review is of."""
+    number = review.key.removeprefix(REVIEW).partition(":")[0]
+    found = (await shop.board.find_all({int(number)})).get(int(number)) if number.isdecimal() else None
+    if found is None:
+        return None
+    return next((folder / name for name in _names(found) if _whose(folder, name) == mark_of(found)), None)
+
+
+def _names(task: Task) -> tuple[str, str]:
+    """A task's folder is named by its number; if that is another board's, by what no other board calls its own."""
+    return str(task.id), mark_of(task)
+
+
+def _whose(folder: Path, name: str) -> str:
+    """The mark of the task that has a folder; empty: nobody's."""
+    try:
+        with os.fdopen(os.open(folder / f"{name}.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "r") as lock:
+            return lock.read(_MARK_CHARS_MAX)
+    except OSError:
+        return ""
+
+
+def _open(source: Path, folder: Path, task: Task) -> _Held:
+    """Under its lock, made if it is not there yet."""
+    with held(folder, make=True):
+        pass
+    name = next(each for each in _names(task) if _whose(folder, each) in ("", mark_of(task)))
+    tree = folder / name
+    lock = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.pwrite(lock, mark_of(task).encode(), 0)
+        told = NOTHING
+        if not os.path.lexists(tree):
+            half = folder / f"{name}.new"  # A copy that a crash cut short is never taken for a whole one.
+            told = fill(source, half)
+            half.rename(tree)
+        return _Held(tree=tree, lock=lock, told=told)
+    except BlockingIOError:
+        os.close(lock)
+        raise ToolError(f"{tree} is still in use by whoever worked on #{task.id} before") from None
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def fill(source: Path, tree: Path) -> Told:
+    """Make a copy of the project, or an empty folder where it is too large. Returns what there is to know of it."""
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    if not _is_small(source):
+        return joined((tell(_EMPTY), tell(_STAYS)), " ")
+    left_out = [one_line(each) for each in _copy(source, tree)]
+    if not left_out:
+        return joined((tell(_COPY), tell(_STAYS)), " ")
+    names = ", ".join(left_out[:_SHOWN_MAX]) + (" and more" if len(left_out) > _SHOWN_MAX else "")
+    without = tell("Without {names:2000}, which cannot be copied.", names=names)
+    return joined((tell(_COPY), without, tell(_STAYS)), " ")
+
+
+def _copy(source: Path, tree: Path) -> Iterator[str]:
+    """Copy all that a copy can be made of, links as links. Yields what was left out: pipes, devices, the unreadable."""
+    for entry in entries(source):
+        to = tree / os.path.relpath(entry.path, source)
+        try:
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), to)
+            elif entry.is_dir():
+                to.mkdir()
+                os.listdir(entry.path)
+            elif entry.is_file():
+                shutil.copyfile(entry.path, to)
+                os.chmod(to, entry.stat().st_mode & 0o777)
+            else:
+                yield os.path.relpath(entry.path, source)
+        except OSError as trouble:
+            if trouble.errno not in _ITS_OWN_TROUBLE:
+                raise
+            yield os.path.relpath(entry.path, source)
+
+
+def entries(source: Path) -> Iterator[os.DirEntry[str]]:
+    """All there is, each folder before what is in it, but for our own and git's."""
+    left = [str(source)]
+    while left:
+        with suppress(OSError), os.scandir(left.pop()) as found:
+            for entry in found:
+                if entry.name not in _LEFT_OUT:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    yield entry
+
+
+def _is_small(source: Path) -> bool:
+    size = 0
+    for count, entry in enumerate(entries(source)):
+        with suppress(OSError):
+            size += entry.stat(follow_symlinks=False).st_size
+        if count >= _ENTRIES_MAX or size > _BYTES_MAX:
+            return False
+    return True

@@ -1,0 +1,191 @@
+"""A git tree for each attempt, and a merge before anything counts as done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...board import Board
+from ...errors import StaleClaim, ToolError
+from ...text import NOTHING, clean, joined, one_line, pasted, shorten, tell
+from ...types import ENDED, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...workspace.git import merge_queue
+from ...workspace.git.merge_queue import Conflict, Merged, Work
+from ...workspace.git.triggers import triggers
+from ...workspace.git.worktree import AttemptRef as TreePlace
+from ...workspace.git.worktree import Tree
+from ...workspace.git.worktrees import Trees
+from ..report import Deliveries, named_triggers
+from .workspace import Kit, RedCheck, Workshop, Workspace, delivered, line_of, mark_of
+
+_HERE = (
+    "You work in a git tree of your own, on a branch from {target}. Git can look at it but not commit: what you leave "
+    "in the tree when you finish is committed, checked and merged into {target} by the runtime. Leave nothing in it "
+    "that should not go there. What is not in {target} is in no other teammate's tree."
+)
+_HOW_TO_LOOK = "`git diff {target}...HEAD` shows it, and your tree is as it was left."
+_REVIEWING = "You look at the work of another, in a tree of your own. What you change here is thrown away."
+
+
+@dataclass(kw_only=True)
+class Worktrees:
+    """Opens the places of attempts. Called with a claim, it gives the tree of that attempt."""
+
+    board: Board
+    trees: Trees
+    shop: Workshop
+    own_branch: str | None = None  # That of the person's checkout, which the target is compared with.
+    waits: str = ""  # For whom a merge of ours waits, if it has for a while.
+
+    def __post_init__(self) -> None:
+        self.trees.on_wait = self._note_wait
+
+    def _note_wait(self, told: str) -> None:
+        self.waits = told
+
+    async def __call__(self, claim: Claim) -> Workspace:
+        task = claim.task
+        attempts = await self.board.attempts(task.id) if claim.continues is not None else []
+        born, in_order = line_of(claim, attempts)
+        reviewed = task.key.rpartition(":")[2] if task.key.startswith(REVIEW) else None
+        place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=reviewed)
+        tree = await self.trees.begin(place)
+        told = tell(_REVIEWING) if reviewed else tell(_HERE, target=self.trees.target)
+        if claim.continues is not None:
+            told = NOTHING  # It was said when the line began.
+        elif self.shop.prefix.parts:
+            told = tell("{told} The project itself lies in {where:q} there.", told=told, where=self.shop.prefix)
+        kit = self.shop.kit(claim, tree.path, readable=tree.readable)
+        return Worktree(
+            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None,
+            anew=tree.anew, readable=tree.readable,
+            told=joined((told, tell("{told:2000}", told=tree.told)), "\n"),
+            how_to_look=tell(_HOW_TO_LOOK, target=pasted(self.trees.target)),
+            tools=kit.tools, sees_changes=True,
+        )  # fmt: skip
+
+    async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
+        """What came of these tasks in the repository."""
+        git, target = self.trees.git, self.trees.target_name
+        own = f"refs/heads/{self.own_branch}" if self.own_branch else await git.own_head() or "HEAD"
+        counted = await git.run("rev-list", "--count", f"{own}..{target}", may_fail=True)
+        kept: dict[int, list[str]] = {}
+        marks = {mark_of(task): task for task in tasks if task.state != "done"}
+        for branch in await self.trees.branches():
+            if (task := marks.get(branch.rpartition("task-")[2].rpartition(".")[0])) is not None:
+                kept.setdefault(task.id, []).append(branch)
+        commits = int(counted.text.strip() or 0)
+        runs = triggers(await git.changed_paths(own, target)) if commits else {}
+        return Deliveries(target=self.trees.target, commits=commits, kept=kept, runs=runs)
+
+    async def sweep(self) -> None:
+        """Take away what a crash left of tasks that have ended."""
+        ended: dict[str, bool | None] = {}
+        for mark in await self.trees.marks():
+            found = (await self.board.find_all({int(mark.partition("-")[0])})).get(int(mark.partition("-")[0]))
+            known = found is not None and mark_of(found) == mark
+            ended[mark] = found.state != "done" if known and found is not None and found.state in ENDED else None
+        await self.trees.sweep(ended.get)
+
+
+@dataclass(kw_only=True)
+class Worktree(Workspace):
+    owner: Worktrees
+    claim: Claim
+    work: Tree
+    kit: Kit
+    reviews: bool
+
+    def checks(self, task: Task) -> Sequence[str]:
+        return () if self.reviews else (*super().checks(task), *self.owner.shop.project_checks)
+
+    @property
+    def cannot_check(self) -> str:
+        return self.owner.shop.why_not if self.owner.shop.sandbox is None else ""
+
+    async def check(self, task: Task) -> RedCheck | None:
+        await self.kit.rest()
+        commands = self.checks(task)
+        if commands and not task.check and not await self._says_something():
+            return None  # The project's own checks say something of changes only.
+        if not commands:
+            return None
+        async with self.work.checking():
+            return await self.owner.shop.check(commands, self.work.path, self.claim, readable=self.work.readable)
+
+    async def _says_something(self) -> bool:
+        return await self.work.changed() or await self.work.is_ahead(
+            self.owner.trees.target_name, await self.work.head()
+        )
+
+    async def commit(self, task: Task, done: Done) -> str | None:
+        if self.reviews:
+            return None
+        tip = await self.work.commit(_message(task, done), self.claim.teammate)
+        return tip if await self.work.is_ahead(self.owner.trees.target_name, tip) else None
+
+    async def triggers(self, tip: str) -> Mapping[str, str]:
+        return triggers(await self.work.git.changed_paths(self.owner.trees.target_name, tip))
+
+    async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
+        tip = await self.commit(task, done)
+        if tip is None:
+            return delivered(done)
+        runs = await self.triggers(tip)
+        # Who did the work, not who brings it in.
+        work = Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
+        came = await merge_queue.merge(
+            self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
+        )
+        if isinstance(came, Merged):
+            where = f"merged into {self.owner.trees.target}" + (f" as {came.commit[:12]}" if came.commit else " before")
+            named = [f"[it changes what other programs run: {named_triggers(runs)}]"] if runs else []
+            return delivered(done, f"[{where}]", *named)
+        if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
+            return Released(self._does_not_fit(came))
+        return Failed(self._does_not_fit(came), retry=True)
+
+    def _does_not_fit(self, came: Conflict | merge_queue.RedAfterMerge) -> str:
+        target, branch = self.owner.trees.target, self.work.branch.removeprefix("refs/heads/")
+        others = "\n".join(f"  {one_line(clean(each), 100)}" for each in came.others)
+        if isinstance(came, Conflict):
+            files = ", ".join(one_line(clean(each), 200) for each in came.files[:20])
+            what = f"it conflicts with what others merged into {target} meanwhile, in {files}"
+        else:
+            what = f"merged into {target} as it is now, its check is red:\n{shorten(came.output, 4_000)}\n"
+        return (
+            f"The work was not merged: {what}. Since it began these came in:\n{others}\n"
+            f"What was done is on branch {branch} (`git diff {pasted(f'{target}...{branch}')}`); do it anew on what is "
+            "there now."
+        )
+
+    async def _check_all(self, task: Task) -> str | None:
+        red = await self.owner.shop.check(self.checks(task), self.work.path, self.claim, readable=self.work.readable)
+        return None if red is None else f"`{red.command}` printed:\n{red.output}"
+
+    async def _is_ours(self) -> None:
+        if (await self.owner.board.find(self.claim.task.id)).epoch != self.claim.epoch:
+            raise StaleClaim
+
+    async def close(self, outcome: Outcome, *, settled: bool) -> None:
+        trees = self.owner.trees
+        await self.kit.close()
+        try:
+            if isinstance(outcome, Waiting) or (isinstance(outcome, Released) and outcome.resume):
+                self.work.let_go()
+            elif self.reviews:
+                await trees.remove(self.work)
+            elif not isinstance(outcome, Done):
+                await trees.put_away(self.work, keep=True)
+            elif settled:
+                await trees.remove(self.work)
+                await trees.forget(self.work.place.mark)
+            else:
+                self.work.let_go()
+        except (ToolError, OSError):
+            self.work.let_go()  # The next sweep takes it away.
+
+
+def _message(task: Task, done: Done) -> str:
+    said = shorten(clean(done.result), 2_000)
+    return f"{one_line(clean(task.title), 100)}\n\n{said}\n\nDugnad-Task: #{task.id}"

@@ -1,0 +1,91 @@
+"""The lead's tools: who is on the team, whose plan is good, and, now and then, whose a task is."""
+
+from __future__ import annotations
+
+from ..board import Board
+from ..errors import ToolError
+from ..text import tell
+from ..types import HUMAN, Claim
+from .context import Context
+from .message_tools import GONE
+from .tool import own_tool
+
+
+async def ask_to_stop(
+    board: Board, name: str, *, by: str = HUMAN, why: str = "", now: bool = False, claim: Claim | None = None,
+    key: str | None = None,
+) -> str:  # fmt: skip
+    """Request a shutdown, or with `now` make it so. Returns what happened, as a sentence."""
+    teammate = await board.teammate(name)
+    if teammate.status in GONE:
+        return f"{name} is {teammate.status} already."
+    if now or teammate.status in ("wanted", "lost"):  # Nobody is there who could be asked.
+        await board.stop_teammate(name, by=by, reason=why or f"stopped by {by}")
+        return f"{name} is stopped."
+    if any(each.kind == "shutdown" for each in await board.requests(name)):
+        return f"{name} was asked to shut down already, and has not answered yet."
+    await board.tell(by, name, why or "Please shut down.", kind="shutdown", claim=claim, key=key)
+    return f"{name} is asked to shut down. It answers at its next turn; without an answer its host ends it."
+
+
+@own_tool()
+async def spawn_teammate(context: Context, name: str, role: str | None = None, prompt: str = "") -> str:
+    """Bring another teammate to the team, when work waits that nobody on the team can take.
+
+    Args:
+        name: A short name nobody has.
+        role: The role it takes tasks of, besides those for anyone.
+        prompt: Who it is and how it should work.
+    """
+    there = [member for member in await context.board.team() if member.status not in GONE]
+    if len(there) >= context.limits.teammates_max and name not in {member.name for member in there}:
+        raise ToolError(f"The team has {len(there)} teammates, and {context.limits.teammates_max} is the most.")
+    lead = context.teammate
+    said = tell("{lead} brought you to the team, and says of you:\n{prompt:quoted}", lead=lead.name, prompt=prompt)
+    spawned = await context.board.spawn(
+        name, roles=[role] if role else [], prompt=said if prompt else "", model=lead.model, by=lead.name
+    )
+    return f"{spawned.name} is on the team ({', '.join(spawned.roles) or 'any work'}) and takes what is ready."
+
+
+@own_tool()
+async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
+    """Ask a teammate to shut down. It may refuse and say why; its answer comes to your inbox.
+
+    Args:
+        name: Whom.
+        reason: Why; the teammate reads it.
+    """
+    if name == context.teammate.name:
+        raise ToolError("You cannot shut yourself down; use idle when there is nothing more to do.")
+    return await ask_to_stop(
+        context.board, name, by=context.teammate.name, why=reason, claim=context.claim, key=context.key
+    )
+
+
+@own_tool()
+async def approve_plan(context: Context, request: str, approve: bool, text: str = "") -> str:
+    """Approve a teammate's plan, or send it back with what is to be changed.
+
+    Args:
+        request: The plan's id, as it was shown to you.
+        approve: Whether the teammate may go on as planned.
+        text: What to mind, or what is to be changed.
+    """
+    asked, _ = await context.board.request(request)
+    if asked.kind != "plan":
+        raise ToolError(f"{request!r} is a {asked.kind}, not a plan; answer it with respond.")
+    await context.board.reply(request, context.teammate.name, text, accepted=approve)
+    return f"{asked.sender}'s plan is {'approved' if approve else 'sent back'}."
+
+
+@own_tool()
+async def assign(context: Context, task: int, name: str | None = None) -> str:
+    """Let only one teammate take a task that nobody has taken yet. Rarely needed: teammates find their work.
+
+    Args:
+        task: Its number.
+        name: Whose it is; without a name it is anybody's again.
+    """
+    await context.board.assign(task, name, by=context.teammate.name, key=context.key)
+    return f"#{task} is for {name or 'anyone'} now."

@@ -1,0 +1,1 @@
+"""Running commands as tools: `bash`, background jobs, and what they print."""

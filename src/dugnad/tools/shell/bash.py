@@ -1,0 +1,158 @@
+"""Running commands in a workspace: `bash`, waited for or in the background, in a sandbox or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...board import Board
+from ...errors import ToolError
+from ...settings import ShellLimits
+from ...text import Told
+from ...types import Claim
+from ...workspace.sandbox.sandbox import CommandResult, Sandbox
+from ..context import Context, Piece
+from ..tool import Tool
+from .jobs import Jobs
+from .outputs import Log, Outputs, in_short, not_kept
+from .runner import MARGIN_SECONDS, Shell, heading, within
+
+OUTPUT_BYTES_MAX = 1024 * 1024  # Of an output that is kept nowhere else.
+# What the level that holds less does to ordinary work, said when it seems to have happened.
+_AT_THE_TOP = (
+    "\n[sandbox: here a command can make or remove nothing at the top of the workspace, only in its folders, and "
+    "can only read .git; the file tools can make files and folders anywhere in it. Temporary files go to $TMPDIR]"
+)
+
+
+class ShellTools:
+    """The commands of one attempt: `tools` are for its teammate, `close` ends what still runs.
+
+    `environment` is all that commands see of it besides what every one has; `outputs` is the folder that keeps what
+    they print, with a folder for each task; `hosts` are those they can reach.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, tree: Path, *, claim: Claim, board: Board,
+        environment: Mapping[str, str] | None = None, outputs: Path | None = None, readable: tuple[Path, ...] = (),
+        hosts: tuple[str, ...] = (), limits: ShellLimits | None = None,
+    ) -> None:  # fmt: skip
+        self.limits = limits or ShellLimits()
+        self._shell = Shell(sandbox, tree, environment, readable, hosts)
+        self._outputs = Outputs(outputs / str(claim.task.id), self.limits) if outputs is not None else None
+        self._jobs = Jobs(self._shell, claim, board, self._outputs, self.limits)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return (
+            Tool(self.bash, seconds=self._seconds_of_bash, keeper=self),
+            Tool(self.jobs, keyed=True, seconds=self._seconds_of_jobs, keeper=self),
+        )
+
+    def _seconds_of_bash(self, arguments: Mapping[str, Any]) -> float | None:
+        return None if arguments["background"] else self._asked(arguments["seconds"]) + MARGIN_SECONDS
+
+    def _seconds_of_jobs(self, arguments: Mapping[str, Any]) -> float | None:
+        return within(arguments["seconds"], self.limits.wait_seconds_max) + MARGIN_SECONDS
+
+    def _asked(self, seconds: float | None) -> float:
+        return within(self.limits.seconds if seconds is None else seconds, self.limits.seconds_max)
+
+    async def bash(self, context: Context, command: str, seconds: float | None = None, background: bool = False) -> str:
+        """Run a command of the shell in the workspace, and wait for its end. It has no network but hosts that a person
+        allowed, sees no secrets, and can change nothing outside the workspace. What it leaves running is ended.
+
+        In the background it has a name, like b1, and you go on at once; you are told when it ends. It is ended when you
+        end this task, or put it down to wait for a person or another task. For servers, long builds and long tests;
+        `jobs` waits for it or stops it.
+
+        Args:
+            command: The command, as for bash -c.
+            seconds: After so many it is ended. If not given: 120; in the background an hour. At most 1800; in the
+                background six hours.
+            background: Do not wait for its end.
+        """
+        if background:
+            return await self._jobs.start(command, seconds)
+        log = self._outputs.log_of_call(context.key) if self._outputs else None
+        ran: CommandResult | None = None
+        try:
+            ran = await self._shell.in_call(context, command, self._asked(seconds), log.add if log else None)
+        finally:
+            if log is not None and self._outputs is not None:
+                self._outputs.close(log, ran, streamed_bytes_max=self._shell.streamed_bytes_max)
+        at_the_top = self._shell.sandbox.found.level == "landlock" and b"Permission denied" in ran.output
+        return _shown(ran, log, context.limits.tool_chars_max) + (_AT_THE_TOP if at_the_top else "")
+
+    async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
+        """What runs in the background: list it, wait for the end of one, or stop one. What it has printed so far is
+        read with read_output(output="b1").
+
+        Args:
+            wait: The name of one to wait for. The wait is over when it ends, or when there is a message for you.
+            stop: The name of one to end now.
+            seconds: How long to wait at most; up to 600.
+        """
+        if wait and stop:
+            raise ToolError("Either wait for a job or stop one; not both in one call.")
+        if stop:
+            return await self._jobs.stop(stop)
+        if wait:
+            return await self._jobs.wait(context, wait, within(seconds, self.limits.wait_seconds_max))
+        return self._jobs.listed()
+
+    # What the attempt asks.
+
+    def piece(self, output: str, start: int, most: int) -> Piece | None:
+        return self._outputs.piece(output, start, most) if self._outputs is not None else None
+
+    def unfinished(self) -> Told:
+        return self._jobs.unfinished()
+
+    async def end_jobs(self) -> None:
+        """End every job, with everything it started; for a check that should find the tree at rest."""
+        await self._jobs.end()
+
+    async def close(self) -> None:
+        """End every job, and let none be started any more. When this returns nothing is left, and nothing is told."""
+        await self._jobs.close()
+
+
+def command_tools(
+    sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None, readable: tuple[Path, ...] = ()
+) -> tuple[Tool, ...]:
+    """`bash` alone, for a teammate and not for an attempt: it is always waited for, and what it prints is a result like
+    others."""
+    shell, limits = Shell(sandbox, tree, environment, readable), ShellLimits()
+
+    def asked(seconds: float) -> float:
+        return within(seconds, limits.seconds_max)
+
+    async def bash(context: Context, command: str, seconds: float = limits.seconds) -> str:
+        """Run a command of the shell in the workspace, and wait for its end. It has no network, sees no secrets, and
+        can change nothing outside the workspace. What it leaves running is ended with it.
+
+        Args:
+            command: The command, as for bash -c.
+            seconds: After so many it is ended; 1800 at most.
+        """
+        return ran_text(await shell.in_call(context, command, asked(seconds), None, OUTPUT_BYTES_MAX))
+
+    return (Tool(bash, seconds=lambda arguments: asked(arguments["seconds"]) + MARGIN_SECONDS),)
+
+
+def _shown(ran: CommandResult, log: Log | None, most: int) -> str:
+    """As the model sees it: in short where it is long, with the name under which the whole is kept."""
+    if log is None or log.trouble:
+        return ran_text(ran) + not_kept(log)
+    text = ran.output.decode(errors="replace")
+    short = in_short(text, most, size=log.heard, output=log.output)
+    kept = f", output shortened: the whole is kept in {log.name}" if short != text else ""
+    return f"{heading(ran, kept)}\n{short}".rstrip()
+
+
+def ran_text(ran: CommandResult) -> str:
+    """How it ended, then what it printed."""
+    cut = ", output shortened" if ran.shortened else ""
+    return f"{heading(ran, cut)}\n{ran.output.decode(errors='replace')}".rstrip()

@@ -1,0 +1,210 @@
+"""Commands in the background. They belong to the attempt that started them: its end is theirs.
+
+The end of one is a notice in its teammate's inbox, so it is read at the next turn, and ends a wait. It is fenced and
+keyed: an attempt that lost its task says nothing more, and nothing is said twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ...board import Board
+from ...board.store.watch import Watch
+from ...errors import BoardTrouble, DugnadError, ToolError
+from ...settings import ShellLimits
+from ...text import NOTHING, Told, clean, one_line, tell
+from ...types import Claim
+from ...workspace.sandbox.sandbox import CommandResult
+from ..context import Context
+from .outputs import TAIL_BYTES, Echo, Log, Outputs, last_line, not_kept, room_for
+from .runner import Shell, echo_of, how_ended, now, time_of, within
+
+_NOTICE_CHARS = 2_000
+_TROUBLE_SECONDS = 1.0
+
+
+@dataclass(eq=False, kw_only=True)
+class BackgroundJob:
+    """A command in the background."""
+
+    name: str
+    command: str
+    seconds: float
+    log: Log | None
+    began: float
+    running: asyncio.Task[None] | None = None
+    ran: CommandResult | None = None
+    trouble: str = ""  # Why it was not run, or did not come to an end of its own.
+    ended: bool = False
+    mentioned: bool = False  # That it still runs, to a teammate that wanted to end its task.
+    heard: bytes = b""  # The last of what it printed.
+    echo: Echo | None = None  # While somebody waits for it.
+    waiting: set[Watch] = field(default_factory=set)
+
+    def hear(self, data: bytes) -> None:
+        self.heard = (self.heard + data)[-TAIL_BYTES:]
+        if self.echo is not None:
+            self.echo.hear(data)
+
+    @property
+    def how(self) -> str:
+        """How it ended."""
+        return self.trouble or (how_ended(self.ran) if self.ran else "running")
+
+
+class Jobs:
+    """Those of one attempt, by name."""
+
+    def __init__(self, shell: Shell, claim: Claim, board: Board, outputs: Outputs | None, limits: ShellLimits) -> None:
+        self._shell, self._claim, self._board, self._outputs, self._limits = shell, claim, board, outputs, limits
+        self._jobs: dict[str, BackgroundJob] = {}
+        self._last = 0  # The number in the last name.
+        self._closed = False
+
+    async def start(self, command: str, seconds: float | None) -> str:
+        running = [job.name for job in self._jobs.values() if not job.ended]
+        if self._closed:
+            raise ToolError("The work on this task is over; nothing is started any more.")
+        if len(running) >= self._limits.jobs_max:
+            raise ToolError(
+                f"{len(running)} commands run in the background already ({', '.join(running)}), which is the limit; "
+                "wait for one with jobs(wait=...), or end one with jobs(stop=...)."
+            )
+        await self._shell.sandbox.start()  # No sandbox: that is the answer to this call, not a notice later.
+        self._last, log = self._last + 1, None
+        if self._outputs is not None:
+            self._last, log = self._outputs.log_of_job(self._last)
+        name = f"b{self._last}"
+        job = self._jobs[name] = BackgroundJob(
+            name=name, command=command, log=log, began=now(),
+            seconds=within(self._limits.job_seconds if seconds is None else seconds, self._limits.job_seconds_max),
+        )  # fmt: skip
+        job.running = asyncio.create_task(self._run(job), name=f"dugnad job {name}")
+        shows = f", read_output(output={name!r}) shows what it has printed" if log else ""
+        return (
+            f"{name} runs in the background, for {job.seconds:g} seconds at most. You are told when it ends; "
+            f"jobs(wait={name!r}) waits for that{shows}. It is ended when you end this task, or put it down to wait."
+        )
+
+    async def _run(self, job: BackgroundJob) -> None:
+        def hear(data: bytes) -> None:
+            job.hear(data)
+            if job.log is not None:
+                job.log.add(data)
+
+        try:
+            job.ran = await self._shell.run(job.command, job.seconds, hear)
+        except asyncio.CancelledError:
+            job.trouble = job.trouble or "ended with the work on the task"
+            raise
+        except DugnadError as refused:
+            job.trouble = f"not run: {refused}"
+        finally:
+            if job.log is not None and self._outputs is not None:
+                self._outputs.close(job.log, job.ran, streamed_bytes_max=self._shell.streamed_bytes_max)
+            job.ended = True
+            told = bool(job.waiting)  # Whoever waits for it tells.
+            for each in job.waiting:
+                each.wake("job")
+        if not told:
+            await self._notify(job)
+
+    async def _notify(self, job: BackgroundJob) -> None:
+        """Once, and only while the claim is this attempt's: the board knows the key, and fences."""
+        name, task = self._claim.teammate, self._claim.task.id
+        key = f"job-{task}-{self._claim.epoch}-{job.name}"
+        text = clean(self._ended_text(job, _NOTICE_CHARS))
+        while True:
+            try:
+                await self._board.tell(name, name, text, kind="notice", claim=self._claim, key=key)
+                return
+            except BoardTrouble:
+                await asyncio.sleep(_TROUBLE_SECONDS)
+            except DugnadError:
+                return  # The task is in other hands, or the teammate gone: there is nobody to tell.
+
+    def _ended_text(self, job: BackgroundJob, most: int) -> str:
+        head = f"{job.name} ended: {job.how} ({one_line(job.command)})"
+        heard = job.heard.decode(errors="replace").rstrip()
+        if len(heard) <= most and (job.ran is None or not job.ran.shortened):
+            return f"{head}\n{heard}".rstrip() + not_kept(job.log)
+        rest = f"; read_output(output={job.name!r}) shows all of it" if job.log else ""
+        tail = heard[-most:].partition("\n")[2] or heard[-most:]  # From the beginning of a line, if there is one.
+        return f"{head}\n[… the end of what it printed{rest} …]\n{tail}" + not_kept(job.log)
+
+    def _line(self, job: BackgroundJob) -> str:
+        last = last_line(job.heard)
+        after = f" after {now() - job.began:.0f} s" if not job.ended else ""
+        return f"{job.name}: {job.how}{after} ({one_line(job.command, 80)}){f': {last}' if last else ''}"
+
+    def _find(self, name: str) -> BackgroundJob:
+        if job := self._jobs.get(name):
+            return job
+        if self._outputs is not None and name.startswith("b") and self._outputs.has(name):
+            raise ToolError(
+                f"{name} ended with an earlier attempt at this task; "
+                f"read_output(output={name!r}) shows what it had printed."
+            )
+        there = f"there are {', '.join(self._jobs)}" if self._jobs else "nothing was started in the background"
+        raise ToolError(f"There is no job {name!r}; {there}.")
+
+    async def stop(self, name: str) -> str:
+        job = self._find(name)
+        if not job.ended and job.running is not None:
+            job.trouble = "stopped"
+            job.running.cancel()
+            await asyncio.wait({job.running})
+        return self._ended_text(job, _NOTICE_CHARS)
+
+    async def wait(self, context: Context, name: str, seconds: float) -> str:
+        """Until it ends, somebody writes, or the time is over."""
+        job, me = self._find(name), self._claim.teammate
+        until = now() + time_of(context, seconds)
+        with self._board.watch([f"inbox:{me}"]) as watch:
+            job.waiting.add(watch)
+            job.echo = echo = echo_of(context, job.command, job.name)
+            try:
+                echo.hear(job.heard)
+                while not job.ended:
+                    unread = await self._board.has_unread(me)
+                    # Without another await before the answer: an end that is not told here would not be told at all.
+                    if not job.ended and (unread or now() >= until):
+                        why = "There is a message for you. " if unread else ""
+                        return f"{why}{job.name} still runs.\n{self._line(job)}"
+                    if not job.ended:
+                        await watch.wait(until - now())
+            finally:
+                job.waiting.discard(watch)
+                echo.close()
+                job.echo = None
+        return self._ended_text(job, room_for(context.limits.tool_chars_max))
+
+    def listed(self) -> str:
+        return "\n".join(map(self._line, self._jobs.values())) or "Nothing runs in the background."
+
+    def unfinished(self) -> Told:
+        running = [job for job in self._jobs.values() if not job.ended and not job.mentioned]
+        if not running:
+            return NOTHING
+        for job in running:
+            job.mentioned = True
+        named = ", ".join(f"{job.name} ({one_line(job.command, 60)})" for job in running)
+        return tell(
+            "Not ended yet: {named:1000} still runs in the background, and is ended with the task. If you need what it "
+            "does, wait for it with jobs(wait={first:q}). If not, end the task once more.",
+            named=named, first=running[0].name,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        self._closed = True
+        await self.end()
+
+    async def end(self) -> None:
+        """End every job. When this returns nothing of them is left, and no notice of them comes any more."""
+        running = [job.running for job in self._jobs.values() if job.running is not None]
+        for each in running:
+            each.cancel()
+        for ended in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(ended, Exception):  # A bug of ours.
+                raise ended

@@ -1,0 +1,165 @@
+"""Records as JSON: the stable shapes that scripts rely on. `docs/commands.md` lists every key.
+
+Times are milliseconds since 1970, as on the board; money is dollars and spans are seconds, as people give them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..types import Amount, Attempt, Event, HostInfo, Message, Need, Note, Spending, Task, Teammate, Turn
+
+Shape = dict[str, Any]
+
+
+def as_line(shape: Shape) -> str:
+    """One line of JSON. Only ASCII: whatever stands in a title, no terminal is moved by it."""
+    return json.dumps(shape, ensure_ascii=True)
+
+
+def task_shape(task: Task) -> Shape:
+    return {
+        "id": task.id,
+        "title": task.title,
+        "body": task.body,
+        "state": task.state,
+        "outcome": task.outcome,
+        "result": task.result,
+        "reason": task.reason,
+        "role": task.role,
+        "assignee": task.assignee,
+        "teammate": task.teammate,
+        "priority": task.priority,
+        "check": task.check,
+        "plan": task.plan,
+        "review": task.review,
+        "network": task.network,
+        "not_for": task.not_for,
+        "waiting_for": task.waiting_for,
+        "open_needs": task.open_needs,
+        "parent": task.parent,
+        "root": task.root,
+        "depth": task.depth,
+        "key": task.key,
+        "claims": task.claims,
+        "tries": task.tries,
+        "put_by": task.put_by,
+        "put_at": task.put_at,
+        "due_at": task.due_at,
+        "ended_at": task.ended_at,
+    }
+
+
+def need_shape(need: Need, state: str) -> Shape:
+    return {"task": need.task, "outcome": need.outcome, "state": state}
+
+
+def attempt_shape(attempt: Attempt) -> Shape:
+    return {
+        "number": attempt.number,
+        "epoch": attempt.epoch,
+        "teammate": attempt.teammate,
+        "continues": attempt.continues,
+        "claimed_at": attempt.claimed_at,
+        "ended_at": attempt.ended_at,
+        "ended_as": attempt.ended_as,
+        "reason": attempt.reason,
+        "handover": attempt.handover,
+    }
+
+
+def turn_shape(turn: Turn) -> Shape:
+    return {
+        "epoch": turn.epoch,
+        "number": turn.number,
+        "kind": turn.kind,
+        "at": turn.at,
+        "used": amount_shape(turn.used),
+        "body": json.loads(turn.body),
+    }
+
+
+def teammate_shape(teammate: Teammate) -> Shape:
+    return {
+        "name": teammate.name,
+        "roles": list(teammate.roles),
+        "lead": teammate.lead,
+        "plan": teammate.plan,
+        "prompt": teammate.prompt,
+        "model": teammate.model,
+        "status": teammate.status,
+        "reason": teammate.reason,
+        "host": teammate.host,
+        "spawned_at": teammate.spawned_at,
+    }
+
+
+def host_shape(host: HostInfo) -> Shape:
+    return {"id": host.id, "label": host.label, "alive": host.alive, "started_at": host.started_at}
+
+
+def message_shape(message: Message) -> Shape:
+    return {
+        "id": f"m{message.id}",
+        "sender": message.sender,
+        "recipient": message.recipient,
+        "kind": message.kind,
+        "text": message.text,
+        "accepted": message.accepted,
+        "task": message.task,
+        "sent_at": message.sent_at,
+        "shown_at": message.shown_at,
+    }
+
+
+def note_shape(note: Note) -> Shape:
+    return {
+        "id": note.id,
+        "author": note.author,
+        "title": note.title,
+        "text": note.text,
+        "task": note.task,
+        "root": note.root,
+        "at": note.at,
+    }
+
+
+def event_shape(event: Event) -> Shape:
+    return {
+        "seq": event.seq,
+        "at": event.at,
+        "kind": event.kind,
+        "task": event.task,
+        "root": event.root,
+        "actor": event.actor,
+        "data": event.data,
+    }
+
+
+def amount_shape(amount: Amount) -> Shape:
+    return {
+        "tokens": amount.tokens,
+        "dollars": amount.microdollars / 1_000_000,
+        "seconds": amount.milliseconds / 1000,
+    }
+
+
+def spending_shape(spending: Spending) -> Shape:
+    dollars, seconds = spending.microdollars_max, spending.milliseconds_max
+    return {
+        "root": spending.root,
+        "tasks_max": spending.tasks_max,
+        "tokens_max": spending.tokens_max,
+        "dollars_max": None if dollars is None else dollars / 1_000_000,
+        "seconds_max": None if seconds is None else seconds / 1000,
+        "runs": spending.runs,
+        "spent": amount_shape(spending.spent),
+        "reserved": amount_shape(spending.reserved),
+        "tasks": spending.tasks,
+        "held": spending.held,
+    }
+
+
+def error_shape(kind: str, message: str, exit_code: int) -> Shape:
+    return {"error": {"kind": kind, "message": message, "exit": exit_code}}

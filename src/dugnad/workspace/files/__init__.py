@@ -1,0 +1,1 @@
+"""Files beneath a root: reading, changing and finding them while others rename and link."""

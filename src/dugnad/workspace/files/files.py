@@ -1,0 +1,367 @@
+"""The files of a workspace, as a teammate reads and changes them.
+
+Everything is opened strictly beneath the root. A file is replaced as a whole or not at all; what somebody else changed
+since it was read is not overwritten; git's and dugnad's own files can be read and not written. What goes wrong is a
+ToolError that says what to do. Knows nothing of tools, models or git; all calls block, so call them from a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from hashlib import blake2b
+from pathlib import Path
+
+from ...clock import new_id
+from ...errors import ToolError
+from .content import Text, binary_kind, decode
+from .edit import PLACES_MAX, replace_text
+from .paths import Beneath, OpenedPath, kernel_opener, kind_of, parts_of, read_from, trouble
+from .search import TEMPORARY, SearchLimits, SearchResult, Wanted, find_lines, find_names, is_temporary
+
+PROTECTED = (".git", ".dugnad", "dugnad.toml")  # Wherever in the tree they lie, and also where they do not exist yet.
+LINES_MAX = 2_000
+CONTEXT_LINES_MAX = 20
+_LINE_CHARS_MAX = 2_000
+_ENTRIES_MAX = 1_000  # Of one folder that is shown.
+_SEEN_MAX = 10_000
+# What would break a line, or make a terminal do something.
+_CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A file as it was when it was read or written last."""
+
+    modified_ns: int
+    size: int
+    digest: str | None  # None: it was too large to be read as a whole.
+
+
+class Files:
+    """The tree beneath a root. `by_kernel=False` opens paths name by name also where the kernel could do it."""
+
+    def __init__(
+        self, root: Path, *, output_chars_max: int = 15_000, file_bytes_max: int = 16 * 1024 * 1024,
+        search: SearchLimits | None = None, protected: tuple[str, ...] = PROTECTED, by_kernel: bool = True,
+        new_id: Callable[[], str] = new_id,
+    ) -> None:  # fmt: skip
+        self.beneath = Beneath(root, opener=kernel_opener() if by_kernel else None)
+        self._output_chars_max = output_chars_max
+        self._file_bytes_max = file_bytes_max
+        self._search = search or SearchLimits()
+        self._protected = frozenset(_folded(name) for name in protected)
+        self._new_id = new_id
+        self._changing = threading.Lock()  # Our own changes go one by one.
+        self._seen: dict[tuple[str, ...], _Seen] = {}
+
+    # Reading.
+
+    def read(self, path: str, *, first_line: int = 1, lines: int = LINES_MAX) -> str:
+        """Lines of a text file with their numbers; of anything else its kind and size."""
+        if first_line < 1 or lines < 1:
+            raise ToolError("first_line and lines count from 1.")
+        parts = parts_of(path, self.beneath.root)
+        with self._told(path):
+            descriptor = self.beneath.open_file(parts)
+            found = os.fstat(descriptor)
+            data = read_from(descriptor, self._file_bytes_max + 1)
+            with self.beneath.place(parts) as place:
+                self._remember(place.real, found, data)
+        if kind := binary_kind(data):
+            return f"[{path} is {kind} of {found.st_size:,} bytes; it is not shown.]"
+        if not data:
+            return f"[{path} is empty.]"
+        notes = []
+        if len(data) > self._file_bytes_max:
+            data = data[: data.rfind(b"\n", 0, self._file_bytes_max) + 1 or self._file_bytes_max]
+            notes.append(f"only the first {len(data):,} of {found.st_size:,} bytes can be read here")
+        return self._numbered(path, decode(data), notes, first_line=first_line, lines=lines)
+
+    def _numbered(self, path: str, text: Text, notes: list[str], *, first_line: int, lines: int) -> str:
+        every = text.lines
+        if first_line > len(every):
+            raise ToolError(f"{path} has only {_counted(len(every), 'line')}{''.join(f'; {note}' for note in notes)}.")
+        shown: list[str] = []
+        chars = 0
+        for number, line in enumerate(every[first_line - 1 : first_line - 1 + min(lines, LINES_MAX)], first_line):
+            cut = len(line) - _LINE_CHARS_MAX
+            row = f"{number:>6}\t{line if cut <= 0 else f'{line[:_LINE_CHARS_MAX]}… [{cut:,} characters more]'}"
+            chars += len(row) + 1
+            if shown and chars > self._output_chars_max:
+                break
+            shown.append(row)
+        last = first_line + len(shown) - 1
+        if last < len(every):
+            notes.insert(0, f"lines {first_line:,} to {last:,} of {len(every):,}; go on with first_line={last + 1}")
+        notes += text.told
+        return "\n".join((*shown, *_note(notes)))
+
+    def list_dir(self, path: str = ".") -> str:
+        """The names in a folder: folders with a slash, files with their size, links with where they point."""
+        parts = parts_of(path, self.beneath.root)
+        rows: list[str] = []
+        with self._told(path):
+            held = self.beneath.open_folder(parts)
+            try:
+                with os.scandir(held) as entries:
+                    names = sorted(entry.name for _, entry in zip(range(_ENTRIES_MAX * 20), entries, strict=False))
+                names = [name for name in names if not is_temporary(name)]
+                for name in names[:_ENTRIES_MAX]:
+                    with suppress(FileNotFoundError):
+                        rows.append(_row(name, held))
+            finally:
+                os.close(held)
+        notes = [f"only {_ENTRIES_MAX:,} of {len(names):,} names are shown"] if len(names) > _ENTRIES_MAX else []
+        return self._listing(SearchResult(tuple(rows), tuple(notes)), f"[{path} is empty.]")
+
+    def glob(self, pattern: str) -> str:
+        """The files whose path is as the pattern says, one a line."""
+        root = f"{self.beneath.root}/"
+        with self._told("."):
+            found = find_names(self.beneath, pattern.removeprefix(root), limits=self._search)
+        return self._listing(found, f"[No file is like {pattern!r}.]")
+
+    def grep(
+        self, pattern: str, path: str = ".", *, include: str = "", ignore_case: bool = False, context: int = 0
+    ) -> str:
+        """The lines that match a regular expression, as `path:line: text`."""
+        if not 0 <= context <= CONTEXT_LINES_MAX:
+            raise ToolError(f"context is between 0 and {CONTEXT_LINES_MAX}.")
+        with self._told(path), self.beneath.place(parts_of(path, self.beneath.root)) as place:
+            if place.stat() is None:
+                raise FileNotFoundError(errno.ENOENT, "")
+            start = place.real
+        wanted = Wanted(pattern=pattern, include=include, ignore_case=ignore_case, context=context)
+        return self._listing(
+            find_lines(self.beneath, start, wanted, limits=self._search), f"[No line matches {pattern!r}.]"
+        )
+
+    def _listing(self, found: SearchResult, nothing: str) -> str:
+        shown: list[str] = []
+        chars = 0
+        notes = list(found.notes)
+        for line in found.lines:
+            row = _shown(line)
+            chars += len(row) + 1
+            if shown and chars > self._output_chars_max:
+                notes.insert(0, f"{len(shown):,} of {len(found.lines):,} are shown; ask for less at once")
+                break
+            shown.append(row)
+        return "\n".join((*(shown or [nothing]), *_note(notes)))
+
+    # Changing.
+
+    def write(self, path: str, text: str) -> str:
+        """Make a file, and the folders it needs, or replace it as a whole."""
+        data = Text(text).encode()
+        with self._change(path) as (place, before):
+            seen = self._seen.get(place.real)
+            if before is not None and seen is not None:
+                self._check_unchanged(path, place, seen)
+            self._replace(path, place, data, before=before, seen=seen)
+        size = f"{_counted(len(Text(text).lines), 'line')}, {_counted(len(data), 'byte')}"
+        return f"{'Made' if before is None else 'Replaced'} {path}: {size}."
+
+    def edit(self, path: str, old: str, new: str, *, every: bool = False) -> str:
+        """Replace a text that is in the file exactly once, or with `every` wherever it is."""
+        with self._change(path) as (place, before):
+            if before is None:
+                raise FileNotFoundError(errno.ENOENT, "")
+            if before.st_size > self._file_bytes_max:
+                raise ToolError(f"{path} has {before.st_size:,} bytes; no more than {self._file_bytes_max:,} can be.")
+            if seen := self._seen.get(place.real):
+                self._check_unchanged(path, place, seen)
+            data = self._load(place)
+            if kind := binary_kind(data):
+                raise ToolError(f"{path} is {kind}, not a text.")
+            edited = replace_text(decode(data), old, new, every=every, path=path)
+            self._replace(path, place, edited.text.encode(), before=before, seen=_seen(before, data))
+        where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > PLACES_MAX else "")
+        return f"Changed {path} in {_counted(edited.count, 'place')}, at line {where}."
+
+    @contextmanager
+    def _change(self, path: str) -> Iterator[tuple[OpenedPath, os.stat_result | None]]:
+        """A place that may be written, and what is there."""
+        with self._told(path), self._changing, self.beneath.place(parts_of(path, self.beneath.root)) as place:
+            if any(_folded(name) in self._protected for name in place.real):
+                raise ToolError(f"{path} belongs to git or to dugnad itself; it can be read, and not changed.")
+            before = place.stat()
+            if before is not None:
+                if not stat.S_ISREG(before.st_mode):
+                    raise ToolError(f"{path} is {kind_of(before.st_mode)}, not a file.")
+                # To replace a file takes only a writable folder; but whoever made it read-only meant it.
+                if not before.st_mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.folder):
+                    raise ToolError(f"{path} is read-only; it was not changed.")
+            yield place, before
+
+    def _replace(
+        self, path: str, place: OpenedPath, data: bytes, *, before: os.stat_result | None, seen: _Seen | None
+    ) -> None:
+        """Write beside, then rename: whoever looks sees the old file or the new one, also after a crash."""
+        if len(data) > self._file_bytes_max:
+            raise ToolError(f"The text is longer than {self._file_bytes_max:,} bytes; {path} was not changed.")
+        place.make_folders()
+        temporary = f"{TEMPORARY}{self._new_id()}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600 if before else 0o666, dir_fd=place.folder)
+        try:
+            try:
+                _write_all(descriptor, data)
+                if before is not None:
+                    _take_after(descriptor, before)
+                os.fsync(descriptor)
+                now = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            if before is not None and seen is not None:
+                self._check_unchanged(path, place, seen)  # Again, as late as can be.
+            _put(place, temporary, over=before is not None)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=place.folder)
+            raise
+        self._remember(place.real, now, data)
+        _sync_folder(place.folder)
+
+    def _load(self, place: OpenedPath) -> bytes:
+        descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        return read_from(descriptor, self._file_bytes_max + 1)
+
+    # What was seen.
+
+    def _remember(self, real: tuple[str, ...], found: os.stat_result, data: bytes) -> None:
+        whole = len(data) <= self._file_bytes_max
+        self._seen.pop(real, None)  # So that it counts as the newest.
+        self._seen[real] = _seen(found, data if whole else None)
+        if len(self._seen) > _SEEN_MAX:
+            with suppress(StopIteration, KeyError, RuntimeError):  # Another thread may be doing the same.
+                del self._seen[next(iter(self._seen))]
+
+    def _check_unchanged(self, path: str, place: OpenedPath, seen: _Seen) -> None:
+        """By content, because time stamps can be equal by chance and different for nothing."""
+        found = place.stat()
+        if found is None:
+            return  # Nothing is there that could be lost.
+        if seen.digest is None:
+            same = (found.st_mtime_ns, found.st_size) == (seen.modified_ns, seen.size)
+        else:
+            same = found.st_size == seen.size and _seen(found, self._load(place)).digest == seen.digest
+        if not same:
+            raise ToolError(
+                f"{path} has changed since you read it: a command or somebody else wrote it. It was not overwritten. "
+                "Read it again, then make your change to what is there now."
+            )
+
+    # What goes wrong.
+
+    @contextmanager
+    def _told(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ToolError(f"{trouble(error, path)}{self._did_you_mean(path)}") from None
+        except OSError as error:
+            raise trouble(error, path) from None
+
+    def _did_you_mean(self, path: str) -> str:
+        with suppress(OSError, ToolError):
+            *above, name = parts_of(path, self.beneath.root)
+            held = self.beneath.open_folder(tuple(above))
+            try:
+                with os.scandir(held) as entries:
+                    names = [entry.name for _, entry in zip(range(_ENTRIES_MAX), entries, strict=False)]
+            finally:
+                os.close(held)
+            if near := get_close_matches(name, names, n=3):
+                return f" Did you mean {' or '.join(_shown('/'.join((*above, each))) for each in near)}?"
+        return ""
+
+
+def _seen(found: os.stat_result, data: bytes | None) -> _Seen:
+    digest = None if data is None else blake2b(data, digest_size=16).hexdigest()
+    return _Seen(found.st_mtime_ns, found.st_size, digest)
+
+
+def is_protected(path: str) -> bool:
+    """Whether a path of a tree belongs to git or to dugnad itself, or lies in what does."""
+    return any(_folded(name) in PROTECTED for name in path.split("/"))
+
+
+def _folded(name: str) -> str:
+    """As the most forgiving disk compares names: without case, and without characters nobody sees."""
+    plain = "".join(each for each in name if unicodedata.category(each) != "Cf")
+    return unicodedata.normalize("NFKC", plain).casefold().rstrip(". ")
+
+
+def _shown(line: str) -> str:
+    """On one line, whatever a name or a text has in it."""
+    return _CONTROLS.sub("\ufffd", line.encode(errors="surrogateescape").decode(errors="replace"))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _note(notes: list[str]) -> tuple[str, ...]:
+    text = "; ".join(notes)
+    return (f"[{text[0].upper()}{text[1:]}.]",) if text else ()
+
+
+def _row(name: str, held: int) -> str:
+    found = os.stat(name, dir_fd=held, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        return f"{name}/"
+    if stat.S_ISLNK(found.st_mode):
+        return f"{name} -> {os.readlink(name, dir_fd=held)}"
+    if stat.S_ISREG(found.st_mode):
+        return f"{name}  {_counted(found.st_size, 'byte')}"
+    return f"{name}  ({kind_of(found.st_mode)})"
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _put(place: OpenedPath, temporary: str, *, over: bool) -> None:
+    """Give the written file its name; a new one only if nobody was faster, where the disk can tell."""
+    folder = place.folder
+    if not over:
+        try:
+            os.link(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            raise
+        except OSError:
+            pass  # A disk without hard links.
+        else:
+            os.unlink(temporary, dir_fd=folder)
+            return
+    os.rename(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _take_after(descriptor: int, before: os.stat_result) -> None:
+    """The owner, where that is allowed, and the permissions; not the set-uid bits, which a write takes away too."""
+    if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(OSError):
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
+
+
+def _sync_folder(folder: int) -> None:
+    """So that the new name is on the disk as well. Not every file system can; the file itself is safe by then."""
+    with suppress(OSError):
+        held = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+        try:
+            os.fsync(held)
+        finally:
+            os.close(held)

@@ -1,0 +1,42 @@
+"""Files that the runtime keeps in folders of its own, which may have come with the project: no link is followed, and
+nothing is opened, counted or removed but a file in the folder that is held."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from ...safe_open import held
+
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def make_file(folder: Path, name: str) -> int:
+    """A new file, to be written. FileExistsError: there is something of that name."""
+    with held(folder) as inside:
+        return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FLAGS, 0o600, dir_fd=inside)
+
+
+def open_file(folder: Path, name: str) -> BinaryIO:
+    with held(folder) as inside:
+        file = os.fdopen(os.open(name, os.O_RDONLY | _FLAGS, dir_fd=inside), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "It is not a file")
+    return file
+
+
+def files_in(folder: Path, ending: str) -> list[tuple[os.stat_result, str]]:
+    """The files whose names end so, each with what is known of it."""
+    with held(folder) as inside:
+        names = [name for name in os.listdir(inside) if name.endswith(ending)]
+        return [(os.stat(name, dir_fd=inside, follow_symlinks=False), name) for name in names]
+
+
+def remove_files(folder: Path, *names: str) -> None:
+    with held(folder) as inside:
+        for name in names:
+            os.unlink(name, dir_fd=inside)

@@ -1,0 +1,153 @@
+"""The one door to git: each call is a program that can start nothing, and writes only where it was told.
+
+A thread of its own puts itself behind the walls and starts git, which inherits them. What a repository's settings name
+cannot be run, whatever way git found to it: git fails instead. The walls are Linux's; elsewhere, settings of our own
+have to do (`private.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..sandbox.landlock import ABI_LEAST, filter_calls, version, wall_in
+from ..sandbox.profile import SYSTEM, childless
+
+_ENDING_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
+_READABLE = ("/etc", "/nix", "/dev/null", "/dev/urandom", "/dev/random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walls:
+    """Which of them stand. A wall that the machine has is never left out because it failed."""
+
+    files: bool  # Landlock.
+    calls: bytes  # The system call filter; empty where there is none.
+
+
+NO_WALLS = Walls(files=False, calls=b"")
+
+
+@cache
+def walls() -> Walls:
+    """Those that this machine has: each is put around a thread that does nothing."""
+    calls = b""
+    if sys.platform != "linux":
+        return NO_WALLS
+    with suppress(ValueError):
+        calls = childless(os.uname().machine)
+    files = version() >= ABI_LEAST and _stands(lambda: wall_in((), ()))
+    return Walls(files=files, calls=calls if calls and _stands(lambda: filter_calls(calls)) else b"")
+
+
+def _stands(put_up: Callable[[], None]) -> bool:
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(put_up).exception() is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitCall:
+    """What git is asked, and what it may touch. `keep`: open files that it holds as long as it lives. `readable`: the
+    only places it may read besides the system's; none: it may read anything."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    stdin: bytes = b""
+    writable: Sequence[Path] = ()
+    readable: Sequence[Path] = ()
+    keep: Sequence[int] = ()
+
+
+class _Running(threading.Thread):
+    """One git, from its start to its end. A thread that went behind the walls cannot come back, so it serves once."""
+
+    def __init__(self, call: GitCall, behind: Walls) -> None:
+        super().__init__(name="git", daemon=True)
+        self.call, self.behind = call, behind
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[tuple[int, bytes, bytes]] = self.loop.create_future()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        try:
+            done = self._ask()
+        except BaseException as trouble:
+            self._tell(self.ended.set_exception, trouble)
+        else:
+            self._tell(self.ended.set_result, done)
+
+    def _tell(self, how: object, what: object) -> None:
+        with suppress(RuntimeError):  # The loop is gone, and with it whoever asked.
+            self.loop.call_soon_threadsafe(lambda: None if self.ended.done() else how(what))  # type: ignore[operator]
+
+    def _ask(self) -> tuple[int, bytes, bytes]:
+        call = self.call
+        if self.behind.files:
+            readable = [str(each) for each in call.readable]
+            if readable:
+                readable += [*SYSTEM, *_READABLE, os.path.dirname(os.path.realpath(call.argv[0]))]
+            wall_in([str(each) for each in (*call.writable, os.devnull)], _runnable(call.argv[0]), readable)
+        if self.behind.calls:
+            filter_calls(self.behind.calls)
+        self.process = subprocess.Popen(
+            call.argv, env=call.environment, cwd=call.folder, start_new_session=True, pass_fds=call.keep,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, errors = self.process.communicate(call.stdin)
+        return self.process.returncode, out, errors
+
+
+async def ask(call: GitCall, *, seconds: float, behind: Walls | None = None) -> tuple[int, bytes, bytes]:
+    """How it ended, what it said, and its errors. Cancelled, it is over before this returns. TimeoutError: too long."""
+    running = _Running(call, behind or walls())
+    running.start()
+    try:
+        async with asyncio.timeout(seconds):
+            return await asyncio.shield(running.ended)
+    except (asyncio.CancelledError, TimeoutError):
+        await _end(running)
+        raise
+
+
+async def _end(running: _Running) -> None:
+    """Asked to end with all it started, so that it takes its locks with it; then made to."""
+    while running.process is None and not running.ended.done():
+        await asyncio.wait([running.ended], timeout=_LOOK_SECONDS)
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        if running.ended.done() or running.process is None:
+            break
+        with suppress(ProcessLookupError):
+            os.killpg(running.process.pid, how)
+        await asyncio.wait([running.ended], timeout=_ENDING_SECONDS)
+    if running.ended.done():
+        running.ended.exception()  # It was looked at; nobody else will.
+
+
+@cache
+def _runnable(program: str) -> tuple[str, ...]:
+    """The program, and the loader it names."""
+    with open(os.path.realpath(program), "rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            return (program,)
+        (at,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+        file.seek(at)
+        for part in (file.read(size) for _ in range(count)):
+            if part[:4] == b"\x03\0\0\0":
+                where, length = struct.unpack_from("<Q", part, 8)[0], struct.unpack_from("<Q", part, 32)[0]
+                file.seek(where)
+                return program, os.fsdecode(file.read(length).rstrip(b"\0"))
+    return (program,)

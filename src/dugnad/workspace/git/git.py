@@ -1,0 +1,321 @@
+"""Asking git about one repository, never by discovery, and never with settings that are not ours.
+
+Every call names a git directory of our own (`private.py`) and goes through one door (`door.py`), behind which nothing
+can be started. Of the user's own checkout only plain files are read: what is checked out, and the index, as a copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ...errors import ToolError
+from ..programs import find_program
+from . import private_repository
+from .command import NO_WALLS, GitCall, Walls, ask
+from .ownership import refuse_strangers
+
+_SECONDS_MAX = 300.0
+_VERSION = re.compile(rb"git version (\d+)\.(\d+)")
+_NEEDED = (2, 38)  # From here on a merge needs no tree.
+_WRITES_THE_TREE = frozenset({"read-tree", "checkout-index", "clean"})
+_PARTIAL = (
+    "The repository is a partial clone, and something is needed that it has not fetched: `git fetch --refetch "
+    "--no-filter` brings it."
+)
+ENVIRONMENT = {  # Nothing of the caller's own is among it.
+    "PATH": os.defpath, "HOME": "/dev/null/none", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "false", "GIT_ASKPASS": "false", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_DIR": "/dev/null/none",
+    # What a partial clone lacks would be fetched in passing, by programs that its settings name.
+    "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1",
+}  # fmt: skip
+
+
+class GitTrouble(ToolError):
+    """Git could not do what was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitOutput:
+    code: int
+    text: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Git:
+    """One repository. `directory` is what all its checkouts share; `prefix` is where in a tree the project lies."""
+
+    program: str
+    directory: Path
+    own: Path  # What git keeps of the user's own checkout alone.
+    top: Path
+    prefix: Path
+    settings: str = ""  # Of our own, for every git directory that is made beside theirs.
+    is_bare: bool = False
+    is_partial: bool = False
+    behind: Walls | None = None  # None: behind all that this machine has.
+    stale_seconds: float = 10.0  # A lock of git's that does not change for so long is a dead one's.
+    _seen: dict[Path, tuple[tuple[int, int], float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def private(self) -> Path:
+        """Our git directory for what needs no tree."""
+        return self.directory / "dugnad" / "git"
+
+    @classmethod
+    async def find(cls, root: Path, *, path: str) -> Git | None:
+        """The repository a project lies in, if it does, and if git is there to be asked."""
+        if (top := _top(root)) is None or (program := find_program("git", path, outside=top)) is None:
+            return None
+        refuse_strangers(top, top / ".git")
+        program = await _real_program(program)
+        if (found := private_repository.directories_of(top)) is None:
+            raise GitTrouble(f"{top} cannot be asked as a git repository: its .git leads to none.")
+        own, directory = found
+        git = cls(program=program, directory=directory, own=own, top=top, prefix=root.relative_to(top))
+        git.check()
+        return await git._with_settings()
+
+    def check(self, *names: str) -> None:
+        """GitTrouble: what we use of the repository, or a name that is to be moved, is a link or a stranger's."""
+        try:
+            private_repository.check_layout(self.directory, self.own, names)
+        except ToolError as trouble:
+            raise GitTrouble(str(trouble)) from None
+
+    async def _with_settings(self) -> Git | None:
+        theirs = await self._their_settings()
+        more = await self._their_settings("config.worktree") if (self.directory / "config.worktree").is_file() else {}
+        if not private_repository.points_back(self.top, self.own, self.directory, (theirs | more).get("core.worktree")):
+            words = ["git", f"--git-dir={self.own}", "config", "core.worktree", str(self.top)]
+            says = shlex.join(words) if self.own == self.directory else "git worktree repair"
+            told = f"which does not name {self.top} as its checkout; if it is one, `{says}` there makes it known."
+            raise GitTrouble(f"{self.top / '.git'} leads to {self.own}, {told}")
+        try:
+            settings = private_repository.settings_from(theirs)
+        except ToolError as trouble:
+            raise GitTrouble(f"{self.directory} cannot be worked with. {trouble}") from None
+        is_partial = any(name.endswith((".promisor", ".partialclone")) for name in theirs)
+        is_bare = private_repository.is_true(theirs.get("core.bare"))
+        git = replace(self, settings=settings, is_bare=is_bare, is_partial=is_partial)
+        git.make_private(git.private, "refs/heads/dugnad/none")
+        if git.prefix.parts and not await git._has_project():
+            return None  # A repository that only happens to lie above, like that of somebody's home folder.
+        return git
+
+    async def _their_settings(self, name: str = "config") -> dict[str, str]:
+        """What the repository's own file says, without what it includes."""
+        words = ("config", "--file", str(self.directory / name), "--no-includes", "--list", "-z")
+        listed = await self._ask(words, {}, Path("/"))
+        if listed.code:
+            raise GitTrouble(f"{self.directory / name} cannot be read: {listed.errors.strip()[:500]}")
+        pairs = (each.partition("\n") for each in listed.text.split("\0") if each)
+        return {name: value if mark else "true" for name, mark, value in pairs}
+
+    def make_private(self, directory: Path, branch: str | None) -> None:
+        """A git directory of our own, in the repository's, where no command of a teammate can write. None: on whatever
+        branch it was."""
+        self.check()
+        try:
+            head = f"ref: {branch}\n" if branch else None
+            private_repository.make(directory, self.directory, settings=self.settings, head=head)
+        except OSError as trouble:
+            raise GitTrouble(f"Worktrees need to write to {self.directory}, and cannot: {trouble.strerror}.") from None
+
+    async def _has_project(self) -> bool:
+        """Whether the project's folder is in what is committed, or nothing is yet."""
+        head = await self.own_head()
+        within = f"{head}:{self.prefix.as_posix()}"
+        return head is None or (await self.run("cat-file", "-e", within, may_fail=True)).code == 0
+
+    async def run(
+        self, *words: str, tree: Path | None = None, index: Path | None = None, stdin: bytes = b"",
+        may_fail: bool = False, directory: Path | None = None, keep: Sequence[int] = (),
+    ) -> GitOutput:  # fmt: skip
+        """Run git. `directory`: the git directory of a tree. A failure is raised unless it may be."""
+        directory = directory or self.private
+        environment = {"GIT_DIR": str(directory)}
+        if tree is not None:
+            environment["GIT_WORK_TREE"] = str(tree)
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = str(index)
+        writable = [directory, *(self.directory / name for name in ("objects", "refs", "logs"))]
+        if "update-ref" in words:
+            self.check(*re.findall(r"(?<!\S)refs/\S+", " ".join((*words, stdin.decode()))))
+            writable.append(self.directory)  # What is deleted may have to be taken out of the packed ones there.
+        if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
+            writable.append(tree)
+        # What it takes into the repository comes from the tree, whatever a link in it leads to by then.
+        readable = (tree, self.directory) if tree is not None and "update-index" in words else ()
+        answer = await self._ask(
+            words, environment, tree or directory, stdin=stdin, writable=writable, readable=readable, keep=keep
+        )
+        if answer.code and not may_fail:
+            said = " ".join((answer.errors.strip() or answer.text.encode(errors="replace").decode().strip()).split())
+            if self.is_partial and "unable to read" in said:
+                raise GitTrouble(_PARTIAL)
+            raise GitTrouble(f"git {_verb(words)} failed: {said[:500] or f'code {answer.code}'}")
+        return answer
+
+    async def _ask(
+        self, words: Sequence[str], environment: dict[str, str], folder: Path, *, stdin: bytes = b"",
+        writable: Sequence[Path] = (), readable: Sequence[Path] = (), keep: Sequence[int] = (),
+    ) -> GitOutput:  # fmt: skip
+        call = GitCall(
+            argv=(self.program, *words), environment={**ENVIRONMENT, **environment}, folder=folder, stdin=stdin,
+            writable=writable, readable=readable, keep=keep,
+        )  # fmt: skip
+        try:
+            code, out, errors = await ask(call, seconds=_SECONDS_MAX, behind=self.behind)
+        except TimeoutError:
+            raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
+        except OSError as trouble:
+            raise GitTrouble(f"git {_verb(words)} could not be started: {trouble.strerror}.") from None
+        return GitOutput(code=code, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace"))
+
+    async def commit_of(self, name: str) -> str | None:
+        """The commit a name stands for, or None."""
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return (await self.run(*words, may_fail=True)).text.strip() or None
+
+    async def changed_paths(self, base: str, tip: str) -> list[str]:
+        """What differs between a commit and the one where it parted from another."""
+        parted = (await self.run("merge-base", base, tip, may_fail=True)).text.strip() or base
+        listed = await self.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", parted, tip)
+        return [each for each in listed.text.split("\0") if each]
+
+    async def blob(self, text: str) -> str:
+        return (await self.run("hash-object", "-w", "--stdin", "--no-filters", stdin=text.encode())).text.strip()
+
+    async def content(self, name: str) -> str | None:
+        """Of a blob that a name stands for."""
+        found = await self.run("cat-file", "blob", name, may_fail=True)
+        return None if found.code else found.text
+
+    async def move(self, moves: Sequence[tuple[str, str, str]], *, verified: Sequence[tuple[str, str]] = ()) -> bool:
+        """Move names, each from what it stands for now, in one go, if others stand for what they should. False: not so.
+
+        The empty name of a commit means that there is no such name yet, or shall not be any more.
+        """
+        nothing = "0" * max(len(each) for move in moves for each in move[1:])
+        lines = ["start"]
+        lines += [f"verify {name} {at}" for name, at in verified]
+        lines += [f"update {name} {to or nothing} {old or nothing}" for name, old, to in moves]
+        lines += ["prepare", "commit", ""]
+        moved = await self.run("update-ref", "--stdin", stdin="\n".join(lines).encode(), may_fail=True)
+        return moved.code == 0
+
+    def remove_stale_lock(self, name: str, *, now: float | None = None) -> bool:
+        """What a git that was killed left of a name that could not be moved. A living one holds it for much shorter.
+        Whether there was a lock at all.
+
+        No clock of the file's is asked, which may be anything: it is a dead one's when it stood there unchanged for
+        `stale_seconds` between two looks of ours.
+        """
+        path, now = self.directory / f"{name}.lock", time.monotonic() if now is None else now
+        try:
+            found = os.stat(path)
+        except OSError:
+            self._seen.pop(path, None)
+            return False
+        which = (found.st_ino, found.st_ctime_ns)
+        first, since = self._seen.setdefault(path, (which, now))
+        if first != which:
+            self._seen[path] = (which, now)
+        elif now - since >= self.stale_seconds:
+            path.unlink(missing_ok=True)
+            del self._seen[path]
+        return True
+
+    # The user's own checkout.
+
+    async def head_branch(self) -> str | None:
+        """The branch that is checked out; None while there is none."""
+        head = private_repository.head_of(self.own)
+        return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
+
+    async def own_head(self) -> str | None:
+        """The commit of the user's own checkout, which may be one of several of this repository."""
+        head = private_repository.head_of(self.own)
+        return await self.commit_of(head) if head else None
+
+    async def checked_out(self) -> dict[str, Path]:
+        """Branches that are checked out somewhere, and where."""
+        main = self.top if self.own == self.directory else self.directory.parent
+        places = [] if self.is_bare else [(self.directory, main)]
+        with suppress(OSError):
+            for each in (self.directory / "worktrees").iterdir():
+                places.append((each, Path((private_repository.read(each / "gitdir") or str(each)).strip()).parent))
+        heads = ((private_repository.head_of(own), where) for own, where in places)
+        return {head.removeprefix("refs/heads/"): where for head, where in heads if head.startswith("refs/heads/")}
+
+    async def is_dirty(self) -> bool:
+        """Whether the user's own checkout has changes that are not committed; not whether there are new files."""
+        return bool(await self.changes(new=False))
+
+    async def is_tracked(self, name: str) -> bool:
+        """Whether something of this name in the project is under version control: in the last commit or the next."""
+        path, head = (self.prefix / name).as_posix(), await self.own_head()
+        found = (await self.run("ls-tree", "-z", "--full-tree", head, "--", path)).text if head else ""
+        if (index := self.own / "index").is_file():
+            found += (await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=index)).text
+        return bool(found)
+
+    async def changes(self, *, new: bool = True) -> list[str]:
+        """What of the project in the user's own checkout is not committed as it is. Their index is not touched."""
+        where = ("--", self.prefix.as_posix())
+        aside = await asyncio.to_thread(tempfile.mkdtemp, dir=self.private, prefix="index.")
+        index = Path(aside, "index")
+        try:
+            if (self.own / "index").is_file():
+                await asyncio.to_thread(shutil.copyfile, self.own / "index", index)
+            refresh = ("update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged")
+            await self.run(*refresh, tree=self.top, index=index, may_fail=True)
+            listing = ["ls-files", "-z", *where]
+            if (head := await self.own_head()) is not None:
+                listing = ["diff-index", "-z", "--name-only", "--ignore-submodules=all", head, *where]
+            found = (await self.run(*listing, tree=self.top, index=index)).text
+            if new:
+                words = ("ls-files", "--others", "--directory", "--no-empty-directory", "--exclude-standard", "-z")
+                found += (await self.run(*words, *where, tree=self.top, index=index)).text
+            return [each for each in found.split("\0") if each]
+        finally:
+            await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
+
+
+def _top(root: Path) -> Path | None:
+    return next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
+
+
+async def _real_program(program: str) -> str:
+    """The git that does the work, where the one in the path is a script that leads to it. GitTrouble: it is too old."""
+    is_script = (private_repository.read(Path(await asyncio.to_thread(os.path.realpath, program))) or "").startswith(
+        "#!"
+    )
+    # A script has to start another, so there are no walls for it: it is the user's own, and asked about itself alone.
+    behind = NO_WALLS if is_script else None
+
+    async def said(word: str) -> bytes:
+        call = GitCall(argv=(program, word), environment=ENVIRONMENT, folder=Path("/"))
+        return (await ask(call, seconds=_SECONDS_MAX, behind=behind))[1].strip()
+
+    version = _VERSION.match(await said("--version"))
+    if version is None or (int(version[1]), int(version[2])) < _NEEDED:
+        raise GitTrouble("Worktrees need git 2.38 or newer; update git, or use --in-place.")
+    return os.path.join(os.fsdecode(await said("--exec-path")), "git") if is_script else program
+
+
+def _verb(words: Sequence[str]) -> str:
+    """Which of git's programs was asked, for whoever reads that it failed."""
+    return next((each for at, each in enumerate(words) if each[:1] != "-" and words[at - 1] != "-c"), words[0])

@@ -1,0 +1,215 @@
+"""The merge queue: finished work goes into the target one at a time, checked as it will stand there.
+
+Nothing of the queue is kept but a lock (`turns.py`), which ends with its process, and the target itself. The target
+moves in one step, from just the commit the work was checked on, and only while the task's fence is the attempt's own;
+so it is whole at every moment, and an attempt that was overtaken cannot move it. Whether a merge happened before a
+crash is read from the target. Each task is one commit there; nobody's conflict is resolved for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import StaleClaim
+from ...text import pasted
+from .git import GitTrouble
+from .merge_lock import turn
+from .worktree import BRANCHES, Tree, committer
+from .worktrees import Trees, gone
+
+Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
+
+_LOOK_SECONDS = 0.05  # Between two tries to move the target.
+_TRIES_MAX = 20  # Times the target could not be moved although it stands where it should and nobody holds its lock.
+_MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
+_SHOWN_MAX = 20
+_TIP = "Dugnad-Tip"  # In a commit of the target: the tip of the attempt's branch that it stands for.
+_LOOK_BACK_MAX = 10_000  # Commits of the target that are searched for a merge before a crash.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The work is in the target. `commit` is None if there was nothing to add to it."""
+
+    commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Both sides changed the same. `others` are the commits of the target that came in between."""
+
+    files: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedAfterMerge:
+    """Green by itself, red together with what others merged meanwhile."""
+
+    output: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is to be merged: a tip, checked, and how to say what it is."""
+
+    tip: str
+    message: str
+    author: str
+
+
+async def prepare_target(trees: Trees, start: str | None) -> str:
+    """See to it that there is a target, and that it has what the person's own branch has. Returns what to tell them."""
+    git, target = trees.git, trees.target
+    if (await git.run("check-ref-format", trees.target_name, may_fail=True)).code:
+        raise GitTrouble(f"{target!r} cannot be the name of a branch.")
+    await _be_sure_it_is_free(trees)
+    for above in (*Path(target).parents[:-1], BRANCHES.rstrip("/")):  # Trees have branches there, too.
+        if await git.commit_of(f"refs/heads/{above}") is not None:
+            raise GitTrouble(
+                f"There is a branch named {above}, so git can have none named {above}/…, which the team needs: rename "
+                f"it, `git branch -m {pasted(str(above))} {pasted(f'{above}-old')}`."
+            )
+    if start is None or (theirs := await git.commit_of(start)) is None:
+        raise GitTrouble("The repository has no commit yet; make a first one, so that there is something to work from.")
+    if await _behind(trees, theirs) is not None:
+        async with _turn(trees, f"a run brings {target} up to date"):
+            while (ours := await _behind(trees, theirs)) is not None:
+                if await git.move([(trees.target_name, ours, theirs)]):
+                    return ""
+                if not git.remove_stale_lock(trees.target_name):
+                    raise GitTrouble(f"The branch {target} could not be moved; is {git.directory} writable?")
+                await asyncio.sleep(_LOOK_SECONDS)
+    ours = await git.commit_of(trees.target_name) or theirs
+    if await _is_in(trees, theirs, ours):
+        return ""
+    own = start.removeprefix("refs/heads/") if start.startswith("refs/heads/") else start[:12]
+    return (
+        f"{target} lacks commits of {own}. If the team should have them: `git switch {pasted(target)} && git merge "
+        f"{pasted(own)} && git switch -`."
+    )
+
+
+async def _behind(trees: Trees, theirs: str) -> str | None:
+    """What the target stands for if it has to move to the person's commit, empty if there is none yet. None: it stays.
+
+    A branch that was there before is the person's, and begins where they left it; ours follows theirs.
+    """
+    ours = await trees.git.commit_of(trees.target_name)
+    if ours is None:
+        return ""
+    follows = ours != theirs and trees.target.startswith(BRANCHES) and await _is_in(trees, ours, theirs)
+    return ours if follows else None
+
+
+async def _be_sure_it_is_free(trees: Trees) -> None:
+    """A target that is checked out would move away under whoever works there."""
+    if where := (await trees.git.checked_out()).get(trees.target):
+        raise GitTrouble(
+            f"The branch {trees.target} is checked out in {where}, and what is checked out is yours: switch to another "
+            "branch there, or name another target with --into."
+        )
+
+
+async def _is_in(trees: Trees, commit: str, other: str) -> bool:
+    return (await trees.git.run("merge-base", "--is-ancestor", commit, other, may_fail=True)).code == 0
+
+
+async def merge(
+    trees: Trees, tree: Tree, work: Work, *, check: Check, is_ours: Callable[[], Awaitable[None]]
+) -> Merged | Conflict | RedAfterMerge:
+    """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's."""
+    async with _turn(trees, f"{work.author} merges #{tree.place.mark.partition('-')[0]}"):
+        return await _merge(trees, tree, work, check, is_ours)
+
+
+async def _merge(
+    trees: Trees, tree: Tree, work: Work, check: Check, is_ours: Callable[[], Awaitable[None]]
+) -> Merged | Conflict | RedAfterMerge:  # fmt: skip
+    git = trees.git
+    tip_tree = await _tree_of(trees, work.tip)
+    for _ in range(_MOVES_MAX):
+        head = await git.commit_of(trees.target_name)
+        if head is None:
+            raise GitTrouble(gone(trees))
+        base = (await git.run("merge-base", head, work.tip, may_fail=True)).text.strip()
+        between = f"{base}..{head}" if base else head
+        if base != head and tree.place.goes_on and (found := await _merged_before(trees, tree, work.tip, between)):
+            return Merged(commit=found)
+        told = await git.run("log", "--format=%h %s", f"--max-count={_SHOWN_MAX}", between)
+        others = tuple(told.text.splitlines())
+        if base == head:
+            made = tip_tree
+        else:
+            tried = await git.run(
+                "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "--allow-unrelated-histories",
+                head, work.tip, may_fail=True,
+            )  # fmt: skip
+            made, *files = [each for each in tried.text.split("\0") if each] or [""]
+            if tried.code == 1:
+                return Conflict(files=tuple(dict.fromkeys(files)), others=others)
+            if tried.code:
+                raise GitTrouble(f"git merge-tree failed: {tried.errors.strip()[:500]}")
+        if made == await _tree_of(trees, head):
+            return Merged(commit=None)
+        commit = await tree.git_commit(made, [head], f"{work.message.rstrip()}\n\n{_TIP}: {work.tip}\n", work.author)
+        if made != tip_tree:  # The very tree that was checked before needs no second look.
+            await tree.show(commit)
+            if (red := await check()) is not None:
+                await tree.back_to_branch()
+                return RedAfterMerge(output=red, others=others)
+        await _be_sure_it_is_free(trees)
+        await is_ours()
+        if await _advance(trees, tree, head, commit):
+            return Merged(commit=commit)
+    raise GitTrouble(f"The branch {trees.target} keeps moving under the merge; whoever else moves it should pause.")
+
+
+async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
+    """The one step. False: the target has moved meanwhile."""
+    git, tries = trees.git, _TRIES_MAX
+    while not await git.move([(trees.target_name, head, commit)], verified=[(tree.fence_name, tree.fence)]):
+        fence = (await git.run("rev-parse", "--verify", "--quiet", tree.fence_name, may_fail=True)).text.strip()
+        if fence != tree.fence:
+            raise StaleClaim
+        if await git.commit_of(trees.target_name) != head:
+            return False
+        locked = [git.remove_stale_lock(name) for name in (trees.target_name, tree.fence_name)]
+        if not any(locked):
+            tries -= 1  # No lock is in the way, so waiting does not help for long.
+            if not tries:
+                raise GitTrouble(f"The branch {trees.target} cannot be moved; is {git.directory} writable?")
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True
+
+
+async def _tree_of(trees: Trees, commit: str) -> str:
+    return (await trees.git.run("rev-parse", f"{commit}^{{tree}}")).text.strip()
+
+
+async def _merged_before(trees: Trees, tree: Tree, tip: str, between: str) -> str | None:
+    """A commit of this very work in the target: it was merged, and then nobody lived to say so."""
+    found = await trees.git.run(
+        "log",
+        f"--format=%H %ce %(trailers:key={_TIP},valueonly,separator=%x20)",
+        f"--max-count={_LOOK_BACK_MAX}",
+        between,
+    )
+    for line in found.text.splitlines():
+        commit, by, *tips = line.split()
+        if by == committer(tree.place) and tips and await _tree_of(trees, tips[-1]) == await _tree_of(trees, tip):
+            return commit
+    return None
+
+
+def _turn(trees: Trees, what: str) -> AbstractAsyncContextManager[None]:
+    """One merge at a time for each target."""
+    name = trees.target.removeprefix(BRANCHES).replace("/", "%")
+    path = trees.git.directory / "dugnad" / f"{name}.lock"
+    lease, tell = trees.lease_seconds, trees.on_wait
+    return turn(path, what, lease_seconds=lease, tell=tell, tell_seconds=trees.tell_seconds)

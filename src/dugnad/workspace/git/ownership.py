@@ -1,0 +1,33 @@
+"""Whose a file is: what neither the user nor root owns is not believed, as git itself would not."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+from pathlib import Path
+
+from ...errors import ToolError
+from ...safe_open import owners
+
+
+def refuse_strangers(*paths: Path) -> None:
+    """Raise if one of these belongs to somebody else. What is not there belongs to nobody."""
+    ours = owners()
+    for path in paths:
+        try:
+            owner = os.lstat(path).st_uid
+        except OSError:
+            continue
+        if owner not in ours:
+            raise ToolError(
+                f"{path} belongs to {_name(owner)}, not to you, so nothing in it is believed. Work in a copy of your "
+                f"own; or if it should be yours: sudo chown -R {os.geteuid()} {shlex.quote(str(path))}"
+            )
+
+
+def _name(owner: int) -> str:
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"user {owner}"

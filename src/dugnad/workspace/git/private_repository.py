@@ -1,0 +1,178 @@
+"""A git directory of our own beside the user's: their objects and names, our settings.
+
+Our git never reads the settings, attributes or hooks of the repository, nor those of the user or the system. What it
+needs of them is taken over by value, from a short list of settings that name no program. It is laid out like a
+repository whose objects and names are links to the user's; there is no `commondir`, since with one git would read the
+settings that lie there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ...errors import ToolError
+from .ownership import refuse_strangers
+
+_FILE_BYTES_MAX = 1024 * 1024
+# What of a repository we read, write or link to.
+_FOLDERS = ("objects", "refs", "logs", "logs/refs", "info", "dugnad", "worktrees")
+_FILES = ("config", "config.worktree", "packed-refs", "shallow", "info/exclude", "index")
+_OURS: Mapping[str, Mapping[str, str]] = {
+    "core": {
+        "bare": "false", "hooksPath": "/dev/null", "fsmonitor": "false", "untrackedCache": "false", "pager": "cat",
+        "editor": "false", "sshCommand": "false", "askPass": "", "attributesFile": "/dev/null", "quotePath": "false",
+        "excludesFile": "/dev/null", "sparseCheckout": "false", "fsync": "committed,reference", "fsyncMethod": "batch",
+    },
+    "user": {"name": "dugnad", "email": "dugnad@dugnad.invalid"},
+    "merge": {"renames": "true"}, "checkout": {"workers": "1"}, "index": {"sparse": "false"}, "gc": {"auto": "0"},
+    "maintenance": {"auto": "false"}, "submodule": {"recurse": "false"}, "diff": {"ignoreSubmodules": "all"},
+    "advice": {"detachedHead": "false"}, "color": {"ui": "false"}, "log": {"showSignature": "false"},
+    "trailer": {"separators": ":"}, "i18n": {"commitEncoding": "UTF-8", "logOutputEncoding": "UTF-8"},
+}  # fmt: skip
+# What of the user's holds for us as well. No value of theirs can name a program, be a path or hold a line's end.
+_TAKEN = (
+    "autocrlf", "eol", "symlinks", "fileMode", "ignoreCase", "precomposeUnicode", "logAllRefUpdates",
+    "sharedRepository",
+)  # fmt: skip
+_PLAIN = re.compile(r"[A-Za-z0-9]{1,16}")
+# What may be said of how a repository is stored, besides its hash: none of it changes how we read or write it.
+_HARMLESS = frozenset({"noop", "worktreeconfig", "partialclone", "preciousobjects", "relativeworktrees"})
+# What no project wants in its history, and what a teammate's commands leave behind where nobody wrote a .gitignore.
+_NEVER = (
+    "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".venv/",
+    "*.egg-info/", "node_modules/", ".DS_Store", "*.swp", "core.[0-9]*",
+)  # fmt: skip
+
+
+def settings_from(theirs: Mapping[str, str]) -> str:
+    """Our settings for a repository that has these. ToolError: it is stored in a way that we do not know."""
+    version = theirs.get("core.repositoryformatversion", "0")
+    extensions = {
+        name.removeprefix("extensions."): value for name, value in theirs.items() if name.startswith("extensions.")
+    }
+    form = extensions.pop("objectformat", "sha1").lower()
+    if (names := extensions.pop("refstorage", "files")) != "files":
+        raise ToolError(f"Its names are stored as {names[:40]!r}: `git refs migrate --ref-format=files` changes that.")
+    if version not in ("0", "1") or form not in ("sha1", "sha256") or extensions.keys() - _HARMLESS:
+        unknown = ", ".join((version, form, *extensions))
+        raise ToolError(f"It is stored in a way that is not known here: {unknown[:200]}")
+    core = {"logAllRefUpdates": "false" if is_true(theirs.get("core.bare")) else "true"}
+    core |= {
+        name: theirs[key]
+        for name in _TAKEN
+        if (key := f"core.{name.lower()}") in theirs and _PLAIN.fullmatch(theirs[key])
+    }
+    core |= {"repositoryformatversion": "0" if form == "sha1" else "1", **_OURS["core"]}
+    parts = {**_OURS, "core": core} | ({} if form == "sha1" else {"extensions": {"objectFormat": form}})
+    return "".join(
+        f"[{part}]\n" + "".join(f'\t{name} = "{value}"\n' for name, value in values.items())
+        for part, values in parts.items()
+    )
+
+
+def is_true(value: str | None) -> bool:
+    return value is not None and value.lower() in ("true", "yes", "on", "1", "")
+
+
+def check_layout(common: Path, own: Path, names: Iterable[str] = ()) -> None:
+    """Raise unless all that we use of a repository is really there, and the user's. A link would lead our git, and what
+    a sandbox may read, to wherever it points; a pipe would keep us waiting. `names`: those that are to be moved; they
+    and their logs are looked at with all that is above them."""
+    folders, files = [common / each for each in _FOLDERS], [*(common / each for each in _FILES), own / "index"]
+    ways = [each for name in names for end in (common / name, common / "logs" / name) for each in (end, *end.parents)]
+    for paths, fit in ((folders, (stat.S_IFDIR,)), (files, (stat.S_IFREG,)), (ways, (stat.S_IFDIR, stat.S_IFREG))):
+        for path in paths:
+            with suppress(OSError):  # It is not there, or nobody gets there.
+                if (mode := stat.S_IFMT(os.lstat(path).st_mode)) not in fit:
+                    kind = "folder" if fit[0] == stat.S_IFDIR else "regular file"
+                    what = "a link" if mode == stat.S_IFLNK else f"not a {kind}"
+                    raise ToolError(f"{path} is {what}: put a real file or folder in its place, or work in a clone.")
+    refuse_strangers(own, common, *folders, *files, own / "HEAD", common / "HEAD")
+
+
+def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> bool:
+    """Whether a repository is that of a checkout: it lies there, or names it, as only its owner can have written. What
+    lies in the checkout can name any repository. `worktree`: what its settings name."""
+    real = os.path.realpath(top)
+    if own != common:
+        named = own / (read(own / "gitdir") or "").rstrip("\r\n")
+        return own.parent == common / "worktrees" and named.name == ".git" and os.path.realpath(named.parent) == real
+    return own.is_relative_to(real) or (worktree is not None and os.path.realpath(own / worktree) == real)
+
+
+def make(directory: Path, common: Path, *, settings: str, head: str | None) -> None:
+    """Make one, or bring it up to date; None: what is checked out stays. Whatever lay there before, as in a repository
+    that came in an archive, is ours afterwards. OSError: the repository cannot be written."""
+    ours = (common / "dugnad", directory.parent, directory, directory / "info", directory / "logs")
+    for folder in (*ours, common / "logs" / "refs"):
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder in ours and folder.is_symlink():
+            raise OSError(errno.ELOOP, f"{folder} is a link")
+    for name in ("objects", "refs", "packed-refs", "shallow", "logs/refs"):
+        link, to = directory / name, os.path.relpath(common / name, (directory / name).parent)
+        if not (link.is_symlink() and os.readlink(link) == to):
+            with suppress(FileNotFoundError):
+                link.unlink()
+            with suppress(FileExistsError):  # By another process, at this very moment.
+                link.symlink_to(to)
+    excluded = "".join(f"{each}\n" for each in _NEVER) + (read(common / "info" / "exclude") or "")
+    for name, text in (("config", settings), ("info/exclude", excluded), ("HEAD", head)):
+        if text is not None:
+            write(directory / name, text)
+    links = [name for name in ("index", "logs/HEAD") if (directory / name).is_symlink()]  # Git would write through it.
+    for name in ("config.worktree", "commondir", "info/attributes", "info/grafts", *links):
+        (directory / name).unlink(missing_ok=True)
+
+
+def write(path: Path, text: str) -> None:
+    """Whole or not at all; others may read it meanwhile."""
+    if read(path) != text:
+        half = path.with_name(f"{path.name}.{os.getpid()}")
+        half.unlink(missing_ok=True)  # In a tree, a command may have put a link there.
+        file = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with open(file, "w", errors="surrogateescape") as opened:
+            opened.write(text)
+        half.replace(path)
+
+
+def read(path: Path) -> str | None:
+    """A small file. None: there is none, or it is a link, or a pipe or the like, which would keep us waiting."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
+        return os.read(file, _FILE_BYTES_MAX).decode(errors="surrogateescape")
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def directories_of(top: Path) -> tuple[Path, Path] | None:
+    """What git keeps of a checkout alone, and what all checkouts share. None: there is no repository."""
+    own = top / ".git"
+    if not own.is_dir():  # A file there means that the project is itself a worktree, or a submodule.
+        said = read(own) or ""
+        if not said.startswith("gitdir: "):
+            return None
+        own = top / said.removeprefix("gitdir: ").rstrip("\r\n")
+    own = Path(os.path.realpath(own))
+    common = Path(os.path.realpath(own / (read(own / "commondir") or ".").rstrip("\r\n")))
+    whole = (common / "objects").is_dir() and (common / "refs").is_dir() and os.path.lexists(own / "HEAD")
+    return (own, common) if whole else None
+
+
+def head_of(own: Path) -> str:
+    """What is checked out there: the full name of a branch, or a commit; empty where that cannot be told."""
+    if (own / "HEAD").is_symlink():  # As git made it long ago.
+        return os.readlink(own / "HEAD")
+    return (read(own / "HEAD") or "").strip().removeprefix("ref: ").strip()

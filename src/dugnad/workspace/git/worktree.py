@@ -1,0 +1,327 @@
+"""One tree of git, as an attempt holds it: what is in it, and how that becomes a commit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+from ..files.files import is_protected
+from ..files.paths import Beneath, kernel_opener
+from ..files.search import TEMPORARY
+from . import private_repository
+from .git import Git, GitTrouble
+
+BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
+FENCES = "refs/dugnad/fence/"
+# All but what is half written, and what no teammate may change: of it there may be a placeholder in the tree.
+ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
+CHECKING = "dugnad-checking"  # A file in a tree's git directory: a check may have left something in the tree.
+_LINK = "160000"  # The mode of what is a repository of its own.
+_SHOWN_MAX = 20
+_NESTED = "{}: a git repository of its own inside the tree; remove its .git, then finish again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRef:
+    """Which attempt a tree is for. `born`: the epoch in which its line of attempts began."""
+
+    mark: str  # The task's number and something that no other board gives it.
+    epoch: int
+    born: int
+    in_order: bool = True  # Whoever had it before put it down; False: their host was lost.
+    at: str | None = None  # A commit to begin from, instead of the target's head.
+
+    @property
+    def goes_on(self) -> bool:
+        return self.born != self.epoch
+
+    @property
+    def name(self) -> str:
+        return f"{self.mark}.{self.epoch}"
+
+
+@dataclass(kw_only=True)
+class Tree:
+    """One tree, held by this process until it is let go."""
+
+    git: Git
+    place: AttemptRef
+    name: str
+    path: Path
+    own: Path  # Its git directory, which is ours.
+    fence: str  # What the task's fence stands for while the attempt may merge.
+    told: str = ""  # What whoever works in it must know.
+    anew: bool = False  # What was done before is not in it.
+    bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
+    _lock: int = field(default=-1, repr=False)
+
+    @property
+    def branch(self) -> str:
+        return f"refs/heads/{BRANCHES}task-{self.name}"
+
+    @property
+    def fence_name(self) -> str:
+        return FENCES + self.place.mark
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """What of the repository a command may read, to look at its history: all but its settings, which may hold
+        secrets, and what belongs to other trees."""
+        self.git.check()
+        shared = self.git.directory
+        names = ("objects", "refs", "packed-refs", "shallow")
+        return (*(shared / name for name in names if (shared / name).exists()), self.own)
+
+    async def run(self, *words: str, stdin: bytes = b"", may_fail: bool = False) -> str:
+        # It holds the lock of the tree as long as it lives: who has the lock knows that no git is at work there.
+        keep = () if self._lock < 0 else (self._lock,)
+        asked = self.git.run(*words, tree=self.path, directory=self.own, stdin=stdin, may_fail=may_fail, keep=keep)
+        return (await asked).text
+
+    async def head(self) -> str:
+        return (await self.run("rev-parse", "HEAD")).strip()
+
+    async def author_of(self, commit: str) -> str:
+        return (await self.run("log", "-1", "--format=%an", commit)).strip()
+
+    async def commit(self, message: str, author: str) -> str:
+        """Put all that is in the tree on its branch. Returns the tip, an old one if nothing changed."""
+        await self.stage()
+        changes = dict(await self._changes())
+        if trouble := await self._unfit(changes):
+            await self.run("read-tree", "--reset", "HEAD")
+            raise GitTrouble(trouble)
+        return await self._put_on_branch(message, author) if changes else await self.head()
+
+    async def commit_whatever(self, message: str, author: str) -> str:
+        """The same of a tree that is given up: what cannot be in a commit as it is, is left out or made to fit.
+        GitTrouble: a file that could be is not, as with a full disk."""
+        await asyncio.to_thread(_remove_repositories, self.path)
+        # What an earlier try took down and could not write is to be looked at again.
+        await self.run("read-tree", "--reset", "HEAD")
+        await self.stage(whatever=True)
+        return await self._put_on_branch(message, author) if dict(await self._changes()) else await self.head()
+
+    async def _put_on_branch(self, message: str, author: str) -> str:
+        made = (await self.run("write-tree")).strip()
+        tip = await self.git_commit(made, ["HEAD"], message, author)
+        await self.run("update-ref", self.branch, tip)
+        private_repository.write(
+            self.own / "HEAD", f"ref: {self.branch}\n"
+        )  # A merge that did not come to its end left it off.
+        return tip
+
+    async def _changes(self) -> Iterator[tuple[str, str]]:
+        """What was taken down and is not in the head: paths, and the modes they have now."""
+        fields = (await self.run("diff-index", "--cached", "--raw", "--no-renames", "-z", "HEAD")).split("\0")
+        return ((fields[at + 1], fields[at].split()[1]) for at in range(0, len(fields) - 1, 2))
+
+    async def _unfit(self, changes: dict[str, str]) -> str:
+        """Why these cannot become a commit, and what to do; empty: they can."""
+        if nested := [path for path, mode in changes.items() if mode == _LINK]:
+            return _NESTED.format(_shown(nested))
+        if rules := [path for path in changes if is_protected(path)]:
+            return (
+                f"{_shown(rules)}: what the team works under is not the team's to change; undo that, then finish again."
+            )
+        if filled := [each for each in await self._links(changes) if not _is_empty(self.path / each)]:
+            return f"{_shown(filled)}: a submodule, whose files are not part of this tree; empty it, then finish again."
+        return ""
+
+    async def _links(self, changes: dict[str, str]) -> list[str]:
+        """The project's submodules. They are empty folders in a tree, and what is put there git does not see."""
+        if ".gitmodules" not in _listed(self.path) and ".gitmodules" not in changes:
+            return []
+        listed = (await self.run("ls-files", "--stage", "-z")).split("\0")
+        return [each.partition("\t")[2] for each in listed if each.startswith(_LINK)]
+
+    async def stage(self, *, whatever: bool = False) -> None:
+        """Take down what is in the tree now. GitTrouble: something in it cannot be taken down, such as a repository of
+        its own, which git never looks into. `whatever`: that is left out, and the largest files of what is too much."""
+        changed, others = await asyncio.gather(
+            self.run("diff-files", "--raw", "--no-renames", "--ignore-submodules=all", "-z", "--", *ALL_OF_IT),
+            self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT),
+        )
+        fields = changed.split("\0")
+        now = {fields[at + 1]: fields[at].split()[1] for at in range(0, len(fields) - 1, 2)}
+        new = [each for each in others.split("\0") if each]
+        nested = [*(each for each in new if each.endswith("/")), *(path for path in now if now[path] == _LINK)]
+        sizes, odd = await asyncio.to_thread(_sizes, self.path, [each for each in (*now, *new) if each not in nested])
+        if whatever:
+            files = _that_fit(self.path, sizes, self.bytes_max)
+        elif trouble := _too_much(nested, odd, sizes, self.bytes_max):
+            raise GitTrouble(trouble)
+        else:
+            files = list(sizes)
+        gone = [path for path in now if path not in sizes]
+        for words, paths in ((("--force-remove",), gone), (("--add", "--replace", "--remove"), files)):
+            if paths:
+                given = "".join(f"{each}\0" for each in paths).encode(errors="surrogateescape")
+                await self.run("update-index", "-z", *words, "--stdin", stdin=given)
+
+    @asynccontextmanager
+    async def checking(self) -> AsyncIterator[None]:
+        """What a check leaves behind is nobody's work: before and after it, the tree is the same. Who is stopped in
+        between leaves a sign, so that whoever takes the tree over clears it up."""
+        await self.stage()
+        try:
+            (self.own / CHECKING).touch()
+        except OSError as trouble:
+            raise GitTrouble(f"{self.own} cannot be written: {trouble.strerror}.") from None
+        yield
+        await self.restore()
+
+    async def restore(self) -> None:
+        """Have the tree as it was taken down; what git ignores stays."""
+        await self.run("checkout-index", "--all", "--force", "--quiet")
+        await self._clean()
+        (self.own / CHECKING).unlink(missing_ok=True)
+
+    async def _clean(self) -> None:
+        await self.run("clean", "--quiet", "--force", "--force", "-d")
+
+    async def clear_up(self) -> None:
+        """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge. Locks
+        are of a git that is dead: a living one would hold the lock of the tree."""
+        for lock in (self.own / "index.lock", self.own / "HEAD.lock", self.git.directory / f"{self.branch}.lock"):
+            lock.unlink(missing_ok=True)
+        if (self.own / CHECKING).exists():
+            await self.restore()
+        if not on_branch(self.own):
+            await self.back_to_branch()
+
+    async def changed(self) -> bool:
+        """Whether there is anything in the tree that its head has not."""
+        await self.stage()
+        return bool(dict(await self._changes()))
+
+    async def is_ahead(self, target: str, tip: str) -> bool:
+        """Whether a commit says anything that the target does not."""
+        return (await self.git.run("merge-base", "--is-ancestor", tip, target, may_fail=True)).code != 0
+
+    async def git_commit(self, tree: str, parents: list[str], message: str, author: str) -> str:
+        words = [word for each in parents for word in ("-p", each)]
+        who = ("-c", f"author.name={author}", "-c", f"author.email={author}@dugnad.invalid")
+        # The committer is what a merged attempt is found again by: no text of a model is in it.
+        by = ("-c", "committer.name=dugnad", "-c", f"committer.email={committer(self.place)}")
+        made = await self.run(*who, *by, "commit-tree", tree, *words, "-F", "-", stdin=message.encode(errors="replace"))
+        return made.strip()
+
+    async def show(self, commit: str) -> None:
+        """Have the tree look like a commit; what git ignores stays. Off its branch first: who is stopped on the way
+        must not leave others' work as its own."""
+        private_repository.write(self.own / "HEAD", f"{commit}\n")
+        await self.run("read-tree", "--reset", "-u", commit)
+        await self._clean()
+
+    async def back_to_branch(self) -> None:
+        await self.run("read-tree", "--reset", "-u", self.branch)
+        await self._clean()
+        private_repository.write(self.own / "HEAD", f"ref: {self.branch}\n")
+
+    def let_go(self) -> None:
+        """Somebody else may take it over."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _shown(paths: list[str]) -> str:
+    more = " and more" if len(paths) > _SHOWN_MAX else ""
+    return ", ".join(each.encode(errors="replace").decode() for each in paths[:_SHOWN_MAX]) + more
+
+
+def on_branch(own: Path) -> bool:
+    """Whether a tree is on its branch; else it was being merged, and shows more than its own work."""
+    return private_repository.head_of(own).startswith("refs/")
+
+
+def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:
+    """Of those that are files or links, and lie in the tree itself: what is behind a link is not in it. And those that
+    git cannot keep: pipes, sockets, devices."""
+    found: dict[str, int] = {}
+    odd: list[str] = []
+    is_within = cache(lambda folder: os.path.realpath(tree / folder) == str(tree / folder))
+    for path in paths:
+        try:
+            mode, size = (about := os.lstat(tree / path)).st_mode, about.st_size
+        except OSError:
+            continue
+        if not stat.S_ISDIR(mode) and is_within(os.path.dirname(path)):
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                found[path] = size
+            else:
+                odd.append(path)
+    return found, odd
+
+
+def _too_much(nested: list[str], odd: list[str], sizes: dict[str, int], bytes_max: int) -> str:
+    """Why this cannot be taken down as it is, and what to do; empty: it can."""
+    if nested:
+        return _NESTED.format(_shown([each.rstrip("/") for each in nested]))
+    if odd:
+        return f"{_shown(odd)}: git can only add regular files and links; remove it, then finish again."
+    if (total := sum(sizes.values())) <= bytes_max:
+        return ""
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
+    return (
+        f"The files changed here have {total:,} bytes, and {bytes_max:,} are allowed: remove what does not belong in "
+        f"the project, or name it in .gitignore, then finish again. The largest: {_shown(largest)}."
+    )
+
+
+def _that_fit(tree: Path, sizes: dict[str, int], bytes_max: int) -> list[str]:
+    """The smaller ones of those that can be read, as many as there is room for."""
+    can_be_read = [each for each in sizes if os.path.islink(tree / each) or os.access(tree / each, os.R_OK)]
+    ordered = sorted(can_be_read, key=sizes.__getitem__)
+    sums = accumulate(sizes[each] for each in ordered)
+    return [path for path, total in zip(ordered, sums, strict=True) if total <= bytes_max]
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a submodule's folder is as a tree has it: empty, or not there."""
+    return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not _listed(folder))
+
+
+def _remove_repositories(tree: Path) -> None:
+    """Take away the .git of every repository inside a tree, whether folder, file or link, but not the tree's own.
+    Beneath the tree, whatever is renamed meanwhile: what is left of a lost host may still be at work there."""
+    beneath = Beneath(tree, opener=kernel_opener())
+    left = [tree / each for each in _listed(tree) if each != ".git"]
+    while left:  # A folder too deep for a path is too deep for git, too.
+        folder = left.pop()
+        if not os.path.islink(folder):
+            names = _listed(folder)
+            left += [folder / each for each in names if each != ".git"]
+            if ".git" in names:
+                with suppress(OSError):
+                    _remove_git(beneath.open_folder(folder.relative_to(tree).parts))
+
+
+def _remove_git(folder: int) -> None:
+    try:
+        if stat.S_ISDIR(os.lstat(".git", dir_fd=folder).st_mode):
+            shutil.rmtree(".git", dir_fd=folder, ignore_errors=True)
+        else:
+            os.unlink(".git", dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def committer(place: AttemptRef) -> str:
+    return f"task-{place.mark}.{place.born}@dugnad.invalid"

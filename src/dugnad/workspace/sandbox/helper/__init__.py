@@ -1,0 +1,1 @@
+"""The small process that starts commands, so that the large one never forks."""

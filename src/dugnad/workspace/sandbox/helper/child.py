@@ -1,0 +1,53 @@
+"""The child's side of starting a command: from a copy of the starter to the command itself, and nothing in between."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from ..landlock import confine
+from ..limits import join_group, set_limits
+
+
+def become(
+    request: dict[str, Any],
+    program: int,
+    argv: Sequence[str],
+    *,
+    streams: Sequence[int],
+    keep: Sequence[int],
+    groups: Sequence[str],
+) -> None:
+    """Join the cgroups, take on the limits and the user, and turn into the command. Never returns.
+
+    `streams` are its standard input, output and errors; `keep` are what bubblewrap reads and nobody else, first of all
+    where it tells what becomes of the command. Without bubblewrap, that is where this tells why it could not be.
+    """
+    try:
+        for group in groups:
+            join_group(group)
+        # First out of the way: one of them may have a number that another is to get.
+        for number, stream in enumerate([os.dup(each) for each in streams]):
+            os.dup2(stream, number)
+        if request.get("user") is not None:
+            os.setgroups([])
+            os.setgid(request["user"])
+            os.setuid(request["user"])
+        set_limits(request["limits"])
+        for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)  # A host in the background of a shell ignores some of them.
+        if request["bare"]:
+            os.setsid()
+            os.chdir(request["tree"])
+        if "grants" in request:
+            confine(request["grants"], base64.b64decode(request["filter"]))
+        for fd in () if request["bare"] else keep:
+            os.set_inheritable(fd, True)
+        os.execve(program, list(argv), request["environment"] if request["bare"] else {})
+    except BaseException as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        os.write(keep[0] if request["bare"] else 2, f"the command could not be started: {why}\n".encode())
+    os._exit(126)

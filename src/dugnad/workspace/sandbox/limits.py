@@ -1,0 +1,115 @@
+"""What bounds a command from outside: the output that is kept, limits of each process, a cgroup for all of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_CGROUPS = "/sys/fs/cgroup"
+_OURS = re.compile(r"dugnad-(\d+)-\d+")
+
+
+@dataclass(slots=True)
+class BoundedOutput:
+    """The beginning and the end of what a command says, within a bound."""
+
+    bytes_max: int
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    left_out: int = 0
+
+    def add(self, data: bytes) -> None:
+        room = self.bytes_max - self.bytes_max // 2 - len(self.head)
+        self.head += data[:room]
+        self.tail += data[max(room, 0) :]
+        if (over := len(self.tail) - self.bytes_max // 2) > 0:
+            del self.tail[:over]
+            self.left_out += over
+
+    def whole(self) -> bytes:
+        gap = f"\n[... {self.left_out} bytes left out ...]\n".encode() if self.left_out else b""
+        return bytes(self.head) + gap + bytes(self.tail)
+
+
+def set_limits(limits: Mapping[str, int]) -> None:
+    """Of each process. The number of processes is bounded inside, where the count is the command's own."""
+    for kind, name in (
+        (resource.RLIMIT_CPU, "cpu_seconds_max"),
+        (resource.RLIMIT_DATA, "memory_bytes_max"),
+        (resource.RLIMIT_FSIZE, "file_bytes_max"),
+        (resource.RLIMIT_NOFILE, "open_files_max"),
+    ):
+        _, hard = resource.getrlimit(kind)
+        most = limits[name] if hard == resource.RLIM_INFINITY else min(limits[name], hard)
+        resource.setrlimit(kind, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def make_groups(name: str, limits: Mapping[str, int]) -> list[str]:
+    """A cgroup of either version for processes and memory, where this process may make one; else none."""
+    processes, memory = limits["processes_max"], limits["memory_bytes_max"]
+    most = {"pids.max": processes, "memory.max": memory, "memory.limit_in_bytes": memory}
+    made = [_make_group(f"{parent}/{name}", {file: most[file] for file in files}) for parent, files in _parents()]
+    return [group for group in made if group]
+
+
+def remove_group(group: str) -> bool:
+    try:
+        os.rmdir(group)
+    except OSError:
+        return not os.path.exists(group)
+    return True
+
+
+def remove_stale_groups() -> None:
+    """Those of starters that were killed. A group that is in use cannot be removed, so nobody is harmed."""
+    for parent, _ in _parents():
+        for name in os.listdir(parent) if os.path.isdir(parent) else ():
+            if (found := _OURS.fullmatch(name)) and not os.path.exists(f"/proc/{found[1]}"):
+                remove_group(f"{parent}/{name}")
+
+
+def _parents() -> list[tuple[str, tuple[str, ...]]]:
+    """Where this process's groups would stand, and the files of bounds in them."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, kind, path = line.split(":", 2)
+        if kind == "pids":
+            found.append((f"{_CGROUPS}/pids{path}".rstrip("/"), ("pids.max",)))
+        elif kind == "memory":
+            found.append((f"{_CGROUPS}/memory{path}".rstrip("/"), ("memory.limit_in_bytes",)))
+        elif kind == "":
+            # Beside this process, not below it: a group of version 2 with processes in it cannot have bounded children.
+            found.append((f"{_CGROUPS}{os.path.dirname(path)}".rstrip("/"), ("pids.max", "memory.max")))
+    return found
+
+
+def join_group(group: str) -> None:
+    _write(f"{group}/cgroup.procs", 0)
+
+
+def _make_group(group: str, bounds: Mapping[str, int]) -> str | None:
+    try:
+        os.mkdir(group)
+    except OSError:
+        return None
+    try:
+        for file, most in bounds.items():
+            _write(f"{group}/{file}", most)
+        return group
+    except OSError:
+        os.rmdir(group)
+        return None
+
+
+def _write(path: str, value: int) -> None:
+    """Never makes a file: where no cgroup is mounted, the folder may be an ordinary one."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, str(value).encode())
+    finally:
+        os.close(fd)

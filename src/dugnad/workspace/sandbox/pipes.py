@@ -1,0 +1,109 @@
+"""A long-running command with its standard input and output as pipes: a server to talk to, until it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+_ERRORS_BYTES_MAX = 64 * 1024
+_LINE_BYTES_MAX = 16 * 1024 * 1024  # Of standard output, while nobody reads on: one message of a server, with room.
+_LAST_WORDS_SECONDS = 2.0
+_KILLED = 137
+_BEGUN = b"\0"
+
+Answer = asyncio.Future[dict[str, Any]]
+
+
+class _Errors(asyncio.Protocol):
+    """Keeps the last bytes of standard error, and knows the first: who speaks, the command or what should start it."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.kept = bytearray()
+        self.over = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.begun.done():
+            self.begun.set_result(data.startswith(_BEGUN))
+            data = data.removeprefix(_BEGUN)
+        self.kept += data
+        del self.kept[:-_ERRORS_BYTES_MAX]
+
+    def connection_lost(self, trouble: Exception | None) -> None:
+        if not self.begun.done():
+            self.begun.set_result(False)
+        self.over.set()
+
+
+@dataclass(slots=True)
+class Pipes:
+    """Our ends as streams, and theirs as numbers, in the order of standard input, output and errors."""
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    errors: _Errors
+    transports: Sequence[asyncio.BaseTransport]
+
+    def close(self) -> None:
+        for transport in self.transports:
+            if transport.is_closing():
+                continue
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()  # What the command did not read, nobody will.
+            else:
+                transport.close()
+
+
+async def open_pipes() -> tuple[Pipes, tuple[int, int, int]]:
+    loop = asyncio.get_running_loop()
+    (their_in, our_in), (our_out, their_out), (our_errors, their_errors) = os.pipe(), os.pipe(), os.pipe()
+    stdout = asyncio.StreamReader(limit=_LINE_BYTES_MAX)
+    speaking = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    writing, _ = await loop.connect_write_pipe(lambda: speaking, os.fdopen(our_in, "wb", buffering=0))
+    reading, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(our_out, "rb", buffering=0)
+    )
+    failing, errors = await loop.connect_read_pipe(_Errors, os.fdopen(our_errors, "rb", buffering=0))
+    stdin = asyncio.StreamWriter(writing, speaking, None, loop)
+    return Pipes(stdin, stdout, errors, (writing, reading, failing)), (their_in, their_out, their_errors)
+
+
+class PipedCommand:
+    """A command under way. It ends by itself, when it is closed, or with whoever started it."""
+
+    def __init__(self, pipes: Pipes, answer: Answer, end: Callable[[], None]) -> None:
+        self.stdin = pipes.stdin
+        self.stdout = pipes.stdout
+        self._pipes, self._answer, self._end = pipes, answer, end
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while anything of it runs."""
+        if not self._answer.done():
+            return None
+        code = self._answer.result().get("code")
+        return _KILLED if code is None else int(code)
+
+    def errors(self) -> str:
+        """The last it wrote to standard error."""
+        return self._pipes.errors.kept.decode(errors="replace")
+
+    async def wait(self) -> int:
+        """Until it ended by itself, and nothing is left of it: its exit code."""
+        await asyncio.wait([self._answer])
+        with suppress(TimeoutError):  # Where there is no sandbox, something may have been left that holds it open.
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await self._pipes.errors.over.wait()
+        assert self.code is not None
+        return self.code
+
+    async def close(self) -> None:
+        """End it with everything it started, and wait until nothing is left. The second time does nothing."""
+        if not self._answer.done():
+            self._end()
+            await asyncio.wait([self._answer])
+        self._pipes.close()

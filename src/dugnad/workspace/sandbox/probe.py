@@ -1,0 +1,122 @@
+"""What this machine can do, found out by real attempts: the levels, their words, and the one command that mends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..programs import find_program
+
+Level = Literal["strict", "landlock", "none"]
+
+STRICT_SAYS = "Commands run in a strict sandbox: one writable tree, no network."
+LANDLOCK_SAYS = (
+    "As your configuration allows, commands run under Landlock alone, which holds less: see docs/operating.md."
+)
+NONE_SAYS = "Shell tools are refused."
+_PROBE_SECONDS = 20.0
+
+_ATTEMPTS = (
+    # What must work.
+    ('true > written && rm written && test "$(echo started | cat)" = started', True),
+    # What must not: each would be a hole by itself.
+    ("cat {secret}", False),
+    ("true > /usr/written", False),
+    ("true > dugnad.toml", False),
+    ("mkdir .dugnad/inside", False),
+    ("mkdir .git/hooks", False),
+    ("unshare -U true", False),
+    ("test $(ls -d /proc/[0-9]* | wc -l) -gt 12", False),
+    ("tail -n +3 /proc/net/dev | grep -qv ' lo:'", False),
+)  # fmt: skip
+_LANDLOCK_ATTEMPTS = (
+    ('true > sub/written && rm sub/written && true > "$TMPDIR/it" && test "$(echo started | cat)" = started', True),
+    ("cat {secret}", False),
+    ("true > /usr/written", False),
+    ("true > written", False),
+    ("true > dugnad.toml", False),
+    ("mkdir .dugnad/inside", False),
+    ("mkdir .git", False),
+    ("unshare -U true", False),
+    ("ls /proc", False),
+    ("bash -c ': > /dev/udp/127.0.0.1/9'", False),
+)
+_INSTALL = (
+    ("apt-get", "sudo apt-get install bubblewrap"),
+    ("dnf", "sudo dnf install bubblewrap"),
+    ("pacman", "sudo pacman -S bubblewrap"),
+    ("zypper", "sudo zypper install bubblewrap"),
+    ("apk", "sudo apk add bubblewrap"),
+    ("xbps-install", "sudo xbps-install bubblewrap"),
+    ("emerge", "sudo emerge sys-apps/bubblewrap"),
+    ("nix-env", "nix-env -iA nixpkgs.bubblewrap"),
+)
+# Systems that keep user namespaces from ordinary users: the switch, how it stands then, and how it should.
+_SWITCHES = (
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel/unprivileged_userns_clone", "0", "1"),
+    ("user/max_user_namespaces", "0", "10000"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What this machine can do. `mend` is the one command that helps, where there is one."""
+
+    level: Level
+    says: str
+    mend: str = ""
+    bwrap: Path | None = None
+
+
+def find_bwrap(path: str, *, outside: Path, beside: Path = Path(sys.executable)) -> Path | None:
+    """On the given search path but not in the project, or beside the interpreter, where the set-up puts a copy."""
+    if found := find_program("bwrap", path, outside=outside):
+        return Path(found)
+    copy = beside.parent / "bwrap"
+    return copy if os.access(copy, os.X_OK) else None
+
+
+def how_to_install(path: str, *, system: str = sys.platform) -> str:
+    """The one command that brings bubblewrap to this machine."""
+    if not system.startswith("linux"):
+        return "run dugnad on Linux, in a virtual machine or a container"
+    found = (command for program, command in _INSTALL if shutil.which(program, path=path))
+    return next(found, "install bubblewrap 0.8 or newer with this system's package tool")
+
+
+async def find_hole(run: Callable[..., Awaitable[Any]], level: Level, user: int | None) -> str | None:
+    """Try what must work and what must not, with the sandbox's own `run`. None: it holds."""
+    with tempfile.TemporaryDirectory(prefix="dugnad-probe-") as made:
+        tree, secret = Path(made, "tree"), Path(made, "secret")
+        os.makedirs(tree / "sub")
+        os.close(os.open(secret, os.O_CREAT, 0o644))
+        if user is not None:
+            os.chmod(made, 0o755)
+            for each in (tree, tree / "sub"):
+                os.chown(each, user, user)
+        for text, works in _ATTEMPTS if level == "strict" else _LANDLOCK_ATTEMPTS:
+            command = text.format(secret=secret)
+            ran = await run(command, tree=tree, seconds=_PROBE_SECONDS, output_bytes_max=2_000)
+            if (ran.code == 0) != works:
+                return f"`{command}` {'did not work' if works else 'was not stopped'}"
+    return None
+
+
+def how_to_mend(trouble: str, install: str) -> str:
+    """What to do about bubblewrap's own words, or nothing where only the person who runs this container can."""
+    if "nknown option" in trouble:
+        return f"{install} (0.8 or newer is needed)"
+    for name, closed, opened in _SWITCHES:
+        try:
+            if Path("/proc/sys", name).read_text().strip() == closed:
+                return f"sudo sysctl -w {name.replace('/', '.')}={opened}"
+        except OSError:
+            pass
+    return ""

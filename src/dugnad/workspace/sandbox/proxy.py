@@ -1,0 +1,215 @@
+"""The one way out of a sandbox: a proxy on its loopback that carries bytes to allowed hosts, and says what it refuses.
+
+It runs here, outside; the socket it listens on was made inside. A name is resolved once, all its addresses are looked
+at, and the connection goes to one of exactly these. What is carried is not looked into.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .destinations import HEAD_BYTES_MAX, Destination, DestinationRefused, is_outside, judge, read_head
+
+_READ_BYTES = 65_536
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_REFUSALS_KEPT = 20
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimits:
+    """What one command may use of the network."""
+
+    connections_max: int = 64  # At one time.
+    bytes_max: int = 4 * 1024**3  # Both ways, of all its connections.
+    head_seconds: float = 10.0
+    connect_seconds: float = 20.0
+    idle_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A request to get out, for the log: of which tree's command, where to, and why not, if it was refused."""
+
+    tree: Path
+    host: str  # Empty where the request could not be understood.
+    port: int
+    address: str = ""
+    refused: str = ""
+
+
+async def _resolve(name: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """How allowed hosts are reached, and who hears of it. `inside` are addresses that count as the world's even so."""
+
+    on_passage: Callable[[Passage], None] = lambda passage: None
+    resolve: Resolve = _resolve
+    inside: frozenset[str] = frozenset()
+    limits: NetworkLimits = field(default_factory=NetworkLimits)
+
+
+class Proxy:
+    """For one command. It serves from the moment it is handed a socket until it is stopped."""
+
+    def __init__(self, hosts: Sequence[Destination], tree: Path, network: Network) -> None:
+        self._hosts, self._tree, self._network = hosts, tree, network
+        self._bytes_left = network.limits.bytes_max
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._connections = 0
+        self._stopped = False
+        self.refused: list[str] = []  # The first refusals, each once.
+
+    def serve(self, listener: socket.socket) -> None:
+        self._keep(self._listen(listener))
+
+    async def _listen(self, listener: socket.socket) -> None:
+        server = await asyncio.start_server(lambda *streams: self._keep(self._attend(*streams)), sock=listener)
+        if self._stopped:
+            server.close()
+        self._server = server
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+
+    def _keep(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection: what it asks for, whether it may, there and back."""
+        name, port = "", 0
+        self._connections += 1
+        try:
+            most = self._network.limits.connections_max
+            if self._connections > 2 * most:  # Not even listened to: each takes an open file of this process.
+                writer.transport.abort()
+                return
+            head = await self._hear(reader)
+            if self._connections > most:
+                raise DestinationRefused(503, "There are too many connections at one time")
+            name, port = read_head(head)
+            judge(self._hosts, name, port)
+            away = await self._connect(name, port)
+        except DestinationRefused as refusal:
+            self._tell(name, port, refused=refusal.says)
+            writer.write(_answer(refusal))
+        except OSError:
+            pass  # Whoever asked went away.
+        else:
+            try:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await self._carry(reader, writer, *away)
+            finally:
+                away[1].close()
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    async def _hear(self, reader: asyncio.StreamReader) -> bytes:
+        data = b""
+        try:
+            async with asyncio.timeout(self._network.limits.head_seconds):
+                while b"\r\n\r\n" not in data:
+                    if _BARE_LINE_FEED.search(data):
+                        raise DestinationRefused(400, "A line of the request does not end as it should")
+                    if len(data) > HEAD_BYTES_MAX:
+                        raise DestinationRefused(431, "The request is too long")
+                    if not (more := await reader.read(HEAD_BYTES_MAX)):
+                        raise DestinationRefused(400, "The request ended before it was complete")
+                    data += more
+        except TimeoutError:
+            raise DestinationRefused(408, "The request did not come in time") from None
+        head, _, rest = data.partition(b"\r\n\r\n")
+        if rest:
+            raise DestinationRefused(400, "Something came with the request, before it was answered")
+        return head
+
+    async def _connect(self, name: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To an address of this one answer of the resolver. A name with any address inside is refused as a whole."""
+        limits = self._network.limits
+        try:
+            async with asyncio.timeout(limits.connect_seconds):
+                addresses = list(dict.fromkeys(await self._network.resolve(name, port)))
+        except (OSError, UnicodeError, TimeoutError):
+            raise DestinationRefused(502, f"{name} has no address") from None
+        for address in addresses:
+            if address not in self._network.inside and (not is_outside(address) or _is_ours(address)):
+                raise DestinationRefused(403, f"{name} leads to an address inside this machine's network")
+        for address in addresses:
+            try:
+                async with asyncio.timeout(limits.connect_seconds):
+                    streams = await asyncio.open_connection(address, port, flags=socket.AI_NUMERICHOST)
+            except (OSError, TimeoutError):
+                continue
+            self._tell(name, port, address=address)
+            return streams
+        raise DestinationRefused(502, f"{name}:{port} cannot be reached")
+
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        their_reader: asyncio.StreamReader,
+        their_writer: asyncio.StreamWriter,
+    ) -> None:
+        loop, seconds = asyncio.get_running_loop(), self._network.limits.idle_seconds
+
+        async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(_READ_BYTES):
+                self._bytes_left -= len(data)
+                if self._bytes_left < 0:
+                    self._tell("", 0, refused="The command has used up what it may carry over the network")
+                    raise ConnectionAbortedError
+                sink.write(data)
+                await sink.drain()
+                idle.reschedule(loop.time() + seconds)
+            if sink.can_write_eof():
+                sink.write_eof()
+
+        try:
+            async with asyncio.timeout(seconds) as idle, asyncio.TaskGroup() as both:
+                both.create_task(carry(reader, their_writer))
+                both.create_task(carry(their_reader, writer))
+        except* OSError:  # A side went away, it was idle for too long, or has carried too much.
+            writer.transport.abort()  # Not an orderly end: the other side must not take it for one.
+            their_writer.transport.abort()
+
+    def _tell(self, name: str, port: int, *, address: str = "", refused: str = "") -> None:
+        if refused and refused not in self.refused and len(self.refused) < _REFUSALS_KEPT:
+            self.refused.append(refused)
+        self._network.on_passage(Passage(tree=self._tree, host=name, port=port, address=address, refused=refused))
+
+
+def _is_ours(address: str) -> bool:
+    """Whether it is an address of this machine: only then can a socket be bound to it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as own:
+        try:
+            own.bind((address, 0))
+        except OSError:
+            return False
+        return True
+
+
+def _answer(refusal: DestinationRefused) -> bytes:
+    """The sentence stands in the first line too: that is what many programs show."""
+    body = f"dugnad: {refusal.says}.\n".encode()
+    head = f"HTTP/1.1 {refusal.status} {refusal.says}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Connection: close\r\n\r\n" + body
