@@ -63,7 +63,7 @@ async def attempt(
 
 async def until_true(holds: Callable[[], object]) -> None:
     """Wait for something of this process to be so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -92,7 +92,7 @@ async def race(url: str, *calls: Awaitable[Any]) -> list[Any]:
         return await both(*calls)
     connection = await _connect(url)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             holding = connection.transaction()
             await holding.start()
             await connection.fetch("SELECT seq FROM head FOR UPDATE")

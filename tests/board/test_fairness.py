@@ -83,7 +83,7 @@ def running(program: str, arguments: list[list[str]]) -> Iterator[list[subproces
     try:
         for each in processes:
             assert each.stdout is not None
-            assert each.stdout.readline() == "ready\n", each.communicate(timeout=30)[1]
+            assert each.stdout.readline() == "ready\n", each.communicate(timeout=120)[1]
         yield processes
     finally:
         for each in processes:

@@ -243,14 +243,14 @@ def _open_together(addresses: list[str]) -> list[list[int]]:
         for _ in addresses:
             for each in processes:
                 assert each.stdout is not None
-                assert each.stdout.readline() == "ready\n", each.communicate(timeout=30)[1]
+                assert each.stdout.readline() == "ready\n", each.communicate(timeout=120)[1]
             for each in processes:
                 assert each.stdin is not None
                 each.stdin.write("\n")
                 each.stdin.flush()
             lines = [each.stdout.readline() for each in processes if each.stdout]
             for each, line in zip(processes, lines, strict=True):
-                assert line, each.communicate(timeout=30)[1]
+                assert line, each.communicate(timeout=120)[1]
             answers.append([int(line) for line in lines])
         for each in processes:
             assert each.wait(30) == 0

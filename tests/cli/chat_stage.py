@@ -26,7 +26,7 @@ from dugnad.chat.session import ChatLimits, Session
 from dugnad.types import HUMAN, Claim, Done, Message, NewTurn, Waiting
 
 DRIVER = Path(__file__).parent / "chat_driver.py"
-SECONDS = 30  # The longest any step may take; none of the tests measures it.
+SECONDS = 120  # The longest any step may take; none of the tests measures it.
 COLUMNS, ROWS = 100, 30
 
 

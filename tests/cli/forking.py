@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 MEMORY_BYTES_MAX = 1024**3  # Of addresses; a command that reads all it is given passes it soon.
-SECONDS_MAX = 60.0
+SECONDS_MAX = 120.0
 _PRINTED_MAX = 1_000_000
 
 

@@ -26,7 +26,7 @@ import pyte
 
 from tests.cli.shell import accept, environment, run, start
 
-SECONDS = 60.0  # At most, for anything. Nothing is expected to take so long.
+SECONDS = 120.0  # At most, for anything. Nothing is expected to take so long.
 MODEL = ("--model", "scripted:script.yaml")
 BRIEF = "[team]\nidle_seconds = 1\nstop_seconds = 0.3\ncancel_seconds = 0.5\n"
 

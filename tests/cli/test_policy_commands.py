@@ -112,7 +112,7 @@ def test_kill_9_between_question_and_answer(url: str, folder: Path, project: Pat
         until_waiting(shell)
     finally:
         working.kill()
-        working.communicate(timeout=30)
+        working.communicate(timeout=120)
     assert made(project) == ""
     shell.says("answer", question_of(shell), "always")
     write_settings(project, QUICK)

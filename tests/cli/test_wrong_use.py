@@ -239,7 +239,7 @@ def test_following_shows_what_others_do_and_ends_with_ctrl_c(folder: Path, as_js
     run("add", "after", folder=folder)
     assert "after" in following.stdout.readline()
     following.send_signal(signal.SIGINT)
-    said, trouble = following.communicate(timeout=30)
+    said, trouble = following.communicate(timeout=120)
     assert following.returncode == 130
     assert trouble.strip() == "dugnad: Interrupted."
     assert said == "" or json.loads(said)["error"]["kind"] == "Interrupted"

@@ -45,7 +45,7 @@ async def workers() -> AsyncIterator[Workers]:
         yield Workers(process)
     finally:
         process.kill()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await process.wait()
 
 

@@ -58,7 +58,7 @@ class Stage:
         teammate = await self.board.spawn("alice")
         await self.board.seat(host_id, name="alice")
         agent = Agent(board=self.board, teammate=teammate, model=ScriptedModel(self.script), tools=self.tools())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while True:
                 with self.board.watch_for("alice", ()) as watch:
                     if claim := await self.board.claim("alice", host_id):
@@ -101,7 +101,7 @@ async def test_only_the_call_that_had_begun_is_reported_as_interrupted(opener: O
     stage.stuck = True
     agent, claim = await stage.claim()
     working = asyncio.create_task(agent.work(claim))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await stage.written.wait()
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)

@@ -19,7 +19,7 @@ from dugnad.settings import Limits, Patience
 from dugnad.types import OPEN, Event
 
 ROOT = Path(__file__).parents[2]
-SECONDS_MAX = 60.0
+SECONDS_MAX = 120.0
 LIMITS = Limits(lease_seconds_max=1_200, backoff_seconds=0.05)  # As the workers have them.
 IMPATIENT = Patience(busy_seconds=0.5, statement_seconds=0.5, reconnect_seconds=10, poll_seconds=0.5)
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 QUICK = {"idle_seconds": 600.0, "sweep_seconds": 0.3, "stop_seconds": 10.0, "cancel_seconds": 0.3}
 # Only a push can wake anybody within a test.
 NO_SWEEP = {"patience": Patience(reconnect_seconds=10, poll_seconds=600)}
-SECONDS_MAX = 15.0
+SECONDS_MAX = 120.0
 
 
 def short_lease(seconds: float = 1.5) -> dict[str, Any]:

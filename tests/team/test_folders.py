@@ -77,7 +77,7 @@ async def test_one_at_a_time_and_who_could_not_begin_leaves_no_lock(board: Board
 
 async def _in_the_end(places: object, claim: Claim) -> Workspace:
     """When the thread that could not be stopped has come to its end."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(120):
         while True:
             try:
                 return await places(claim)  # type: ignore[operator, no-any-return]

@@ -122,9 +122,10 @@ async def test_a_host_cut_off_from_the_board_stops_by_itself_and_is_refused_when
             assert sorted(await cut_off.refused(len(tasks))) == [task.id for task in tasks]
             await until(board, lambda events: any(e.kind == "host_back" and e.data["host"] == old for e in events))
             for task in tasks:
-                first, second = await board.attempts(task.id)
+                first, second, *others = await board.attempts(task.id)  # A starved machine loses the new host, too.
                 assert (first.host, first.ended_as) == (old, "lost")
-                assert (second.host, second.ended_as, second.continues) == (new, "done", first.epoch)
+                assert (second.host, second.continues) == (new, first.epoch)
+                assert [second, *others][-1].ended_as == "done"
             await cut_off.leaves_well()
             await other.leaves_well()
             assert await oracle.verdict(board) == []

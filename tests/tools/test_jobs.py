@@ -30,7 +30,7 @@ def start(command: str, **more: Any) -> Step:
 @tool
 async def until_told(context: Context) -> str:
     """Do something else until there is a message."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         with context.board.watch([f"inbox:{context.teammate.name}"]) as watch:
             while not await context.board.has_unread(context.teammate.name):
                 await watch.wait(1)

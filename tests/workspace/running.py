@@ -38,7 +38,7 @@ def marked() -> list[int]:
 
 
 async def until(what: Callable[[], object], *, holds: bool = True) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while bool(what()) != holds:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
