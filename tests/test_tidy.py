@@ -22,7 +22,7 @@ PARAMETERS_MAX = 10
 # rounded up to the next fifty; a record in docs/decisions says why one was raised.
 LAYER_LINES_MAX = {
     "": 650, "agent": 2_250, "board": 4_550, "chat": 1_100, "cli": 3_850, "config": 900, "models": 1_050,
-    "rehearsal": 1_350, "team": 2_250, "tools": 2_050, "view": 900, "workspace": 4_550,
+    "prompts": 50, "rehearsal": 1_350, "team": 2_250, "tools": 2_050, "view": 900, "workspace": 4_550,
 }  # fmt: skip
 CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
 

@@ -1,15 +1,15 @@
 """Words: whose they are, made harmless, cut to size. Pure.
 
-`Told` is what the runtime says to a mind in its own voice. It is made by `tell`, from a template that stands in our
-source; whatever is put into the template is made one line, or quoted line by line, so that nobody's words can begin a
-line of ours. The type is what a request takes, so text that did not come this way does not get in.
+`Told` is what the runtime says to a model in its own voice. `fill` makes it from a template of `prompts/`. What is put
+into a slot becomes one line, or is quoted line by line, so nobody's words can begin a line of ours. A request takes
+only this type, so other text cannot get into it.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from string import Formatter
 from typing import TypeVar
 
@@ -46,10 +46,15 @@ class _Filling(Formatter):
         return repr(flat) if spec.startswith("q") else flat
 
 
-def tell(template: str, **given: object) -> Told:
+def fill(template: str, slots: Mapping[str, object]) -> Told:
     """Our own words, with other people's put in. {x} and {x:80}: on one line, of so many characters at most; {x:q}: so
     and in quotation marks; {x:quoted}: as lines of their own. Told, and numbers, stay as they are."""
-    return Told(_Filling().vformat(template, (), given))
+    return Told(_Filling().vformat(template, (), slots))
+
+
+def tell(template: str, **slots: object) -> Told:
+    """`fill`, for templates that do not stand in `prompts/` yet."""
+    return fill(template, slots)
 
 
 def joined(parts: Iterable[Told | None], between: str = "\n\n") -> Told:

@@ -16,8 +16,9 @@ from ..board import Board
 from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.port import Model, Reply, Request, Said
+from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import NOTHING, Told, clean, joined, shorten, tell
+from ..text import NOTHING, Told, clean, joined, shorten
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
 from ..tools.message_tools import answer_since, inbox_text
 from ..tools.policy import Decision
@@ -26,14 +27,11 @@ from . import compaction
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
-from .identity import GO_ON, identity, standing, system_text
+from .identity import identity, standing, system_text
 from .model_calls import Asker, ModelAnswer, PutDown, must_be_priced
 from .packet import packet
 from .resume import recall
 from .tool_calls import Actor, Result
-
-_TAKEN_OVER = "{who} has worked on this task until here, and its words are {who}'s. From here on it is yours: go on."
-_PLAN_FIRST = tell("Before anything is changed your plan must be approved: look around, then use submit_plan.")
 
 
 @dataclass(kw_only=True)
@@ -147,17 +145,17 @@ class Agent:
         await recall(self.board, claim, talk)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None  # Whoever had it was shut down; the work goes on.
-            talk.say(GO_ON)
+            talk.say(tell("teammate.go_on"))
         resumed = talk.replies > 0
         if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
-            talk.say(tell(_TAKEN_OVER, who=who))
+            talk.say(tell("teammate.taken_over", who=who))
         if not resumed:
             # A small window must not be filled by what a task starts with.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
             talk.packet = await packet(self.board, claim, replace(self.limits, packet_chars_max=most), self.project)
             talk.say(talk.packet)
             if talk.plan_missing:
-                talk.say(_PLAN_FIRST)
+                talk.say(tell("teammate.plan_first"))
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
             talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
         if told:

@@ -7,24 +7,13 @@ only in front of a reply, and never inside the last one.
 from __future__ import annotations
 
 from ..models.port import Message, Reply, Request, Said, ToolResult
+from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, joined, one_line, quote, shorten, tell, within_bytes
+from ..text import Told, joined, one_line, quote, shorten, within_bytes
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 
 RECENT_REPLIES = 4  # Their results stay as they are in the first step.
 _SHORT = 400
-
-_SUMMARY = (
-    "Summary of what happened in this task so far, in your own words (the full transcript is kept):\n{words:quoted}"
-)
-
-_ASK = """\
-You are summarising a teammate's work on the task below, for that teammate, who goes on with only your summary. Keep \
-what is needed to go on: what was done and with what result, what was decided and why, names of files, numbers of \
-tasks and notes, what failed, what is still open, the next step. Do not do the task. Write plain text, at most {words} \
-words.
-
-Whose work it is: {who}"""
 
 
 def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> list[tuple[int, str]]:
@@ -34,9 +23,8 @@ def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> li
     found = []
     for place, entry in enumerate(talk.entries[:before]):
         if isinstance(entry, ToolResult) and len(entry.text) > _SHORT:
-            where = f"read_output(output={entry.label!r}) shows them"
-            text = f"{one_line(entry.text, 160)} [… {len(entry.text):,} characters, shortened to make room; {where} …]"
-            found.append((place, text))
+            short = tell("teammate.shortened", text=entry.text, characters=len(entry.text), output=entry.label)
+            found.append((place, short))
     return found
 
 
@@ -65,9 +53,9 @@ def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, 
     each = max(300, room // max(1, len(lines)))
     if sum(len(line.encode()) for line in lines) > room:
         lines = [within_bytes(line, each) for line in lines]
-    told = tell("What happened:\n{told}", told=within_bytes(joined(lines, "\n"), room * 3 // 4))
+    told = tell("teammate.happened", told=within_bytes(joined(lines, "\n"), room * 3 // 4))
     return Request(
-        system=tell(_ASK, words=limits.summary_tokens_max // 2, who=who),
+        system=tell("teammate.summarise", words=limits.summary_tokens_max // 2, who=who),
         messages=(Said(joined((within_bytes(talk.packet, room // 4), told))),),
         output_tokens_max=limits.summary_tokens_max,
         seconds_max=limits.model_seconds_max,
@@ -87,7 +75,7 @@ def _as_text(entry: Message) -> str:
 
 def summary_text(talk: Conversation, kept_from: int, words: str) -> Told:
     """What stands in place of the older part: a mind's own words, which may repeat anybody's."""
-    return tell(_SUMMARY, words=words or plain_summary(talk, kept_from))
+    return tell("teammate.summary", words=words or plain_summary(talk, kept_from))
 
 
 def plain_summary(talk: Conversation, kept_from: int) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..models.port import Reply
+from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, clean, shorten, tell
+from ..text import Told, clean, shorten
 from ..types import Done, Failed, Outcome, Waiting
 from .conversation import Conversation
 
@@ -42,16 +43,11 @@ def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
     if not isinstance(last, Reply) or last.calls:
         return None
     if last.stop == "length":
-        return tell(
-            "Your reply was cut off: it may have {most:,} tokens at most. Go on from there, in smaller steps.",
-            most=limits.output_tokens_max,
-        )
+        return tell("teammate.cut_off", most=limits.output_tokens_max)
     if not last.text.strip():
-        return tell("Your reply was empty. Call a tool, or end with your result as plain text.")
+        return tell("teammate.empty_reply")
     if not talk.may_end:
-        return tell(
-            "Your plan is not approved yet. Show it with submit_plan; you may end the task when it is approved."
-        )
+        return tell("teammate.plan_not_approved")
     return None
 
 
@@ -60,5 +56,4 @@ def reminder(talk: Conversation, limits: AgentLimits) -> Told | None:
     quiet = talk.replies - talk.desk.todo_turn
     if not talk.desk.todo or quiet < limits.todo_turns or quiet % limits.todo_turns:
         return None
-    told = "Your list for this task, untouched for a while. Is it still right?\n{todo:quoted}"
-    return tell(told, todo="\n".join(talk.desk.todo))
+    return tell("teammate.todo", todo="\n".join(talk.desk.todo))

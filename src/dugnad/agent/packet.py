@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ..board import Board
 from ..errors import ToolError
+from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, joined, quote, shorten, tell
+from ..text import Told, joined, quote, shorten
 from ..tools.delegate_tools import result_text
 from ..tools.message_tools import answer_since, message_text
 from ..tools.note_tools import note_text
@@ -24,13 +25,11 @@ _AGENTS_BYTES_MAX = 32 * 1024
 async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path | None) -> Told:
     """Gathered from the board, each part marked with whose words it is."""
     task = claim.task
-    parts = [tell("Your task is #{id}: {title:200}", id=task.id, title=task.title)]
+    parts = [tell("packet.task", id=task.id, title=task.title)]
     if task.body:
-        told = "What is to be done, in the words of {by}:\n{body:quoted}"
-        parts.append(tell(told, by=task.put_by, body=task.body))
+        parts.append(tell("packet.body", by=task.put_by, body=task.body))
     if task.check:
-        told = "It counts as done only when this command succeeds; the runtime runs it: {check:500}"
-        parts.append(tell(told, check=task.check))
+        parts.append(tell("packet.check", check=task.check))
     (needed, root), behind, attempts, notes, talk, requests = await asyncio.gather(
         _others(board, task),
         board.needed_by(task.id),
@@ -39,31 +38,28 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         board.recent_talk(claim.teammate, page=limits.recent_messages_max),
         board.requests(claim.teammate),
     )
-    if asked := [f"#{each} waits for it to end as {outcome}" for each, outcome in behind if outcome not in _ANY]:
-        told = "What it leads to depends on the outcome you finish it with: {asked:2000}."
-        parts.append(tell(told, asked="; ".join(asked)))
+    if asked := [tell("packet.outcome", id=each, outcome=outcome) for each, outcome in behind if outcome not in _ANY]:
+        parts.append(tell("packet.outcomes", asked=joined(asked, "; ")))
     if results := [result_text(found) for found in needed if found.ended]:
-        parts.append(tell("What it builds on:\n{results}", results=joined(results)))
+        parts.append(tell("packet.builds_on", results=joined(results)))
     if root is not None:
-        goal = tell("The goal it is part of, #{id}: {title:200}", id=root.id, title=root.title)
+        goal = tell("packet.goal", id=root.id, title=root.title)
         parts.append(joined((goal, quote(root.body) if root.body else None), "\n"))
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
         told_before = [await _attempt_text(board, each) for each in earlier]
-        parts.append(joined((tell("Earlier attempts at this task:"), *told_before), "\n"))
+        parts.append(joined((tell("packet.attempts"), *told_before), "\n"))
     if notes:
-        parts.append(joined((tell("The team's notes on this goal:"), *map(note_text, reversed(notes))), "\n"))
+        parts.append(joined((tell("packet.notes"), *map(note_text, reversed(notes))), "\n"))
     # What is new is shown as a message. What was shown before was shown in another conversation, and must not be lost.
     owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
     if said := [each for each in talk if each not in owed]:
-        head = tell("What was said between you and others lately, to remember:")
-        parts.append(joined((head, *_said(said)), "\n"))
+        parts.append(joined((tell("packet.talk"), *_said(said)), "\n"))
     if owed:
-        head = tell("These still wait for your answer:")
-        parts.append(joined((head, *(message_text(each, frozenset()) for each in owed)), "\n"))
+        parts.append(joined((tell("packet.owed"), *(message_text(each, frozenset()) for each in owed)), "\n"))
     if project is not None and (guide := await asyncio.to_thread(project_guide, project)):
-        parts.append(tell("AGENTS.md of the project says:\n{guide:quoted}", guide=guide))
+        parts.append(tell("packet.guide", guide=guide))
     share = limits.packet_chars_max // 2
-    whole = joined(shorten(part, share, "show_task and read_notes show the rest") for part in parts)
+    whole = joined(shorten(part, share, tell("packet.shortened")) for part in parts)
     return shorten(whole, limits.packet_chars_max)
 
 
@@ -78,13 +74,11 @@ def _said(talk: Sequence[Message]) -> Iterator[Told]:
     """What was said to several at once is told once."""
     for (sender, text), same in groupby(talk, key=lambda each: (each.sender, each.text)):
         to = ", ".join(each.recipient for each in same)
-        yield tell("{sender} to {to:500}:\n{text:quoted}", sender=sender, to=to, text=shorten(text, 500))
+        yield tell("packet.said", sender=sender, to=to, text=shorten(text, 500))
 
 
 async def _attempt_text(board: Board, attempt: Attempt) -> Told:
-    head = tell(
-        "Attempt {number}, by {by}, ended as {how}", number=attempt.number, by=attempt.teammate, how=attempt.ended_as
-    )
+    head = tell("packet.attempt", number=attempt.number, by=attempt.teammate, how=attempt.ended_as)
     words = (attempt.reason, attempt.handover)
     answer = await answer_since(board, attempt.task, attempt.epoch) if attempt.ended_as == "waiting" else None
     return joined((head, *(quote(shorten(each, 4_000)) for each in words if each), answer), "\n")

@@ -325,15 +325,15 @@ async def open_role_models(scene: Scene) -> Finding | None:
 
 async def ask_model(scene: Scene) -> Finding | None:
     from ..models.port import Request, Said
-    from ..text import tell
+    from ..prompts import tell
 
     if scene.model is None or isinstance(scene.model, ExternalCommand) or not scene.online:
         return None
     if scene.accepted is not True:
         return Finding("online", "warning", "It was not asked: the project is not accepted.", "dugnad trust")
     request = Request(
-        system=tell("You answer in one word."),
-        messages=(Said(tell("Are you there?")),),
+        system=tell("teammate.doctor"),
+        messages=(Said(tell("teammate.doctor_asks")),),
         output_tokens_max=256,
         seconds_max=60.0,
     )

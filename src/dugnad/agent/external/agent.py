@@ -18,6 +18,7 @@ from ...board import Board
 from ...clock import Sources
 from ...errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
 from ...models.port import Reply, Said, Usage
+from ...prompts import tell
 from ...settings import AgentLimits
 from ...text import NOTHING, Told, clean, joined, shorten
 from ...tools import Context, Policy, Tool
@@ -26,7 +27,7 @@ from ...tools.policy import Decision
 from ...types import HUMAN, REVIEW, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import Conversation
-from ..identity import GO_ON, standing
+from ..identity import standing
 from ..model_calls import PutDown
 from ..packet import packet
 from ..resume import recall
@@ -136,7 +137,7 @@ class ExternalAgent:
             self._ask_for_trust(claim, answer)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None
-            talk.say(GO_ON)
+            talk.say(tell("teammate.go_on"))
         if not talk.replies:
             talk.packet = await packet(self.board, claim, self.limits, self.project)
             talk.say(talk.packet)

@@ -1,0 +1,37 @@
+"""Every sentence a model reads stands in the text files beside this one; code fills the slots.
+
+A file is Markdown. Under `#` stands what engineers should know; each `##` begins a prompt and names it. The prompt's
+lines are joined as Markdown joins them: an empty line ends a paragraph, and a backslash keeps a line break. What may
+stand in a slot is told by `text.fill`. A file is read when one of its prompts is first used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from ..text import Told, fill
+
+_HEADING = re.compile(r"^(#{1,2}) +(.+)$\n", re.MULTILINE)
+_JOINED = re.compile(r"(?<![\\\n])\n(?!\n)")  # A line break inside a paragraph.
+
+
+def tell(prompt: str, /, **slots: object) -> Told:
+    """The prompt of this name, such as "packet.task", with its slots filled."""
+    file, _, name = prompt.partition(".")
+    return fill(load(file)[name], slots)
+
+
+@cache
+def load(file: str) -> Mapping[str, str]:
+    """The prompts of one file, by name."""
+    _, *parts = _HEADING.split(files(__name__).joinpath(f"{file}.md").read_text("utf-8"))
+    found: dict[str, str] = {}
+    for level, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        if level == "##" and name in found:
+            raise ValueError(f"{file}.md has two prompts named {name}")
+        if level == "##":
+            found[name] = _JOINED.sub(" ", text.strip()).replace("\\\n", "\n")
+    return found

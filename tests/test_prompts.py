@@ -1,0 +1,50 @@
+"""Prompts are files of the package: how they are read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+
+from dugnad.prompts import load, tell
+
+NAMES = sorted(each.name.removesuffix(".md") for each in files("dugnad.prompts").iterdir() if each.name.endswith(".md"))
+
+
+def test_lines_are_joined_and_a_backslash_keeps_a_line_break() -> None:
+    rules = load("teammate")["rules"]
+    assert "\n" not in rules
+    assert "Work the task until it is done, then call finish" in rules
+    assert load("teammate")["consult"].count("\n\n") == 1
+    assert tell("packet.body", by="alice", body="One.\nTwo.") == (
+        "What is to be done, in the words of alice:\n> One.\n> Two."
+    )
+
+
+def test_what_is_for_engineers_is_no_prompt() -> None:
+    assert not [text for text in load("packet").values() if "first thing a teammate reads" in text]
+
+
+def test_there_is_no_prompt_of_another_name() -> None:
+    with pytest.raises(KeyError):
+        tell("packet.nothing")
+    with pytest.raises(KeyError):
+        tell("packet.task", id=1)  # Its title is missing.
+    with pytest.raises(FileNotFoundError):
+        tell("nothing.task")
+
+
+@pytest.mark.parametrize("file", NAMES)
+def test_a_prompt_begins_and_ends_with_words(file: str) -> None:
+    for name, text in load(file).items():
+        assert text, name
+        assert text == text.strip(), name
+        assert "\\" not in text, name
+
+
+def test_help_reads_no_prompts() -> None:
+    asked = "import sys; from dugnad.cli import main\ntry: main()\nfinally: print('dugnad.prompts' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False"
