@@ -6,6 +6,7 @@ import ast
 import re
 import tokenize
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,26 @@ def lines_of_code(path: Path) -> int:
         )
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_no_file_and_no_function_is_too_long(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= FILE_LINES_MAX, f"{name_of(path)} is over {FILE_LINES_MAX} lines"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= FUNCTION_LINES_MAX, f"{name_of(path)}: {node.name} is {length} lines"
-            count = len(node.args.args) + len(node.args.kwonlyargs)
-            assert count <= PARAMETERS_MAX, f"{name_of(path)}: {node.name} has {count} parameters"
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def test_no_file_and_no_function_is_too_long() -> None:
+    wrong = []
+    for path in CODE:
+        text = path.read_text()
+        if (lines := len(text.splitlines())) > FILE_LINES_MAX:
+            wrong.append(f"{name_of(path)} is {lines} lines, over {FILE_LINES_MAX}")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                count = len(node.args.args) + len(node.args.kwonlyargs)
+                if length > FUNCTION_LINES_MAX:
+                    wrong.append(f"{name_of(path)}: {node.name} is {length} lines")
+                if count > PARAMETERS_MAX:
+                    wrong.append(f"{name_of(path)}: {node.name} has {count} parameters")
+    assert wrong == []
 
 
 def test_each_layer_can_be_read_in_an_afternoon() -> None:
@@ -71,42 +82,51 @@ def test_each_layer_can_be_read_in_an_afternoon() -> None:
 def test_no_two_classes_have_one_name() -> None:
     found: dict[str, list[str]] = {}
     for path in (*SOURCE, *sorted((ROOT / "simulation").rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name.lstrip("_"), []).append(name_of(path))
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCE if path != CLOCK], ids=name_of)
-def test_time_and_chance_are_handed_in(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            assert ast.unparse(node.func) not in BANNED_CALLS, f"{name_of(path)}:{node.lineno} asks the machine"
+def test_time_and_chance_are_handed_in() -> None:
+    assert [
+        f"{name_of(path)}:{node.lineno} asks the machine"
+        for path in SOURCE
+        if path != CLOCK
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS
+    ] == []
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=name_of)
-def test_sql_stands_in_sql_files(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            assert not SQL.search(node.value), f"{name_of(path)}:{node.lineno} holds SQL"
+def test_sql_stands_in_sql_files() -> None:
+    assert [
+        f"{name_of(path)}:{node.lineno} holds SQL"
+        for path in SOURCE
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.search(node.value)
+    ] == []
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=name_of)
-def test_importing_does_nothing(path: Path) -> None:
+def runs_on_import(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assign | ast.AnnAssign):  # A module-level list is state; use a tuple.
+        return isinstance(node.value, ast.List) and not ast.unparse(node).startswith("__all__")
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.For | ast.While | ast.With | ast.Try)
+
+
+def test_importing_does_nothing() -> None:
     """At the top of a module stand definitions, constants and imports; no calls for their effect, no state."""
-    for node in ast.parse(path.read_text()).body:
-        assert not isinstance(node, ast.For | ast.While | ast.With | ast.Try), f"{name_of(path)}:{node.lineno}"
-        if isinstance(node, ast.Expr):
-            assert isinstance(node.value, ast.Constant), f"{name_of(path)}:{node.lineno} runs on import"
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.List):
-            if ast.unparse(node).startswith("__all__"):
-                continue
-            raise AssertionError(f"{name_of(path)}:{node.lineno}: a module-level list is state; use a tuple")
+    assert [
+        f"{name_of(path)}:{node.lineno} runs on import or holds state"
+        for path in SOURCE
+        for node in tree_of(path).body
+        if runs_on_import(node)
+    ] == []
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=name_of)
-def test_every_module_says_what_it_knows(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{name_of(path)} has no docstring"
+def test_every_module_says_what_it_knows() -> None:
+    assert [name_of(path) for path in SOURCE if not ast.get_docstring(tree_of(path))] == []
 
 
 def test_what_is_exported_exists_and_is_meant() -> None:
@@ -122,8 +142,8 @@ def test_what_is_exported_exists_and_is_meant() -> None:
 
 
 def test_nothing_unfinished_is_left_lying() -> None:
-    for path in SOURCE:
-        assert not re.search(r"\b(TODO|FIXME|XXX)\b|NotImplementedError", path.read_text()), name_of(path)
+    unfinished = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError")
+    assert [name_of(path) for path in SOURCE if unfinished.search(path.read_text())] == []
 
 
 def test_every_statement_is_used_and_exists_for_both_databases() -> None:
