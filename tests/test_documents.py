@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dugnad.board.replay import EVENT_KINDS
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -62,6 +64,12 @@ def test_the_map_has_every_module_and_no_other() -> None:
     shown = (ROOT / "ARCHITECTURE.md").read_text().split("## The map")[1].split("\n## ")[0]
     named = set(re.findall(r"[a-z_]+\.py", shown)) - {"command.py"}
     assert named == there - {"__init__.py", "__main__.py", "command.py"}
+
+
+def test_the_concepts_page_lists_every_kind_of_event_and_no_other() -> None:
+    section = (ROOT / "docs" / "concepts.md").read_text().split("## Events")[1].split("\n## ")[0]
+    listed = [kind for line in section.splitlines() if line.startswith("|") for kind in re.findall(r"`(\w+)`", line)]
+    assert sorted(listed) == sorted(EVENT_KINDS)
 
 
 def test_named_modules_exist() -> None:
