@@ -1,4 +1,4 @@
-"""The policy as data: which calls the filter refuses, on both machines, and what a Mac would be told."""
+"""The policy as data: which calls the filter refuses, on both machines, and what bubblewrap is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.sandbox.profile import REFUSED, Confinement, Machine, environment_for, seatbelt, seccomp, strict
+from dugnad.workspace.sandbox.profile import REFUSED, Confinement, Machine, environment_for, seccomp, strict
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOWED, KILLED, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
@@ -86,23 +86,3 @@ def test_a_toolchain_inside_the_tree_is_read_only_and_covers_it() -> None:
 def test_variables_are_the_sandboxes_own_and_those_that_are_named() -> None:
     found = environment_for(Confinement(tree=Path("/work/tree"), environment={"COLOUR": "green"}))
     assert sorted(found) == ["COLOUR", "HOME", "LANG", "LOGNAME", "PATH", "TERM", "TMPDIR", "USER"]
-
-
-def test_a_mac_is_told_the_same_policy() -> None:
-    said = seatbelt(POLICY).splitlines()
-    assert said[:2] == ["(version 1)", "(deny default)"]
-    writable = said.index('(allow file-read* file-write* (subpath "/work/tree"))')
-    # The last rule that matches holds.
-    assert said.index('(deny file-write* (subpath "/work/tree/dugnad.toml"))') > writable
-    assert said.index('(deny file-read* file-write* (subpath "/work/tree/.dugnad"))') > writable
-    assert said.index('(deny file-write-unlink (literal "/work/tree/.git"))') > writable
-    assert '(allow file-read* (subpath "/opt/tools"))' in said
-    assert not [line for line in said if "network-outbound" in line]
-    assert seatbelt(POLICY).count("(") == seatbelt(POLICY).count(")")
-
-
-def test_a_path_cannot_add_a_rule_to_the_macs_profile() -> None:
-    said = seatbelt(Confinement(tree=Path('/a") (allow default) ("')))
-    assert '(subpath "/a\\") (allow default) (\\""))' in said
-    with pytest.raises(ValueError, match="control character"):
-        seatbelt(Confinement(tree=Path("/a\n(allow default)")))

@@ -1,7 +1,7 @@
 """What a command may see, touch and ask the kernel for: pure, so that each line can be taken out and tested.
 
-A `Policy` says what is wanted. It becomes bubblewrap's arguments, a seccomp program, or the text of a macOS profile.
-Nothing here looks at the machine: what of it matters is handed in as `Machine`.
+A `Confinement` says what is wanted. It becomes bubblewrap's arguments and a seccomp program. Nothing here looks at the
+machine: what of it matters is handed in as `Machine`.
 """
 
 from __future__ import annotations
@@ -279,38 +279,3 @@ def childless(architecture: str) -> bytes:
     allow = _step(_RETURN, _ALLOW)
     program += _when(_CLONE[column], _argument(0) + _step(_ANY_BIT, allowed, 1, 0) + _refuse(_EPERM) + allow)
     return program + _when(_SOCKET[column], _refuse(_EAFNOSUPPORT)) + allow
-
-
-# macOS. The same policy in the language of sandbox-exec; tested as text.
-
-
-def seatbelt(policy: Confinement) -> str:
-    """A sandbox-exec profile. There are no namespaces: what is not allowed by name is refused."""
-    lines = [
-        "(version 1)",
-        "(deny default)",
-        "(allow process-fork process-exec)",
-        "(allow signal (target same-sandbox))",
-        "(allow sysctl-read)",
-        '(allow file-read* (literal "/"))',
-        '(allow file-read* file-write-data (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))',
-        '(allow file-read* (literal "/dev/random") (literal "/dev/urandom"))',
-        "(allow file-read-metadata)",
-    ]
-    system = ("/usr", "/bin", "/sbin", "/System", "/Library/Developer", "/private/etc/ssl", "/private/var/db/timezone")
-    lines += [f"(allow file-read* (subpath {_quoted(each)}))" for each in (*system, *map(str, policy.readable))]
-    lines.append(f"(allow file-read* file-write* (subpath {_quoted(str(policy.tree))}))")
-    lines.append('(allow network* (local ip "localhost:*"))')
-    # The last matching rule holds, so what is taken back stands at the end.
-    lines += [f"(deny file-write* (subpath {_quoted(str(each))}))" for each in policy.read_only]
-    lines += [f"(deny file-write-unlink (literal {_quoted(str(each))}))" for each in policy.anchored]
-    lines += [f"(deny file-read* file-write* (subpath {_quoted(str(each))}))" for each in policy.hidden]
-    lines.append("(deny file-write-setugid)")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """A string of the profile's language. ValueError: a control character could end the line it stands in."""
-    if any(ord(char) < 32 for char in text):
-        raise ValueError("A path with a control character cannot stand in a profile.")
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
