@@ -143,6 +143,33 @@ async def test_a_reviewer_sees_the_work_and_another_round_is_another_review(open
     assert sorted(each.name for each in work.iterdir() if each.is_dir()) == ["1"]
 
 
+async def test_files_that_make_others_run_are_named_to_the_reviewer_and_in_the_result(
+    opener: Opener, tmp_path: Path
+) -> None:
+    board = await opener(limits=Limits(backoff_seconds=0.01))
+    project = project_in(tmp_path / "p")
+    (project / "Makefile").write_text("all:\n")
+    (project / "package.json").write_text("{}\n")
+    await board.spawn("alice", roles=["coder"])
+    await board.spawn("bob", roles=["reviewer"])
+    commands = "echo x: >> Makefile; mkdir -p .github/workflows sub/.git; ln -s /etc/passwd .github/workflows/ci.yml"
+
+    def step(request: object) -> object:
+        if request.title.startswith("Review"):  # type: ignore[attr-defined]
+            return finish("Good.", outcome="approved")
+        return shell(commands) if request.turn == 1 else finish("Done.")  # type: ignore[attr-defined]
+
+    async with workshop(board) as shop:
+        places = folders(shop, project, project / ".dugnad" / "work")
+        async with hosting(board, ScriptedModel(step), places=places):  # type: ignore[arg-type]
+            (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
+    (review,) = [each for each in await board.list_tasks() if each.title.startswith("Review")]
+    assert "> .github/workflows/ci.yml (CI)\n> Makefile (build)\n> sub/.git (git)\n" in review.body
+    assert done.result is not None
+    named = "[it changes what other programs run: .github/workflows/ci.yml (CI), Makefile (build), sub/.git (git)]"
+    assert done.result.endswith(named)
+
+
 def _verdict(seen: str) -> object:
     return finish("Good.", outcome="approved") if "two" in seen else finish("Say two.", outcome="changes-requested")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.git.triggers import TRIGGERS, triggers
+from dugnad.workspace.git.triggers import TRIGGERS, changed_triggers, triggers
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "operating.md"
 
@@ -43,6 +44,49 @@ def test_what_makes_something_run_is_known_wherever_it_lies(path: str, kind: str
 )  # fmt: skip
 def test_other_files_are_not_named(path: str) -> None:
     assert triggers([path]) == {}
+
+
+def two_folders(where: Path) -> tuple[Path, Path]:
+    """A project with a file of each sort, and a copy of it."""
+    for root in (where / "task", where / "project"):
+        (root / "sub").mkdir(parents=True)
+        (root / "Makefile").write_text("all:\n")
+        (root / "sub" / "setup.py").write_text("pass\n")
+        (root / ".envrc").symlink_to("sub/setup.py")
+        (root / "main.py").write_text("pass\n")
+    return where / "task", where / "project"
+
+
+def test_a_copy_that_nobody_changed_names_nothing(tmp_path: Path) -> None:
+    task, project = two_folders(tmp_path)
+    (task / "main.py").write_text("changed\n")
+    assert changed_triggers(task, project) == {}
+
+
+def test_what_differs_in_content_kind_or_mode_is_named_and_no_link_is_followed(tmp_path: Path) -> None:
+    task, project = two_folders(tmp_path)
+    (task / "Makefile").chmod(0o755)
+    (task / ".envrc").unlink()
+    (task / ".envrc").write_text((project / "sub" / "setup.py").read_text())  # As the link reads in the project.
+    os.mkfifo(task / "justfile")
+    (task / "sub" / "setup.py").unlink()
+    (task / "sub").rmdir()
+    (task / "sub").symlink_to(project / "sub")
+    (task / ".github").symlink_to("/etc")
+    (task / ".vscode").symlink_to("/etc")
+    assert changed_triggers(task, project) == {
+        ".envrc": "shell", ".vscode": "editor", "Makefile": "build", "justfile": "build",
+    }  # fmt: skip
+
+
+def test_what_cannot_be_looked_at_is_said(tmp_path: Path) -> None:
+    task, project = two_folders(tmp_path)
+    for root in (task, project):
+        (root / "Dockerfile").write_bytes(b"x" * 1_100_000)
+    (task / Path(*["d"] * 70)).mkdir(parents=True)
+    assert changed_triggers(task, project) == {
+        "Dockerfile": "container", "files that were not looked at": "too many, too deep or not readable",
+    }  # fmt: skip
 
 
 def test_the_document_has_the_whole_list() -> None:

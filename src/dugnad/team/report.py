@@ -12,6 +12,7 @@ from ..board.records import Moment
 from ..text import one_line, pasted
 from ..tools.task_tools import budget_line
 from ..types import OPEN, Amount, Message, Spending, Task
+from ..workspace.git.triggers import named_triggers
 from .requests import waiting_requests
 
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
@@ -50,12 +51,6 @@ class Deliveries:
     commits: int  # That the person's own branch has not.
     kept: Mapping[int, Sequence[str]]  # By task, the branches of its attempts.
     runs: Mapping[str, str] = field(default_factory=dict)  # Paths that make other programs run something, and which.
-
-
-def named_triggers(runs: Mapping[str, str], most: int = 20) -> str:
-    """In a line; what cannot be named any more is counted."""
-    named = [f"{one_line(path, 100)} ({kind})" for path, kind in list(runs.items())[:most]]
-    return ", ".join(named) + (f" and {len(runs) - most} more" if len(runs) > most else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

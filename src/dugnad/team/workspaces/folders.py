@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from ...errors import ToolError
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line, tell
 from ...types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...workspace.git.triggers import changed_triggers, triggers_note
 from .workspace import Kit, OpenWorkspace, RedCheck, Workshop, Workspace, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
@@ -54,6 +55,7 @@ class _Held:
 class Folder(Workspace):
     shop: Workshop
     kit: Kit
+    project: Path  # What the folder is compared with.
     shown: str  # How people find it.
     held: _Held
     claim: Claim
@@ -70,8 +72,11 @@ class Folder(Workspace):
         await self.kit.rest()
         return await self.shop.check(self.checks(task), self.held.tree, self.claim)
 
+    async def triggers(self, tip: str) -> Mapping[str, str]:
+        return await asyncio.to_thread(changed_triggers, self.held.tree, self.project)
+
     async def deliver(self, task: Task, done: Done) -> Done | Failed:
-        return delivered(done, f"[its files are in {self.shown}]")
+        return delivered(done, f"[its files are in {self.shown}]", *triggers_note(await self.triggers("")))
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await self.kit.close()
@@ -98,7 +103,8 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
         kit = shop.kit(claim, held.tree)
         return Folder(
             shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, claim=claim, reviews=reviews,
-            how_to_look=tell(_HOW_TO_LOOK), shown=str(held.tree.relative_to(project)),
+            how_to_look=tell(_HOW_TO_LOOK), project=project,
+            shown=str(held.tree.relative_to(project)),
         )  # fmt: skip
 
     return place

@@ -11,11 +11,11 @@ from ...text import NOTHING, clean, joined, one_line, pasted, shorten, tell
 from ...types import ENDED, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
-from ...workspace.git.triggers import triggers
+from ...workspace.git.triggers import triggers, triggers_note
 from ...workspace.git.worktree import AttemptRef as TreePlace
 from ...workspace.git.worktree import Tree
 from ...workspace.git.worktrees import Trees
-from ..report import Deliveries, named_triggers
+from ..report import Deliveries
 from .workspace import Kit, RedCheck, Workshop, Workspace, delivered, line_of, mark_of
 
 _HERE = (
@@ -139,8 +139,7 @@ class Worktree(Workspace):
         )
         if isinstance(came, Merged):
             where = f"merged into {self.owner.trees.target}" + (f" as {came.commit[:12]}" if came.commit else " before")
-            named = [f"[it changes what other programs run: {named_triggers(runs)}]"] if runs else []
-            return delivered(done, f"[{where}]", *named)
+            return delivered(done, f"[{where}]", *triggers_note(runs))
         if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
             return Released(self._does_not_fit(came))
         return Failed(self._does_not_fit(came), retry=True)

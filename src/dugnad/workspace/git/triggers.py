@@ -1,4 +1,4 @@
-"""Files that make other programs run something when a person next opens, builds or pushes the project. Pure.
+"""Files that make other programs run something when a person next opens, builds or pushes the project.
 
 A change to one of them is no worse than others, but merging it is like running it. So it is named to whoever reviews or
 merges. The list is short and goes by names; `docs/operating.md` shows it, and a test compares the two.
@@ -6,9 +6,22 @@ merges. The list is short and goes by names; `docs/operating.md` shows it, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from types import MappingProxyType
+
+from ...safe_open import OWN
+from ...text import one_line
+from ..files.paths import read_from
+
+_ENTRIES_MAX = 20_000
+_DEPTH_MAX = 60
+_FILE_BYTES_MAX = 1024 * 1024
+_BYTES_MAX = 64 * 1024 * 1024
 
 # By what runs them. With a slash at its end: all beneath such a folder, wherever it lies. Case does not matter.
 TRIGGERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -63,6 +76,17 @@ def triggers(paths: Iterable[str]) -> dict[str, str]:
     return {path: kind for path, kind in found.items() if kind}
 
 
+def named_triggers(runs: Mapping[str, str], most: int = 20) -> str:
+    """In a line; what cannot be named any more is counted."""
+    named = [f"{one_line(path, 100)} ({kind})" for path, kind in list(runs.items())[:most]]
+    return ", ".join(named) + (f" and {len(runs) - most} more" if len(runs) > most else "")
+
+
+def triggers_note(runs: Mapping[str, str]) -> tuple[str, ...]:
+    """What a delivery adds to a result, if there is something to add."""
+    return (f"[it changes what other programs run: {named_triggers(runs)}]",) if runs else ()
+
+
 def _kind(path: str) -> str:
     name = path.rpartition("/")[2]
     for kind, patterns in TRIGGERS.items():
@@ -73,3 +97,54 @@ def _kind(path: str) -> str:
             if beneath or exact or ("/" not in each and fnmatchcase(name, each)):
                 return kind
     return ""
+
+
+def changed_triggers(tree: Path, base: Path) -> dict[str, str]:
+    """The files in a folder that make something run and that `base` does not hold just so, with what runs them.
+
+    No link is followed. What cannot be compared is named too. So is a repository that was made in the folder: git runs
+    what its settings say.
+    """
+    found, whole = _fingerprints(tree, lambda path: bool(_kind(path.casefold())) or f"/{path}".endswith("/.git"))
+    known, _ = _fingerprints(base, found.__contains__)
+    changed = [path for path, mark in found.items() if not mark or known.get(path) != mark]
+    runs = {path: _kind(path.casefold()) or "git" for path in sorted(changed)}
+    return runs if whole else {**runs, "files that were not looked at": "too many, too deep or not readable"}
+
+
+def _fingerprints(root: Path, wanted: Callable[[str], bool]) -> tuple[dict[str, str], bool]:
+    """The wanted paths beneath a folder, each with its fingerprint; and whether everything was looked at."""
+    found: dict[str, str] = {}
+    missed: list[OSError] = []
+    entries, left = 0, _BYTES_MAX
+    for folder, folders, files, held in os.fwalk(root, onerror=missed.append):
+        here = os.path.relpath(folder, root)
+        entries += len(folders) + len(files)
+        if entries > _ENTRIES_MAX or here.count("/") >= _DEPTH_MAX:
+            return found, False
+        for name in (*folders, *files):
+            path = os.path.normpath(f"{here}/{name}")
+            if wanted(path) and (mark := _fingerprint(name, held, min(left, _FILE_BYTES_MAX))) is not None:
+                found[path] = mark[0]
+                left -= mark[1]
+        folders[:] = [name for name in folders if name not in (OWN, ".git")]
+    return found, not missed
+
+
+def _fingerprint(name: str, folder: int, most: int) -> tuple[str, int] | None:
+    """A text that is the same only for the same thing, and how many bytes were read for it. An empty text: it cannot
+    be compared. None: it is a folder, which runs nothing by itself."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            return f"link to {os.readlink(name, dir_fd=folder)}", 0
+        if stat.S_ISDIR(mode):
+            return ("", 0) if name == ".git" else None
+        if not stat.S_ISREG(mode):
+            return "", 0
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        data = read_from(os.open(name, flags, dir_fd=folder), most + 1)
+    except OSError:
+        return "", 0
+    mark = f"{mode & 0o111:o} {hashlib.sha256(data).hexdigest()}" if len(data) <= most else ""
+    return mark, len(data)
