@@ -20,7 +20,7 @@ def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> li
     """The first step: results before the last few replies, each replaced by its beginning and where the whole is."""
     replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
     before = len(talk.entries) if not recent else replies[-recent] if len(replies) > recent else 0
-    found = []
+    found: list[tuple[int, str]] = []
     for place, entry in enumerate(talk.entries[:before]):
         if isinstance(entry, ToolResult) and len(entry.text) > _SHORT:
             short = tell("teammate.shortened", text=entry.text, characters=len(entry.text), output=entry.label)
