@@ -246,7 +246,7 @@ class ExternalAgent:
         # A word that nobody but this run knows. What it runs can write files for it; in a review that must not count.
         word, by_file = self.sources.new_id()[-14:], not claim.task.key.startswith(REVIEW)
         how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
-        prompt = clean(prompt_text(self.teammate, claim, self.team, talk, said, how)).encode()
+        prompt = f"{clean(prompt_text(self.teammate, claim, self.team, talk, said, how))}\n".encode()
         began = asyncio.get_running_loop().time()
         try:
             report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)

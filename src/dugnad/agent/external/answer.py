@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ...models.port import ToolCall
-from ...text import NOTHING, Told, clean, joined, tell
+from ...prompts import tell
+from ...text import NOTHING, Told, clean, joined
 from ...tools import BUILT_IN, BadCall
 
 FILE = ".dugnad-answer.json"
@@ -29,40 +30,22 @@ _WORDS = ("result", "outcome", *_ALONE)
 _BY_KEY = {**_TOOLS, **{key: tool for key, (tool, _) in _ALONE.items()}}
 TOOLS = {each.name: each for each in BUILT_IN if each.name in _BY_KEY.values()}
 
-_PROTOCOL = """\
-How to hand back what came of it. Change files only in the folder you are in, and leave them there: the runtime takes \
-them from there. End with plain text, and it is your result: others work on with just this. To say more than that, end \
-your text with a block like this. The word in its first line is for this run and for you alone; nothing counts without \
-it.{file}
-
-{fence} {word}
-{{"result": "what was done and where it is", "outcome": "approved"}}
-```
-
-It is one JSON object with these keys, all optional, and no others:
-{keys}"""
-_IN_A_FILE = """ You can also write the object into the file {name} in that folder, with the word as another key, \
-"word"; what your text says comes before that."""
-_KEYS = {
-    "result": "text. The task is done. Without it, your text before the block is the result.",
-    "outcome": "one word that tasks waiting for this one may ask for, like approved or changes-requested.",
-    "follow_ups": 'what you discovered and is not part of this task, a list of {"title", "body", "needs", "role", '
-    '"assignee", "priority", "check"}, of which only the title must be there. "needs" are numbers of tasks that must '
-    'end first, as texts, each alone or with an outcome, like "12" or "12:approved".',
-    "notes": 'what you found out and others will need, a list of {"title", "text"}.',
-    "messages": 'what to tell one teammate, or "human", a list of {"to", "text"}.',
-    "responses": 'answers to requests in your inbox, a list of {"request", "accept", "text"}.',
-    "question": "text, instead of a result. Only a person can decide this; you are started again with the answer.",
-    "failure": "text, instead of a result. Nobody can do this task; say why, and what was tried.",
-}
-
 
 def protocol(word: str, *, file: bool, denied: Container[str] = ()) -> Told:
     """How an agent hands back. What the policy denies is not offered."""
-    offered = {key: says for key, says in _KEYS.items() if _BY_KEY.get(key) not in denied}
-    keys = joined((tell('- "{key}": {says:1000}', key=key, says=says) for key, says in offered.items()), "\n")
-    in_a_file = tell(_IN_A_FILE, name=FILE) if file else NOTHING
-    return tell(_PROTOCOL, file=in_a_file, fence=_FENCE, word=word, keys=keys)
+    keys = {
+        "result": tell("external.result"),
+        "outcome": tell("external.outcome"),
+        "follow_ups": tell("external.follow_ups"),
+        "notes": tell("external.notes"),
+        "messages": tell("external.messages"),
+        "responses": tell("external.responses"),
+        "question": tell("external.question"),
+        "failure": tell("external.failure"),
+    }
+    offered = [tell("external.key", key=key, says=says) for key, says in keys.items() if _BY_KEY.get(key) not in denied]
+    how = joined((tell("external.protocol"), tell("external.in_a_file", name=FILE) if file else None), " ")
+    return joined((how, tell("external.block", fence=_FENCE, word=word, keys=joined(offered, "\n"))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,69 +57,63 @@ class AgentAnswer:
     question: str = ""
     failure: str = ""
     calls: tuple[ToolCall, ...] = ()
-    wrong: str = ""
+    wrong: Told = NOTHING
 
 
 def read_answer(text: str) -> AgentAnswer:
     """What a final text says: plain text is the result, a block at its end says more."""
     before, fence, block = f"\n{text}".rpartition(f"\n{_FENCE}")
     if not fence:
-        return AgentAnswer(result=text.strip()) if text.strip() else AgentAnswer(wrong="You ended without a word.")
+        return AgentAnswer(result=text.strip()) if text.strip() else AgentAnswer(wrong=tell("external.no_words"))
     block = block.strip()
     if block.startswith(_NOT_ITS_OWN):
-        return AgentAnswer(
-            wrong=f"The block at the end must begin with the line {_FENCE} and the word of this run, as below."
-        )
+        return AgentAnswer(wrong=tell("external.no_word_of_run", fence=_FENCE))
     if not block.endswith("```"):
-        return AgentAnswer(
-            wrong=f"The block that begins with {_FENCE} must be closed with ```, and be the last you say."
-        )
+        return AgentAnswer(wrong=tell("external.not_closed", fence=_FENCE))
     try:
         given = _parsed(block.removesuffix("```"))
         calls = _calls(given)
     except (ValueError, BadCall) as wrong:
-        return AgentAnswer(wrong=f"What you handed back was not understood, and nothing of it was done: {wrong}")
+        return AgentAnswer(wrong=tell("external.not_understood", why=wrong))
     result = given.get("result") or ("" if given.get("question") or given.get("failure") else before.strip())
     if not (result or given.get("question") or given.get("failure")):
-        return AgentAnswer(
-            wrong='What you handed back has no "result", "question" or "failure"; nothing of it was done.'
-        )
+        return AgentAnswer(wrong=tell("external.no_end"))
     words = {word: given[word] for word in ("outcome", "question", "failure") if word in given}
     return AgentAnswer(result=result, calls=calls, **words)
 
 
 def _parsed(block: str) -> dict[str, Any]:
     if len(block.encode()) > _BYTES_MAX:
-        raise ValueError(f"it has more than {_BYTES_MAX // 1024} KiB.")
+        raise ValueError(tell("external.too_long", most=_BYTES_MAX // 1024))
     try:
         given = json.loads(block, object_pairs_hook=_once, parse_constant=_no_number)
     except json.JSONDecodeError as trouble:
-        raise ValueError(f"it is not JSON ({trouble}).") from None
+        raise ValueError(tell("external.not_json", trouble=trouble)) from None
     except RecursionError:
-        raise ValueError("it is nested too deeply.") from None
+        raise ValueError(tell("external.too_deep")) from None
     if not isinstance(given, dict):
-        raise ValueError("it must be one JSON object.")
+        raise ValueError(tell("external.not_an_object"))
     given.pop("word", None)
     if unknown := given.keys() - {*_WORDS, *_TOOLS}:
-        raise ValueError(f"it has no key {sorted(unknown)[0]!r}; there are {', '.join((*_WORDS, *_TOOLS))}.")
+        raise ValueError(tell("external.unknown_key", key=sorted(unknown)[0], keys=", ".join((*_WORDS, *_TOOLS))))
     for word in _WORDS:
         if word in given and (not isinstance(given[word], str) or not given[word].strip()):
-            raise ValueError(f"{word!r} must be text.")
+            raise ValueError(tell("external.not_text", key=word))
     ends = [word for word in ("result", "question", "failure") if word in given]
     if len(ends) > 1:
-        raise ValueError(f"it has {' and '.join(ends)}; keep one of them.")
+        raise ValueError(tell("external.several_ends", ends=" and ".join(ends)))
     return given
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice.")
+        raise ValueError(tell("external.key_twice"))
     return found
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number.")
+    raise ValueError(tell("external.no_number", word=word))
 
 
 def _calls(given: dict[str, Any]) -> tuple[ToolCall, ...]:
@@ -145,9 +122,9 @@ def _calls(given: dict[str, Any]) -> tuple[ToolCall, ...]:
     for word, tool in _TOOLS.items():
         entries = given.get(word, [])
         if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-            raise ValueError(f"{word!r} must be a list of objects.")
+            raise ValueError(tell("external.not_a_list", key=word))
         if len(entries) > _ENTRIES_MAX:
-            raise ValueError(f"{word!r} has more than {_ENTRIES_MAX} entries.")
+            raise ValueError(tell("external.too_many", key=word, most=_ENTRIES_MAX))
         wanted += [(tool, each) for each in entries]
     wanted += [(tool, {argument: given[key]}) for key, (tool, argument) in _ALONE.items() if key in given]
     calls = []

@@ -8,6 +8,7 @@ from typing import get_args
 from ...board.verbs.settle import check_outcome
 from ...errors import DugnadError
 from ...models.port import Reply, ToolResult
+from ...prompts import tell
 from ...settings import AgentLimits, Limits
 from ...text import shorten
 from ...types import Done, Failed, Outcome, Released, Waiting
@@ -97,7 +98,7 @@ def understood(text: str, board: Limits) -> AgentAnswer:
     try:
         check_outcome(_done(answer), board)
     except DugnadError as wrong:
-        return AgentAnswer(wrong=f"What you handed back cannot be taken, and nothing of it was done: {wrong}")
+        return AgentAnswer(wrong=tell("external.not_taken", why=wrong))
     return answer
 
 
