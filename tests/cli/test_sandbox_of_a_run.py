@@ -1,4 +1,4 @@
-"""Which sandbox a run's commands get: what is here, what the user's own file allows, or none if that was typed."""
+"""Which sandbox a run's commands get: what is here, or none if that was typed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import dugnad
-from dugnad.workspace.sandbox.landlock import ABI_LEAST, version
 from tests.cli.shell import environment
 
 SCRIPT = """
@@ -86,24 +85,6 @@ def test_typed_each_time_commands_run_without_one_and_the_log_says_so(place: Pla
     assert errors.strip() == REFUSED
 
 
-@pytest.mark.skipif(version() < ABI_LEAST, reason="this kernel's Landlock is missing or too old")
-@pytest.mark.parametrize("options", [(), ("--unsafe-no-sandbox",)], ids=["", "unsafe"])
-def test_where_the_user_allows_it_they_run_under_landlock_with_a_warning(
-    place: Place, options: tuple[str, ...]
-) -> None:
-    place.configure("[sandbox]\nlandlock = true\n")
-    errors, said = place.run(*options)
-    assert "As your configuration allows, commands run under Landlock alone, which holds less" in errors
-    assert "Mend it: sudo apt-get install bubblewrap" in errors
-    assert "42\n" in said
-    assert "hidden" not in said
-    assert "unsandboxed" not in place.says("log", "--json")[0]
-    if options:
-        assert "There is a sandbox here, and commands run in it" in errors
-    found, _ = place.says("doctor")
-    assert "commands run under Landlock alone" in found
-
-
 @pytest.mark.parametrize("key", ["landlock", "unsafe", "unsafe_no_sandbox"])
 def test_no_file_of_a_project_can_loosen_it_nor_can_the_users_do_without(place: Place, key: str) -> None:
     (place.project / "dugnad.toml").write_text(f"[sandbox]\n{key} = true\n")
@@ -111,10 +92,9 @@ def test_no_file_of_a_project_can_loosen_it_nor_can_the_users_do_without(place: 
     assert errors.startswith("dugnad: ")
     assert "sandbox" in errors
     (place.project / "dugnad.toml").unlink()
-    if key != "landlock":
-        place.configure(f"[sandbox]\n{key} = true\n")
-        errors, _ = place.run()
-        assert f"[sandbox] has no key '{key}'; there are hosts, landlock, readable." in errors
+    place.configure(f"[sandbox]\n{key} = true\n")
+    errors, _ = place.run()
+    assert f"[sandbox] has no key '{key}'; there are hosts, readable." in errors
 
 
 def test_the_doctor_says_it_in_the_same_words(place: Place) -> None:

@@ -266,8 +266,8 @@ class Stage:
         found = BARE if bare else Probe(level="strict", says="", bwrap=self.bwrap)
         return Sandbox(found, unsafe=bare, user=self.user, profile=profile)
 
-    async def gets_out(self, attempt: Attempt, sandbox: Sandbox, *, number: str, below: bool = False) -> bool:
-        """Make the attempt in a tree of its own; or in a folder below, where something new can be made at any level."""
+    async def gets_out(self, attempt: Attempt, sandbox: Sandbox, *, number: str) -> bool:
+        """Make the attempt in a tree of its own."""
         tree = self.folder / f"tree-{number}"
         words = {**self.words, "tree": tree}
         await asyncio.to_thread(make_tree, tree, self.user)
@@ -282,8 +282,6 @@ class Stage:
         if attempt.python:
             (tree / "attempt.py").write_text(PRELUDE + text)
             text = f"{words['python']} {tree}/attempt.py"
-        if below:
-            text = f"cd below; {text.replace('../outside', '../../outside')}"
         try:
             ran = await sandbox.run(text, tree=tree, seconds=30, output_bytes_max=4_000)
             return find_left(attempt.leaves.format(**words), words) if attempt.leaves else ran.code == 0

@@ -132,8 +132,7 @@ async def sandbox(scene: Scene) -> Finding:
     """By real attempts: what a version says is not what a machine allows."""
     from ..workspace.sandbox.sandbox import probe
 
-    landlock = scene.user is not None and scene.user.landlock
-    found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene), landlock=landlock)
+    found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene))
     return Finding("sandbox", "ok" if found.level == "strict" else "warning", found.says, found.mend)
 
 

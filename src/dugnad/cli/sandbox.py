@@ -1,4 +1,4 @@
-"""The sandbox that a run's commands get: the one that is here, the one the user allows, or none; and what is said."""
+"""The sandbox that a run's commands get, or none; and what is said."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def find_sandbox(board: Board, root: Path, *, unsafe: bool) -> Sandbox | N
     What is said goes to standard error: it is for the person, also where a program reads the rest.
     """
     user = read_user(os.environ)
-    found = await probe(os.environ.get("PATH", os.defpath), outside=root, landlock=user.landlock)
+    found = await probe(os.environ.get("PATH", os.defpath), outside=root)
     # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
     own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
     own += _folders(user.readable)
@@ -41,9 +41,7 @@ async def find_sandbox(board: Board, root: Path, *, unsafe: bool) -> Sandbox | N
             f"UNSAFE: commands run without any sandbox, as you typed {UNSAFE}. {found.says.partition('. ')[0]}.", "red"
         )
         await board.remark(HUMAN, "unsandboxed", machine=platform.node(), why=found.says)
-    elif found.level == "landlock":
-        _warn(f"{found.says}{mend}", "yellow")
-    if unsafe and found.level != "none":
+    elif unsafe:
         _warn(f"There is a sandbox here, and commands run in it: {UNSAFE} changes nothing.", "yellow")
     return Sandbox(found, unsafe=unsafe, readable=own)
 

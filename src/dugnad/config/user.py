@@ -249,7 +249,6 @@ class UserSettings:
     models: Mapping[str, Endpoint] = field(default_factory=dict)
     commands: Mapping[str, ExternalCommand] = field(default_factory=dict)  # Others' agents, chosen as command:NAME.
     base_url: str | None = None  # DUGNAD_BASE_URL.
-    landlock: bool = False  # Whether commands may run in the sandbox that holds less, where there is no other.
     hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
     readable: tuple[str, ...] = ()  # Folders commands may read, such as toolchains in your home.
     servers: tuple[Server, ...] = ()  # MCP servers, whose tools teammates are given once they are approved.
@@ -336,7 +335,7 @@ def _user_table() -> Kind:
     }  # fmt: skip
     not_here = 'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY".'
     models = tables(_provider_and_model, entry, secrets_belong=not_here)
-    sandbox = table({"landlock": flag, "hosts": texts, "readable": texts})
+    sandbox = table({"hosts": texts, "readable": texts})
     known = {
         "model": text, "boards": texts, "models": models, "policies": policies, "sandbox": sandbox,
         "mcp": server_tables(), "commands": commands_kind(not_here),

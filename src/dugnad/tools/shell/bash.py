@@ -19,11 +19,6 @@ from .outputs import Log, Outputs, in_short, not_kept
 from .runner import MARGIN_SECONDS, Shell, heading, within
 
 OUTPUT_BYTES_MAX = 1024 * 1024  # Of an output that is kept nowhere else.
-# What the level that holds less does to ordinary work, said when it seems to have happened.
-_AT_THE_TOP = (
-    "\n[sandbox: here a command can make or remove nothing at the top of the workspace, only in its folders, and "
-    "can only read .git; the file tools can make files and folders anywhere in it. Temporary files go to $TMPDIR]"
-)
 
 
 class ShellTools:
@@ -82,8 +77,7 @@ class ShellTools:
         finally:
             if log is not None and self._outputs is not None:
                 self._outputs.close(log, ran, streamed_bytes_max=self._shell.streamed_bytes_max)
-        at_the_top = self._shell.sandbox.found.level == "landlock" and b"Permission denied" in ran.output
-        return _shown(ran, log, context.limits.tool_chars_max) + (_AT_THE_TOP if at_the_top else "")
+        return _shown(ran, log, context.limits.tool_chars_max)
 
     async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
         """What runs in the background: list it, wait for the end of one, or stop one. What it has printed so far is

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..sandbox.landlock import ABI_LEAST, filter_calls, version, wall_in
 from ..sandbox.profile import SYSTEM, childless
+from .walls import ABI_LEAST, filter_calls, version, wall_in
 
 _ENDING_SECONDS = 10.0
 _LOOK_SECONDS = 0.01

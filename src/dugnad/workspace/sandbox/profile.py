@@ -177,19 +177,7 @@ _MODES: Mapping[str, tuple[int | None, int | None, int]] = {
     "open": (2, None, 2), "openat": (257, 56, 3), "creat": (85, None, 1), "mknod": (133, None, 1),
     "mknodat": (259, 33, 2),
 }  # fmt: skip
-# Where no namespace stands in for it: what reaches other processes, and memory that they share.
-_APART: Mapping[str, tuple[int | None, int | None]] = {
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "msgctl": (71, 187),
-    "semget": (64, 190), "semctl": (66, 191), "mq_open": (240, 180), "migrate_pages": (256, 238),
-    "move_pages": (279, 239), "process_madvise": (440, 440), "pidfd_send_signal": (424, 424),
-}  # fmt: skip
-# Which argument says whose: nought is the caller.
-_OWN: Mapping[str, tuple[int | None, int | None, int]] = {
-    "setpriority": (141, 140, 1), "ioprio_set": (251, 30, 1), "prlimit64": (302, 261, 0),
-    "sched_setaffinity": (203, 122, 0), "sched_setscheduler": (144, 119, 0), "sched_setparam": (142, 118, 0),
-    "sched_setattr": (314, 274, 0),
-}  # fmt: skip
-_CLONE, _SOCKET, _SETSID = (56, 220), (41, 198), (112, 157)
+_CLONE, _SOCKET = (56, 220), (41, 198)
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET. TIME is for unshare alone.
 _FORK, _CLONE_THREAD, _CLONE_VFORK = 57, 0x10000, 0x4000
 _SET_ID_BITS = 0o6000
@@ -230,12 +218,8 @@ def _begin(architecture: str) -> tuple[int, bytes]:
     return 1, program
 
 
-def seccomp(architecture: str, *, alone: bool = False) -> bytes:
-    """A program that refuses what no ordinary job asks the kernel for. ValueError: no numbers for this machine.
-
-    `alone`: there are no namespaces around it. Then no sockets can be made, since one could reach any server of this
-    machine; and a new session only seems to be made, since by its session a command is found when it is to end.
-    """
+def seccomp(architecture: str) -> bytes:
+    """A program that refuses what no ordinary job asks the kernel for. ValueError: no numbers for this machine."""
     column, program = _begin(architecture)
     for numbers in REFUSED.values():
         if (number := numbers[column]) is not None:
@@ -252,14 +236,6 @@ def seccomp(architecture: str, *, alone: bool = False) -> bytes:
             program += _when(number, block)
     fresh = _argument(0) + _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1) + _refuse(_EPERM) + allow
     program += _when(_CLONE[column], fresh)
-    if alone:
-        for numbers in _APART.values():
-            if (number := numbers[column]) is not None:
-                program += _when(number, _refuse(_EPERM))
-        for *pair, index in _OWN.values():
-            if (number := pair[column]) is not None:
-                program += _when(number, _argument(index) + _step(_EQUAL, 0, 1, 0) + _refuse(_EPERM) + allow)
-        return program + _when(_SETSID[column], _refuse(0)) + _when(_SOCKET[column], _refuse(_EAFNOSUPPORT)) + allow
     known = b"".join(_step(_EQUAL, family, len(_FAMILIES) - at) for at, family in enumerate(_FAMILIES))
     program += _when(_SOCKET[column], _argument(0) + known + _refuse(_EAFNOSUPPORT) + allow)
     return program + allow

@@ -22,20 +22,9 @@ from typing import Any
 from ...errors import BadInput, ToolError
 from .destinations import parse_hosts
 from .helper.client import StarterProcess
-from .landlock import grants_for
 from .pipes import PipedCommand, open_pipes
-from .probe import (
-    LANDLOCK_SAYS,
-    NONE_SAYS,
-    STRICT_SAYS,
-    Level,
-    Probe,
-    find_bwrap,
-    find_hole,
-    how_to_install,
-    how_to_mend,
-)
-from .profile import PROXY_PORT, SYSTEM, CommandLimits, Confinement, Machine, Profile, environment_for, seccomp, strict
+from .probe import NONE_SAYS, STRICT_SAYS, Level, Probe, find_bwrap, find_hole, how_to_install, how_to_mend
+from .profile import PROXY_PORT, SYSTEM, CommandLimits, Confinement, Machine, Profile, environment_for, strict
 from .protected_paths import protect, sockets_in
 from .proxy import Network, Proxy
 
@@ -67,16 +56,12 @@ async def probe(
     path: str,
     *,
     outside: Path,
-    landlock: bool = False,
     beside: Path = Path(sys.executable),
     bwrap: Path | None = None,
     user: int | None = None,
 ) -> Probe:
     """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for,
-    and never in the project at `outside`.
-
-    `landlock`: the user's own configuration allows the level that holds less, where there is no other.
-    """
+    and never in the project at `outside`."""
     install = how_to_install(path)
     if not sys.platform.startswith("linux"):
         return Probe(level="none", says=f"The sandbox is made for Linux. {NONE_SAYS}", mend=install)
@@ -88,12 +73,6 @@ async def probe(
         if not why:
             return wanted
         mend = how_to_mend(why, install)
-    if landlock:
-        wanted = Probe(level="landlock", says=f"{why}. {LANDLOCK_SAYS}", mend=mend)
-        also = await _fails(wanted, user)
-        if not also:
-            return wanted
-        why = f"{why}. Landlock does not hold either: {also}"
     return Probe(level="none", says=f"{why}. {NONE_SAYS}", mend=mend)
 
 
@@ -101,7 +80,7 @@ async def _fails(wanted: Probe, user: int | None) -> str:
     """Why it is not as wanted, without the full stop; nothing if it is."""
     sandbox = Sandbox(wanted, user=user)
     try:
-        hole = await find_hole(sandbox.run, wanted.level, user)
+        hole = await find_hole(sandbox.run, user)
     except ToolError as trouble:
         return str(trouble).rstrip(".")
     finally:
@@ -254,9 +233,7 @@ class Sandbox:
             hosts=() if self.bare else hosts,
             limits=self.limits,
         )
-        if self.found.level != "strict":  # Under Landlock there are no sockets at all.
-            return policy
-        return replace(policy, covered=await self._sockets(policy))
+        return policy if self.bare else replace(policy, covered=await self._sockets(policy))
 
     async def _sockets(self, policy: Confinement) -> tuple[Path, ...]:
         return await asyncio.to_thread(sockets_in, policy)
@@ -264,32 +241,20 @@ class Sandbox:
     def _request(self, command: str, policy: Confinement, *, begun: str = "") -> dict[str, Any]:
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
         policy, holds = protect(policy)
-        direct = self.found.level != "strict"  # Without bubblewrap: bare, or under Landlock.
         request: dict[str, Any] = {
-            "bare": direct, "user": self.user, "limits": asdict(self.limits), "holds": () if direct else holds,
+            "bare": self.bare, "user": self.user, "limits": asdict(self.limits), "holds": () if self.bare else holds,
             "port": PROXY_PORT if policy.hosts else None,
         }  # fmt: skip
         try:
-            if not direct:
+            if not self.bare:
                 return request | self._in_bubblewrap(command, policy, shell, begun)
             words = [f'{begun}exec "$0" -c "$1"', shell, command] if begun else [command]
-            request |= {
+            return request | {
                 "program": shell, "argv": [shell, "-c", *words], "tree": str(policy.tree),
                 "environment": environment_for(policy) | {"HOME": str(policy.tree)},
             }  # fmt: skip
-            if not self.bare:
-                request |= self._under_landlock(policy)
-                request["environment"]["GIT_CONFIG_NOSYSTEM"] = "1"  # It is there, cannot be read, and git would fail.
-            return request
         except ValueError as error:
             raise ToolError(f"The sandbox could not be made: {error}") from None
-
-    def _under_landlock(self, policy: Confinement) -> dict[str, Any]:
-        if policy.hosts:
-            raise ToolError(f"A command can reach hosts only in the strict sandbox. Run: {self.found.mend}")
-        with os.scandir(policy.tree) as entries:
-            grants = grants_for(policy, entries)
-        return {"grants": grants, "filter": base64.b64encode(seccomp(platform.machine(), alone=True)).decode()}
 
     def _in_bubblewrap(self, command: str, policy: Confinement, shell: str, begun: str) -> dict[str, Any]:
         made = self.profile(policy, self._machine())

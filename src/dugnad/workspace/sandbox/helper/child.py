@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 from collections.abc import Sequence
 from typing import Any
 
-from ..landlock import confine
 from ..limits import join_group, set_limits
 
 
@@ -42,8 +40,6 @@ def become(
         if request["bare"]:
             os.setsid()
             os.chdir(request["tree"])
-        if "grants" in request:
-            confine(request["grants"], base64.b64decode(request["filter"]))
         for fd in () if request["bare"] else keep:
             os.set_inheritable(fd, True)
         os.execve(program, list(argv), request["environment"] if request["bare"] else {})

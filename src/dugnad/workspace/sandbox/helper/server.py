@@ -55,7 +55,6 @@ class StartedCommand:
     port: int | None = None  # Of its own loopback, where somebody here is to listen;
     gate_fd: int = -1  # and what keeps it from beginning until then.
     trouble: str = ""
-    scratch: str = ""  # A folder of its own to write to, where there is no /tmp of its own.
     status: bytes = b""
     ended_as: int | None = None  # The wait status of the outer process.
     timed_out: bool = False
@@ -155,13 +154,11 @@ class HelperProcess:
             request["options"] += ["--block-fd", str(gate_read)]
         holds: list[Hold] = []
         groups: list[str] = []
-        scratch = ""
         try:
             for path, content in request["holds"]:
                 self.placeholders.hold(path, content, request.get("user"))
                 holds.append((path, content))
             groups = make_groups(f"dugnad-{os.getpid()}-{request['id']}", request["limits"])
-            scratch = self.make_scratch(request)
             argv = list(request["argv"])
             if not request["bare"]:
                 argv = [argv[0], *self.options(request, status_write, keep), *argv[1:]]
@@ -170,7 +167,7 @@ class HelperProcess:
             pid = os.fork()
         except OSError:
             _close(*streams, *keep, output_read, status_read, gate_write)
-            self.let_go(holds, groups, scratch)
+            self.let_go(holds, groups)
             raise
         if pid == 0:
             become(request, program, argv, streams=streams[:3], keep=keep, groups=groups)
@@ -179,7 +176,7 @@ class HelperProcess:
         ends = inf if request["seconds"] is None else now + request["seconds"]
         self.jobs[request["id"]] = StartedCommand(
             request["id"], pid, output_read, status_read, BoundedOutput(request["output_bytes_max"]), now, ends, holds,
-            groups, request["bare"], request["streamed_bytes_max"], request["port"], gate_write, scratch=scratch,
+            groups, request["bare"], request["streamed_bytes_max"], request["port"], gate_write,
         )  # fmt: skip
         for fd in (output_read, status_read):
             if fd >= 0:
@@ -223,24 +220,8 @@ class HelperProcess:
 
     # Ends.
 
-    def make_scratch(self, request: dict[str, Any]) -> str:
-        if "grants" not in request:
-            return ""
-        import tempfile  # Only here: what this process holds is copied with every fork.
-
-        scratch = tempfile.mkdtemp(prefix=f"dugnad-{os.getpid()}-")
-        if request["user"] is not None:
-            os.chown(scratch, request["user"], -1)
-        request["grants"].append((scratch, "write"))
-        request["environment"] |= {"HOME": scratch, "TMPDIR": scratch}
-        return scratch
-
-    def let_go(self, holds: list[Hold], groups: list[str], scratch: str) -> None:
+    def let_go(self, holds: list[Hold], groups: list[str]) -> None:
         self.placeholders.let_go(holds)
-        if scratch:
-            import shutil
-
-            shutil.rmtree(scratch, ignore_errors=True)
         self.busy += [group for group in groups if not remove_group(group)]
 
     def hear(self, job: StartedCommand) -> None:
@@ -299,7 +280,7 @@ class HelperProcess:
             os.close(job.output_fd)
         self.poll_forget(job.status_fd)
         _close(job.status_fd, job.gate_fd)
-        self.let_go(job.holds, job.groups, job.scratch)
+        self.let_go(job.holds, job.groups)
         del self.jobs[job.id]
         if job.bare and job.status:
             job.trouble = job.status.decode(errors="replace").strip()
@@ -341,7 +322,7 @@ class HelperProcess:
             except ChildProcessError:
                 break
         for job in self.jobs.values():
-            self.let_go(job.holds, job.groups, job.scratch)
+            self.let_go(job.holds, job.groups)
         for group in self.busy:
             remove_group(group)
 
