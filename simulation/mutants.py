@@ -65,7 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "'scheduled' ELSE 'ready' END, epoch = epoch + 1,\n  due_at", "'scheduled' ELSE 'ready' END,\n  due_at",
            seed=9),
     Mutant("tools go on when the lease is over", 2, "team/host.py",
-           "agent.may_act = self.lease_runs", "agent.may_act = lambda: True", seed=96),
+           "self.mind(member, self.lease_runs)", "self.mind(member, lambda: True)", seed=96),
     # 3. Order.
     Mutant("any end meets a need", 3, "board/rules.py",
            'return "met" if state == "done" and wanted in (None, outcome) else "broken"', 'return "met"', seed=10),
@@ -140,7 +140,7 @@ MUTANTS: tuple[Mutant, ...] = (
            'if sender == "human":\n        return 1', 'if sender == "human":\n        return 4', seed=11),
     Mutant("a message for one who was shut down", 7, "board/verbs/messages.py",
            'if row["state"] in ("stopped", "failed"):', "if False:"),
-    Mutant("who was shut down comes back by itself", 7, "team/worker.py",
+    Mutant("who was shut down comes back by itself", 7, "team/growth.py",
            'return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))',
            'return member.status == "stopped"', seed=5),
     Mutant("compaction drops what was to be said", 7, "agent/conversation.py",

@@ -208,7 +208,7 @@ class _Course:
             life.name
             for machine in world.living
             for life in machine.host.lives.values()
-            if life.claim is None and not life.agent.teammate.lead and not life.agent.leaving
+            if life.claim is None and not life.agent.teammate.lead and not life.agent.stop
         ]
         if not idle or not self._is_over():
             return

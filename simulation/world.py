@@ -140,11 +140,12 @@ class World:
 
         policy = Policy.of({"press": "ask"} if self.plan.asks else {})
 
-        def mind(member: Teammate) -> Agent:
+        def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
             requests, tokens = self.plan.rates
             return Agent(
                 board=board, teammate=member, model=self.provider, tools=tools(), team=TEAM, limits=AGENT_LIMITS,
                 requests_per_minute=requests, tokens_per_minute=tokens, sources=board.sources, policy=policy,
+                may_act=may_act,
             )  # fmt: skip
 
         limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=120.0)

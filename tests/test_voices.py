@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from dugnad.agent.conversation import Conversation
 from dugnad.models.port import Request, Said
 from dugnad.prompts import load
-from dugnad.team.delivery import GoOn
+from dugnad.team.delivery import Again
 from dugnad.team.workspaces.workspace import Workspace
 from dugnad.text import Told, fill, joined, quote, shorten, within_bytes
 
@@ -107,7 +107,7 @@ def test_what_a_request_takes_is_told() -> None:
     assert get_type_hints(Request)["system"] is Told
     assert get_type_hints(Conversation.say)["text"] is Told
     assert get_type_hints(Workspace)["told"] is Told
-    assert get_type_hints(GoOn)["told"] is Told
+    assert get_type_hints(Again)["told"] is Told
     mixed: object = Told("a") + "b"
     assert not isinstance(mixed, Told)
     assert not isinstance(f"{Told('a')}", Told)

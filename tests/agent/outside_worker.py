@@ -27,8 +27,9 @@ async def main(order: dict[str, str]) -> None:
     command = stand_in(Path(order["folder"]))
     host = Host(
         board=board, grows=False, knows_neighbours=False,
-        mind=lambda member: ExternalAgent(
-            board=board, teammate=member, command=command, sandbox=sandbox, tree=Path(order["tree"])
+        mind=lambda member, may_act: ExternalAgent(
+            board=board, teammate=member, command=command, sandbox=sandbox, tree=Path(order["tree"]),
+            may_act=may_act,
         ),
     )  # fmt: skip
     await host.start()

@@ -101,7 +101,7 @@ async def test_it_is_not_started_once_the_lease_of_its_host_ran_out(
 
 async def test_asked_to_leave_it_is_not_started_again(board: Board, sandbox: Sandbox, tree: Path, folder: Path) -> None:
     stage = await stage_of(board, sandbox, tree, stand_in(folder))
-    stage.agent.leaving = "the run was stopped"
+    stage.agent.stop.say("the run was stopped")
     assert await stage.run() == Released("the run was stopped", resume=True)
     assert not asked(tree)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 
@@ -113,9 +113,15 @@ class Reality:
         board = self._board(process)
         patient = AgentLimits(model_seconds_max=1e6)
 
-        def mind(member: Teammate) -> Agent:
+        def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
             return Agent(
-                board=board, teammate=member, model=self.model, tools=(), limits=patient, sources=board.sources
+                board=board,
+                teammate=member,
+                model=self.model,
+                tools=(),
+                limits=patient,
+                sources=board.sources,
+                may_act=may_act,
             )
 
         host = Host(

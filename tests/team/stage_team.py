@@ -126,9 +126,9 @@ def limits(**given: Any) -> TeamLimits:
 
 
 def host_of(board: Any, model: Any, *, tools: Sequence[Any] = (), agent: Any = FAST, **fields: Any) -> Host:
-    def mind(member: Teammate) -> Agent:
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
         own = model.get(member.name) if isinstance(model, dict) else model
-        return Agent(board=board, teammate=member, model=own, tools=tools, limits=agent)
+        return Agent(board=board, teammate=member, model=own, tools=tools, limits=agent, may_act=may_act)
 
     return Host(
         board=board,
@@ -154,8 +154,8 @@ async def kill(host: Host) -> None:
     """The process is gone from one moment to the next: nothing of it runs on, and nobody is told."""
     running = [*host._loops, *host._running.values()]
     for life in host.lives.values():
-        running += [each for each in asyncio.all_tasks() if "_mind" in repr(each.get_coro())]
-        life.agent.leaving = "killed"
+        running += [each for each in asyncio.all_tasks() if "_attempt" in repr(each.get_coro())]
+        life.agent.stop.say("killed")
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)

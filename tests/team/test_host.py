@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
@@ -229,12 +230,12 @@ async def test_a_mind_that_cannot_be_made_fails_its_teammate_alone(board: Board)
     await board.spawn("carol")
     good = host_of(board, ScriptedModel(SCRIPT)).mind
 
-    def mind(member: Teammate) -> Any:
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> Any:
         if member.model == "no:such":
             raise ModelMisconfigured("There is no model 'no:such'.")
         if member.model == "bug":
             raise ValueError("not a model")
-        return good(member)
+        return good(member, may_act)
 
     async with hosting(board, None, mind=mind) as host:
         (done,) = await until_ended(board, await board.put(TITLE))

@@ -12,7 +12,7 @@ from dugnad.errors import ModelMisconfigured, NotReady, StoppedTeammate
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.team.worker import RESTED
+from dugnad.team.growth import RESTED
 from dugnad.types import Task
 from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
 from tests.board.crew import race

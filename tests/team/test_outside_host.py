@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from tests.team.stage_team import hosting, short_lease, until, until_ended, unti
 
 
 def minds(board: Board, sandbox: Sandbox, tree: Path, command: ExternalCommand) -> Any:
-    def mind(member: Teammate) -> ExternalAgent:
-        return ExternalAgent(board=board, teammate=member, command=command, sandbox=sandbox, tree=tree)
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> ExternalAgent:
+        return ExternalAgent(board=board, teammate=member, command=command, sandbox=sandbox, tree=tree, may_act=may_act)
 
     return mind
 

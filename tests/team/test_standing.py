@@ -11,7 +11,7 @@ from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.team import Host
-from dugnad.team.worker import MADE_ROOM
+from dugnad.team.growth import MADE_ROOM
 from dugnad.types import Budget
 from tests.agent.stage_agent import TITLE
 from tests.conftest import Opener

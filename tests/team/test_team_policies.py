@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ async def test_a_lost_host_between_question_and_answer_loses_neither(opener: Ope
     world = World()
     model = ScriptedModel({TITLE: [call("change", what="a"), END]})
 
-    def mind(member: Teammate) -> Agent:
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
         policy = Policy.of({"change": "ask"})
         return Agent(board=board, teammate=member, model=model, tools=[world.tool], limits=FAST, policy=policy)
 
@@ -101,7 +102,7 @@ async def test_another_teammate_goes_on_with_what_one_was_allowed(board: Board) 
     world = World()
     model = ScriptedModel({TITLE: [call("change", what="a"), END]})
 
-    def mind(member: Teammate) -> Agent:
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
         policy = Policy.of({"change": "ask"})
         return Agent(board=board, teammate=member, model=model, tools=[world.tool], limits=FAST, policy=policy)
 
@@ -123,7 +124,7 @@ async def test_what_a_lead_does_in_answer_to_a_message_is_asked_about_too(board:
 
     model = ScriptedModel(steps)
 
-    def mind(member: Teammate) -> Agent:
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
         policy = Policy.of({"spawn_teammate": "ask"})
         return Agent(board=board, teammate=member, model=model, limits=FAST, policy=policy)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def scribble(root: Path) -> None:
 
 
 def minds(board: Board, model: ScriptedModel, root: Path) -> Any:
-    def mind(member: Teammate) -> Agent:
+    def mind(member: Teammate, may_act: Callable[[], bool]) -> Agent:
         return Agent(board=board, teammate=member, model=model, project=root, limits=replace(FAST, keep_share=0.0))
 
     return mind

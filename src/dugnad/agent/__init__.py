@@ -4,6 +4,6 @@ from .agent import Agent
 from .drain import drain
 from .external.agent import ExternalAgent
 from .external.command import ExternalCommand
-from .mind import Mind
+from .mind import Mind, Stop
 
-__all__ = ["Agent", "ExternalAgent", "ExternalCommand", "Mind", "drain"]
+__all__ = ["Agent", "ExternalAgent", "ExternalCommand", "Mind", "Stop", "drain"]

@@ -28,6 +28,7 @@ from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .identity import identity, standing, system_text
+from .mind import Stop
 from .model_calls import Asker, ModelAnswer, PutDown, must_be_priced
 from .packet import packet
 from .resume import recall
@@ -53,7 +54,7 @@ class Agent:
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)  # By name, while working another; theirs is the next turn.
     may_act: Callable[[], bool] = lambda: True  # False: the host's lease ran out, so the claim may be another's by now.
-    leaving: str = ""  # Set by the host: why the task is to be put down when the turn under way is recorded.
+    stop: Stop = field(default_factory=Stop)  # Said by the host: put the task down when the turn is recorded.
     doing: str = ""  # For whoever watches: what it is at right now,
     doing_since: int = 0  # and since when.
     turn: int = 0
@@ -87,8 +88,8 @@ class Agent:
                 outcome = decide(talk, self.limits)
                 if outcome is not None and not self._holds_back(claim, talk, outcome):
                     break
-                if self.leaving:
-                    raise PutDown(Released(self.leaving, resume=True))
+                if self.stop:
+                    raise PutDown(Released(self.stop.why, resume=True))
                 await self._take_messages(claim, talk)
                 await self._compact_if_long(claim, talk)
                 await self._turn(claim, talk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,18 +12,33 @@ from ..tools import Tool
 from ..types import Claim, Outcome, Teammate
 
 
+class Stop:
+    """The one way to ask for an orderly end, with the reason: of a mind's work, and of a whole run."""
+
+    def __init__(self) -> None:
+        self.why = ""
+        self.said = asyncio.Event()
+
+    def say(self, why: str) -> None:
+        self.why = why
+        self.said.set()
+
+    def __bool__(self) -> bool:
+        return self.said.is_set()
+
+
 class Mind(Protocol):
     """Takes a claim and works it to an outcome. Who runs it settles the outcome."""
 
     teammate: Teammate
     claimed: list[Claim]  # By name, while working another; theirs is the next turn.
-    leaving: str  # Set by the host: why the task is to be put down when the step under way is recorded.
+    stop: Stop  # Said by the host: the task is to be put down when the step under way is recorded.
     doing: str  # For whoever watches: what it is at right now,
     doing_since: int  # and since when.
     turn: int
 
     def may_act(self) -> bool:
-        """Put there by the host. False: its lease ran out, so the claim may be another's by now."""
+        """Handed to it when it was made. False: the host's lease ran out, so the claim may be another's by now."""
 
     def equip(
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,

@@ -1,18 +1,16 @@
 """From "I am done" to done: checked, looked at by another where that is asked for, and brought where it counts.
 
-What is red, or not approved, goes back to the mind with the reason, a bounded number of times. All of it can be done
-again after a crash: a check is run again, a commit found unchanged, a review asked for under the same key.
+What is red, or not approved, is returned as `Again`, with what the mind has to hear; the worker asks the mind. It can
+all be done again after a crash: a check is run again, a commit found unchanged, a review asked for under the same key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeVar
 
 from ..board import Board
-from ..errors import BoardTrouble, BudgetSpent, LimitReached, ToolError
+from ..errors import BudgetSpent, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten, tell
 from ..types import ERRAND, REVIEW, Amount, Claim, Done, Failed, Outcome, Task, Waiting
@@ -27,14 +25,11 @@ _RUNS = """\
 It changes files that make other programs run something when a person next opens or builds the project. Approve only \
 what each of them should run:
 {runs:quoted}"""
-T = TypeVar("T")
-Think = Callable[[Claim, Told], Awaitable[Outcome]]
-Pause = Callable[[BoardTrouble], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """It is not done yet: what the mind is told, and what is said of it if that was the last time."""
+class Again:
+    """It is not done yet: what the mind is told, and why the attempt fails if this was the last round."""
 
     told: Told
     in_the_end: str
@@ -47,13 +42,11 @@ class Delivery:
     board: Board
     limits: TeamLimits
     place: Workspace
-    think: Think
-    pause: Pause  # Before a board in trouble is asked again.
     reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
     _answered: set[int] = field(default_factory=set)  # Reviews the mind was told of, and has gone on from.
 
-    async def work(self, claim: Claim, told: Told) -> Outcome:
-        """Think until it is done, and until everybody who has a say agrees."""
+    async def needs_no_work(self, claim: Claim) -> Outcome | None:
+        """How the attempt ends before anybody works: no check can be run here, or nobody waits for the review."""
         place = self.place
         if (checks := place.checks(claim.task)) and place.cannot_check:
             return Waiting(
@@ -62,22 +55,8 @@ class Delivery:
                 f"{place.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
                 "check, or cancel it.",
             )
-        if claim.task.key.startswith(REVIEW) and (over := await self._patiently(partial(self._is_over, claim.task))):
-            return Done(over, CHANGES)
-        rounds = 0
-        if place.anew:
-            told = joined((told, place.told), "\n")
-        while True:
-            outcome = await self.think(claim, told)
-            if not isinstance(outcome, Done):
-                return outcome
-            verdict = await self._patiently(partial(self._judge, claim, outcome))
-            if not isinstance(verdict, GoOn):
-                return verdict
-            rounds += 1
-            if rounds > self.limits.check_rounds_max:
-                return Failed(verdict.in_the_end, retry=True)
-            told = verdict.told
+        over = await self._is_over(claim.task) if claim.task.key.startswith(REVIEW) else ""
+        return Done(over, CHANGES) if over else None
 
     async def _is_over(self, review: Task) -> str:
         """Why nobody waits for this review any more; empty: somebody does."""
@@ -85,16 +64,8 @@ class Delivery:
         found = (await self.board.find_all({int(number)})).get(int(number)) if number.isdecimal() else None
         return f"#{number} has ended as {found.state}; there is nothing to look at." if found and found.ended else ""
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """All of it can be done again, so a board in trouble is asked again."""
-        while True:
-            try:
-                return await ask()
-            except BoardTrouble as trouble:
-                await self.pause(trouble)
-
-    async def _judge(self, claim: Claim, done: Done) -> Outcome | GoOn:
-        """Whether it is done. The order matters: nobody is asked to look at what is red."""
+    async def deliver(self, claim: Claim, done: Done) -> Outcome | Again:
+        """Check it, have it reviewed, bring it in. The order matters: nobody is asked to look at what is red."""
         task = claim.task
         if task.key.startswith(REVIEW):
             return _is_verdict(done)
@@ -102,7 +73,7 @@ class Delivery:
             if (red := await self.place.check(task)) is not None:
                 command, output = one_line(red.command), red.output
                 told = "You said it is done, but its check is red. `{command}` printed:\n{output:quoted}"
-                return GoOn(
+                return Again(
                     tell(told, command=command, output=shorten(output, 8_000)),
                     f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
                 )
@@ -111,7 +82,7 @@ class Delivery:
             return _no_time(spent)
         except ToolError as trouble:
             told = "You said it is done, but it cannot be committed:\n{trouble:quoted}"
-            return GoOn(tell(told, trouble=trouble), str(trouble))
+            return Again(tell(told, trouble=trouble), str(trouble))
         role = self._role_of_reviewer(task)
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
@@ -128,7 +99,7 @@ class Delivery:
         answers = task.key.startswith(ERRAND) and not self.place.sees_changes
         return task.review or (None if answers else self.reviewer)
 
-    async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | GoOn | None:
+    async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | Again | None:
         """What somebody else says of just this work; None: approved."""
         task = claim.task
         born, reviews = await self._reviews(claim)
@@ -156,7 +127,7 @@ class Delivery:
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
         told = "{who} looked at your work and asks for changes:\n{words:quoted}\nMake them, then finish."
-        return GoOn(
+        return Again(
             tell(told, who=review.teammate, words=words),
             f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
         )
@@ -184,11 +155,11 @@ def _no_time(spent: BudgetSpent) -> Waiting:
     return Waiting(on="budget", question=str(spent), amount=Amount(milliseconds=1_000))
 
 
-def _is_verdict(done: Done) -> Done | GoOn:
+def _is_verdict(done: Done) -> Done | Again:
     if done.outcome in (APPROVED, CHANGES):
         return delivered(done)
     told = "A review ends with a word: use finish with the outcome {approved}, or {changes} and what must change."
-    return GoOn(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
+    return Again(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
 
 
 def _review_body(task: Task, done: Done, place: Workspace, who: str, runs: Mapping[str, str]) -> Told:

@@ -7,12 +7,19 @@ from dataclasses import dataclass
 
 from ..tools.message_tools import GONE
 from ..types import OPEN, Task, Teammate
-from .worker import may_come_back
 
 NAMES = (
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "lars", "mona", "nils",
     "olga", "per", "quinn", "rosa", "sven", "tove", "uma", "vera", "willy", "ylva", "zoe",
 )  # fmt: skip
+RESTED = "rested: there was nothing to do"
+MADE_ROOM = "made room for "
+
+
+def may_come_back(member: Teammate) -> bool:
+    """Whether it left by itself, and not because somebody wanted it to."""
+    reason = member.reason or ""
+    return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))
 
 
 @dataclass(frozen=True, slots=True)

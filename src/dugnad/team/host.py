@@ -20,12 +20,15 @@ from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
 from ..settings import TeamLimits
 from ..tools.message_tools import GONE
 from ..types import ERRAND, Budget, Released, Teammate
-from .growth import Joins, joining
+from .errands import Errands
+from .growth import MADE_ROOM, Joins, joining, may_come_back
 from .lost_hosts import Silence, dead_neighbours, own_label
-from .worker import MADE_ROOM, Worker, may_come_back
+from .worker import Worker
 from .workspaces.workspace import Check, OpenWorkspace, nowhere
 
-MindOf = Callable[[Teammate], Mind]
+# Makes the mind of a teammate. The second argument is what it asks before it acts on the world: False means that the
+# host's lease ran out, so that the claim may be another's by now.
+MindOf = Callable[[Teammate, Callable[[], bool]], Mind]
 Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
 
 
@@ -218,16 +221,19 @@ class Host:
 
     async def _begin(self, member: Teammate) -> None:
         try:
-            agent = self.mind(member)
+            agent = self.mind(member, self.lease_runs)
         except Exception as trouble:  # A model that cannot be opened, or whoever made the mind made a mistake.
             self.broken_models[member.model] = self.failed[member.name] = str(trouble)
             await self.board.fail_teammate(member.name, by=member.name, reason=str(trouble), seat=member.seat)
             self._on_move()
             return
-        agent.may_act = self.lease_runs  # type: ignore[method-assign]
+        errands = Errands(
+            board=self.board, teammate=member.name, limits=self.limits, budget=self.budget, scope=self.scope,
+            payer=self.payer,
+        )  # fmt: skip
         life = Worker(
-            board=self.board, host=self.id, agent=agent, limits=self.limits, places=self.places or nowhere(self.check),
-            reviewer=self.reviewer, budget=self.budget, scope=self.scope, payer=self.payer, red_base=self.red_base,
+            board=self.board, host=self.id, agent=agent, errands=errands, limits=self.limits,
+            places=self.places or nowhere(self.check), reviewer=self.reviewer, red_base=self.red_base,
             on_move=self._on_move,
         )  # fmt: skip
         self.lives[member.name] = life
@@ -292,9 +298,8 @@ class Host:
 
     async def _end(self, life: Worker, why: str) -> None:
         """It can claim nothing more by now. Its work is stopped, then what it held is given back."""
-        life.agent.leaving = why
+        life.leave(why)
         life.drop(why)
-        life.wake()
         running = self._running.get(life.name)
         if running is not None:
             await asyncio.wait({running}, timeout=self.limits.cancel_seconds + 1)
@@ -354,8 +359,7 @@ class Host:
         """Let the turns under way be recorded, give back what is held, and leave in order."""
         self._stopping = True
         for life in self.lives.values():
-            life.agent.leaving = why
-            life.wake()
+            life.leave(why)
         running = list(self._running.values())
         if running:
             await asyncio.wait(running, timeout=self.limits.stop_seconds)

@@ -27,10 +27,9 @@ from ..tools import OF_A_TREE, Policy, Tool
 from ..tools.message_tools import GONE
 from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from ..workspace.sandbox.sandbox import Sandbox
-from .growth import Joins, fresh_names
+from .growth import Joins, fresh_names, may_come_back
 from .host import Host, as_before
 from .report import ACCOUNT, Report, Standing, report, standing
-from .worker import may_come_back
 from .workspaces.workspace import Check, OpenWorkspace
 
 Rates = tuple[int | None, int | None]
@@ -326,7 +325,7 @@ class Team:
         """Open the team's model now rather than with the first teammate: what is wrong with it is told at once."""
         self._model(None)
 
-    def _mind(self, teammate: Teammate) -> Mind:
+    def _mind(self, teammate: Teammate, may_act: Callable[[], bool]) -> Mind:
         role = next((self.roles[each] for each in teammate.roles if each in self.roles), None)
         prompt = teammate.prompt or (role.prompt if role else "")
         plan = teammate.plan or bool(role and role.plan)
@@ -345,7 +344,7 @@ class Team:
             return ExternalAgent(
                 board=self.board, teammate=member, command=model, sandbox=self.sandbox, team=self.name,
                 project=self.project, policy=policy, limits=self.agent_limits,
-                sources=self.board.sources,
+                sources=self.board.sources, may_act=may_act,
             )  # fmt: skip
         requests, tokens = self.rates(model.name)
         return Agent(
@@ -360,6 +359,7 @@ class Team:
             project=self.project,
             limits=self.agent_limits,
             sources=self.board.sources,
+            may_act=may_act,
         )
 
     def _model(self, named: str | None) -> Model:

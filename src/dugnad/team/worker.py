@@ -1,15 +1,17 @@
-"""One teammate's life at a host: rest, wake, work, end.
+"""The worker: one teammate at a host. It claims a task, opens a workspace, lets the mind work, delivers and settles.
 
 It is woken by its inbox and by work it may take, in this order: shutdown, human, lead, peers, then the board. A message
-that finds it without a task becomes an errand: a small task of its own, so that answering is durable, fenced and paid
-for like all other work.
+that arrives while it has no task becomes an errand: a small task of its own, so that answering is durable, fenced and
+paid for like all other work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
 
 from ..agent import Mind
 from ..board import Board
@@ -29,26 +31,18 @@ from ..errors import (
 )
 from ..settings import TeamLimits
 from ..text import NOTHING, Told, joined, shorten, tell
-from ..types import ERRAND, HUMAN, Budget, Claim, Done, Failed, Message, Outcome, Released, Task, Teammate
-from .delivery import Delivery, checks_told
+from ..types import ERRAND, HUMAN, Claim, Done, Failed, Message, Outcome, Released, Task
+from .delivery import Again, Delivery, checks_told
+from .errands import Errands
+from .growth import RESTED
 from .workspaces.workspace import OpenWorkspace, Workspace, nowhere
 
-RESTED = "rested: there was nothing to do"
-MADE_ROOM = "made room for "
 AUTO_CLAIMED = tell(
     "<auto-claimed>\nYou had nothing to do, and took this task from the board yourself.\n</auto-claimed>"
 )
-_ERRAND = (
-    "You were written to while you had no task. Do what the messages ask of you: answer, put tasks on the board, "
-    "approve or refuse; or just take note. Then end with plain text"
-)
 _PAUSE_SECONDS = 1.0
-
-
-def may_come_back(member: Teammate) -> bool:
-    """Whether it left by itself, and not because somebody wanted it to."""
-    reason = member.reason or ""
-    return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -58,12 +52,10 @@ class Worker:
     board: Board
     host: str
     agent: Mind
+    errands: Errands
     limits: TeamLimits
     places: OpenWorkspace = field(default_factory=lambda: nowhere(None))  # Where it works.
     reviewer: str | None = None
-    budget: Budget = field(default_factory=Budget)  # For what a person asks for in passing.
-    scope: tuple[int, ...] | None = None  # The roots of the host's work; None: all.
-    payer: int | None = None  # The root that pays for errands about no task; None: each is a root of its own.
     red_base: bool = False
     on_move: Callable[[], None] = lambda: None  # Is told whenever a task went from or to this teammate.
     claim: Claim | None = None  # What it works on now.
@@ -84,44 +76,90 @@ class Worker:
     def name(self) -> str:
         return self.agent.teammate.name
 
+    async def live(self) -> None:
+        """Until it is told to leave, moves to another host, or has had nothing to do for long enough."""
+        while (claim := await self._next_claim()) is not None and await self._work(claim):
+            pass
+        for claim in self.agent.claimed:  # Taken by name, and not come to any more.
+            await self._settle(claim, Released(self.agent.stop.why or f"{self.name} left", resume=True))
+
+    async def _work(self, claim: Claim) -> bool:
+        """Work a task to its end, and settle how it ended. False: the teammate cannot go on, and is shown as failed."""
+        self.claim, self.settling = claim, False
+        self.on_move()
+        trouble: Exception | None = None
+        try:
+            outcome = await self._unless_dropped(claim, self._attempt(claim))
+        except (StaleClaim, HostLost) as lost:
+            # If another teammate holds the task now, the board refuses this; otherwise it frees the task.
+            outcome = Released(str(lost), resume=True)
+        except ModelMisconfigured as wrong:
+            outcome, trouble = Released(str(wrong), resume=True), wrong
+        except Exception as bug:
+            what = f"{type(bug).__name__}: {bug}"
+            outcome, trouble = Failed(f"{self.name} failed: {shorten(what, 2_000)}", retry=True), bug
+        self.settling = True
+        if not isinstance(outcome, Done):  # The next attempt must find the workspace free; finished work stays there.
+            await self._close(outcome, settled=False)
+        settled = await self._settle(claim, outcome)
+        await self._close(outcome, settled=settled)
+        self.claim = None
+        if isinstance(outcome, Released):
+            self.asked_to_stop = True  # It may have been given back because it was asked to leave: look first.
+        self.on_move()
+        if trouble is not None:
+            await self._fail(trouble)
+        return trouble is None
+
+    async def _attempt(self, claim: Claim) -> Outcome:
+        """Open a workspace, let the mind work there, and deliver; again, as long as the delivery sends it back."""
+        place = await self._open(claim)
+        if isinstance(place, Released):
+            return place
+        delivery = Delivery(board=self.board, limits=self.limits, place=place, reviewer=self.reviewer)
+        if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
+            return outcome
+        told = self._told_at_first(claim, place)
+        for _ in range(self.limits.check_rounds_max + 1):
+            outcome = await self._think(claim, told)
+            if not isinstance(outcome, Done):
+                return outcome
+            end = await self._patiently(delivery.deliver, claim, outcome)
+            if not isinstance(end, Again):
+                await self._answer_human(claim, end)
+                return end
+            told, in_the_end = end.told, end.in_the_end
+        return Failed(in_the_end, retry=True)
+
     # Rest and wake.
 
-    async def live(self) -> None:
-        """Until it is shut down, moves to another host, or has had nothing to do for long enough."""
-        await self._live()
-        for claim in self.agent.claimed:  # Taken by name, and not come to any more.
-            await self._settle(claim, Released(self.agent.leaving or f"{self.name} left", resume=True))
-
-    async def _live(self) -> None:
+    async def _next_claim(self) -> Claim | None:
+        """Rest until there is a task to work. None: this teammate has no more work here."""
         clock = asyncio.get_running_loop().time
         quiet_since = clock()
         lost = False
         member = self.agent.teammate
-        while not self.agent.leaving:
+        while not self.agent.stop:
             with self.board.watch_for(self.name, member.roles, lead=member.lead) as watch:
                 self._watch = watch
                 try:
                     if lost and (await self.board.teammate(self.name)).host != self.host:
-                        return  # Another host has it now.
+                        return None  # Another host has it now.
                     lost = False
                     if not self.agent.may_act():  # The lease is being renewed, or is lost; either shows soon.
                         raise HostLost
                     mail = await self.board.has_unread(self.name)
                     if (mail or self.asked_to_stop) and await self._asked_to_leave():
-                        return
-                    claim = await self._next_claim(mail)
-                    if claim is not None:
-                        if not await self._work(claim):
-                            return
-                        quiet_since = clock()
-                        continue
+                        return None
+                    if (claim := await self._look_for_work(mail)) is not None:
+                        return claim
                     left = self.limits.idle_seconds - (clock() - quiet_since)
                     if left <= 0:
                         if await self._rest():
-                            return
+                            return None
                         left = self.limits.sweep_seconds  # Mail that cannot be answered yet, or has come just now.
                 except StoppedTeammate:
-                    return
+                    return None
                 except HostLost:
                     left, lost = _PAUSE_SECONDS, True
                 except BoardTrouble as trouble:
@@ -129,6 +167,15 @@ class Worker:
                     continue
                 self.trouble = ""
                 await watch.wait(max(0.0, min(left, 3_600.0)))
+        return None
+
+    async def _patiently(self, ask: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
+        """For what can be done twice: ask again until the board answers."""
+        while True:
+            try:
+                return await ask(*given, **named)
+            except BoardTrouble as trouble:
+                await self._pause(trouble)
 
     async def _pause(self, trouble: BoardTrouble) -> None:
         """Before a board in trouble is asked again."""
@@ -167,14 +214,14 @@ class Worker:
         await self.board.stop_teammate(self.name, by=by, reason="shut down as asked", seat=self.agent.teammate.seat)
         return True
 
-    async def _next_claim(self, mail: bool) -> Claim | None:
+    async def _look_for_work(self, mail: bool) -> Claim | None:
         """People and the lead first; a peer's word is read with the next task, if there is one."""
         unread = await self.board.inbox(self.name) if mail else []
         # The end of something it started in the background: what that was for is over, and nobody has to answer it.
         if over := [each.id for each in unread if each.kind == "notice" and each.sender == self.name]:
             await self.board.show(self.name, over)
             unread = [each for each in unread if each.id not in over]
-        if unread and await self._is_pressing(unread) and (claim := await self._errand(unread)):
+        if unread and await self.errands.are_pressing(unread) and (claim := await self._errand(unread)):
             return claim
         if self.agent.claimed:
             return self.agent.claimed.pop(0)
@@ -190,31 +237,11 @@ class Worker:
         self._claim_key = None
         return claim
 
-    async def _is_pressing(self, unread: list[Message]) -> bool:
-        if any(message.sender == HUMAN or message.kind in ("question", "plan") for message in unread):
-            return True
-        leads = {member.name for member in await self.board.team() if member.lead}
-        return any(message.sender in leads for message in unread)
-
     async def _errand(self, unread: list[Message]) -> Claim | None:
         """Make a task of answering. None: it cannot be one, so the messages count as read; the next packet has them."""
-        from_human = any(message.sender == HUMAN for message in unread)
-        told_in = next((message.task for message in unread if message.task is not None), None)
-        parent = None if from_human else told_in  # What a person says is not a goal's to pay for.
         errand: Task | None = None
         try:
-            if parent is None or (self.scope is not None and (await self.board.find(parent)).root not in self.scope):
-                parent = self.payer
-            errand = await self.board.put(
-                f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
-                body=f"{_ERRAND}{', which is sent to the human' if from_human else ''}.",
-                assignee=self.name,
-                priority=1,
-                parent=parent,
-                budget=self._errand_budget() if parent is None else None,
-                key=f"{ERRAND}{'human' if from_human else 'team'}:{self.name}:{unread[0].id}",
-                by=self.name,
-            )
+            errand = await self.errands.put(unread)
             if not errand.ended:
                 return await self._claim(errand.id)
             if len(unread) > 1:  # The first one's errand came to an end; the others have nothing to do with that.
@@ -228,47 +255,13 @@ class Worker:
         await self.board.show(self.name, [message.id for message in unread])
         return None
 
-    def _errand_budget(self) -> Budget:
-        """What a person asks for in passing may become a goal like any other; so it has a cap like any other."""
-        if self.budget != Budget():
-            return self.budget
-        return Budget(tasks=self.limits.errand_tasks_max, tokens=self.limits.errand_tokens_max)
+    # The steps of an attempt.
 
-    # Work.
-
-    async def _work(self, claim: Claim) -> bool:
-        """Work a task to its end. False: so is this life."""
-        self.claim, self.settling = claim, False
-        self.on_move()
-        ending: DugnadError | Exception | None = None
-        try:
-            outcome = await self._until_done_or_dropped(claim)
-        except (StaleClaim, HostLost) as lost:
-            outcome = Released(str(lost), resume=True)  # Refused if it is in other hands; if it is not, nobody has it.
-        except ModelMisconfigured as trouble:
-            outcome, ending = Released(str(trouble), resume=True), trouble
-        except Exception as bug:
-            what = f"{type(bug).__name__}: {bug}"
-            outcome, ending = Failed(f"{self.name} failed: {shorten(what, 2_000)}", retry=True), bug
-        self.settling = True
-        if not isinstance(outcome, Done):  # Whoever goes on with it must find the place free; done work stays there.
-            await self._leave(outcome, settled=False)
-        settled = await self._settle(claim, outcome)
-        await self._leave(outcome, settled=settled)
-        self.claim = None
-        if isinstance(outcome, Released):
-            self.asked_to_stop = True  # It may have been given back because it was asked to leave: look first.
-        self.on_move()
-        if ending is not None:
-            await self._fail(ending)
-        return ending is None
-
-    async def _until_done_or_dropped(self, claim: Claim) -> Outcome:
-        """The outcome, also if the host had it dropped. Work that does not let go is left behind, fenced off."""
-        told = AUTO_CLAIMED if claim.continues is None and not claim.task.key.startswith(ERRAND) else NOTHING
+    async def _unless_dropped(self, claim: Claim, attempt: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """The outcome, also if the host dropped the work. Work that does not let go is left behind, fenced off."""
         self._why_dropped = ""
         dropped = asyncio.ensure_future(self._until_dropped(claim))
-        work = asyncio.ensure_future(self._mind(claim, told))
+        work = asyncio.ensure_future(attempt)
         try:
             await asyncio.wait({work, dropped}, return_when=asyncio.FIRST_COMPLETED)
             if work.done() and not self._why_dropped:
@@ -287,7 +280,7 @@ class Worker:
                         lambda _: self._closing.append(asyncio.ensure_future(place.close(gives_up, settled=False)))
                     )
             elif not work.cancelled():
-                work.exception()  # Looked at, so that nobody complains that nobody did.
+                work.exception()  # Retrieve the exception so asyncio does not warn about it.
 
     async def _until_dropped(self, claim: Claim) -> None:
         """Until the host says so, or the board that somebody took the task away: work for nothing ends at once."""
@@ -301,32 +294,25 @@ class Worker:
                 except BoardTrouble:
                     continue  # The beat will tell.
 
-    async def _mind(self, claim: Claim, told: Told) -> Outcome:
-        """Where the task is worked, until it is done there."""
-        while True:
-            try:
-                self._place = place = await self.places(claim)
-                break
-            except BoardTrouble as trouble:
-                await self._pause(trouble)
-            except (ToolError, OSError) as trouble:
-                delay = self.limits.no_place_seconds
-                return Released(f"there is no place to work it: {trouble}", delay_seconds=delay, resume=True)
+    async def _open(self, claim: Claim) -> Workspace | Released:
+        try:
+            self._place = await self._patiently(self.places, claim)
+            return self._place
+        except (ToolError, OSError) as trouble:
+            delay = self.limits.no_place_seconds
+            return Released(f"there is no place to work it: {trouble}", delay_seconds=delay, resume=True)
+
+    def _told_at_first(self, claim: Claim, place: Workspace) -> Told:
+        """Equip the mind for the workspace. Returns what it is told before it begins."""
         told_of_place = NOTHING if place.anew else place.told
         if claim.continues is None and (checks := place.checks(claim.task)):
             rounds = self.limits.check_rounds_max
             told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.red_base)), "\n")
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
-        finishing = Delivery(
-            board=self.board, limits=self.limits, place=place, think=self._think, pause=self._pause,
-            reviewer=self.reviewer,
-        )  # fmt: skip
-        outcome = await finishing.work(claim, told)
-        if isinstance(outcome, Done):
-            await self._answer_human(claim, outcome)
-        return outcome
+        told = AUTO_CLAIMED if claim.continues is None and not claim.task.key.startswith(ERRAND) else NOTHING
+        return joined((told, place.told), "\n") if place.anew else told
 
-    async def _leave(self, outcome: Outcome, *, settled: bool) -> None:
+    async def _close(self, outcome: Outcome, *, settled: bool) -> None:
         if (place := self._take_place()) is not None:
             await place.close(outcome, settled=settled)
 
@@ -353,22 +339,18 @@ class Worker:
                     await asyncio.sleep(_PAUSE_SECONDS)
             told, interrupted = NOTHING, True
 
-    async def _answer_human(self, claim: Claim, outcome: Done) -> None:
-        while claim.task.key.startswith(f"{ERRAND}human:") and outcome.result.strip():
-            try:
-                await self.board.tell(self.name, HUMAN, outcome.result, claim=claim, key=f"errand-{claim.task.id}")
-                return
-            except BoardTrouble as trouble:
-                await self._pause(trouble)
+    async def _answer_human(self, claim: Claim, end: Outcome) -> None:
+        asked = claim.task.key.startswith(f"{ERRAND}human:")
+        if asked and isinstance(end, Done) and end.result.strip():
+            key = f"errand-{claim.task.id}"
+            await self._patiently(self.board.tell, self.name, HUMAN, end.result, claim=claim, key=key)
 
     async def _settle(self, claim: Claim, outcome: Outcome) -> bool:
         """False: it is in other hands."""
         while True:
             try:
-                await self.board.settle(claim, outcome)
+                await self._patiently(self.board.settle, claim, outcome)  # The same call again is the same call.
                 return True
-            except BoardTrouble as trouble:  # The same call again is the same call.
-                await self._pause(trouble)
             except (StaleClaim, HostLost):
                 return False
             except DugnadError as refusal:  # A wait that cannot begin, for someone who was just stopped, say.
@@ -377,18 +359,16 @@ class Worker:
     async def _fail(self, ending: Exception) -> None:
         self.model_is_wrong = isinstance(ending, ModelMisconfigured)
         self.failed = str(ending) if isinstance(ending, DugnadError) else f"{type(ending).__name__}: {ending}"
-        while True:
-            try:
-                await self.board.fail_teammate(
-                    self.name, by=self.name, reason=shorten(self.failed, 2_000), seat=self.agent.teammate.seat
-                )
-                return
-            except BoardTrouble as trouble:
-                await self._pause(trouble)
-            except DugnadError:
-                return  # Stopped or taken over meanwhile.
+        reason, seat = shorten(self.failed, 2_000), self.agent.teammate.seat
+        with suppress(DugnadError):  # Stopped or taken over meanwhile.
+            await self._patiently(self.board.fail_teammate, self.name, by=self.name, reason=reason, seat=seat)
 
     # What the host does to it.
+
+    def leave(self, why: str) -> None:
+        """Put down the task when the step under way is recorded, and take no other."""
+        self.agent.stop.say(why)
+        self.wake()
 
     def drop(self, why: str) -> None:
         """Stop the work under way, now; then it is given back, unless it is in other hands by then."""

@@ -28,6 +28,7 @@ from ...types import HUMAN, REVIEW, Amount, Claim, Done, Failed, NewTurn, Outcom
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import Conversation
 from ..identity import standing
+from ..mind import Stop
 from ..model_calls import PutDown
 from ..packet import packet
 from ..resume import recall
@@ -62,24 +63,12 @@ class ExternalAgent:
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)
     may_act: Callable[[], bool] = lambda: True
+    stop: Stop = field(default_factory=Stop)  # A run takes as long as a whole task, so one under way ends at once.
     doing: str = ""
     doing_since: int = 0
     turn: int = 0
-    _leaving: str = ""
-    _enough: asyncio.Event = field(default_factory=asyncio.Event)  # A run under way is to end.
     _told_of_place: Told = NOTHING
     _readable: tuple[Path, ...] = ()
-
-    @property
-    def leaving(self) -> str:
-        """Why the task is to be put down. A run takes as long as a whole task, so it is asked to end at once."""
-        return self._leaving
-
-    @leaving.setter
-    def leaving(self, why: str) -> None:
-        self._leaving = why
-        if why:
-            self._enough.set()
 
     def equip(
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
@@ -103,8 +92,8 @@ class ExternalAgent:
                     outcome, called = None, called + 1
                 if outcome is not None:
                     break
-                if self.leaving:
-                    raise PutDown(Released(self.leaving, resume=True))
+                if self.stop:
+                    raise PutDown(Released(self.stop.why, resume=True))
                 await self._run(claim, talk, sandbox, tree)
                 self._must_be_let_in(talk)
                 resumed = False
@@ -255,7 +244,7 @@ class ExternalAgent:
             with suppress(DugnadError):
                 await self.board.spend(claim, reservation, self.command.at_most_in(ran, amount))
             raise
-        if self._enough.is_set() and report.ended != "well":
+        if self.stop and report.ended != "well":
             await self._put_down(claim, reservation, report, self.command.at_most_in(seconds, amount))
         reply = self._reply(report, word, tree if by_file else None)
         used = Amount(
@@ -278,7 +267,7 @@ class ExternalAgent:
             milliseconds=most.milliseconds,
         )
         await self.board.spend(claim, reservation, used)
-        raise PutDown(Released(self.leaving, resume=True))
+        raise PutDown(Released(self.stop.why, resume=True))
 
     async def _ran(
         self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
@@ -287,7 +276,7 @@ class ExternalAgent:
         if sandbox.bare:
             environment.pop("IS_SANDBOX", None)  # It would not be true.
         try:
-            ran = await sandbox.until(self._enough).run(
+            ran = await sandbox.until(self.stop.said).run(
                 self.command.line(amount, spending), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
                 readable=(*self.command.readable, *self._readable), hosts=self.command.hosts, stdin=prompt,
