@@ -5,10 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.resources import files
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from dugnad.prompts import load, tell
+from dugnad.prompts import load, tell, tool_prompt
+from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools
+from dugnad.tools.shell.bash import ShellTools, command_tools
+from dugnad.workspace.files.files import Files
 
 NAMES = sorted(each.name.removesuffix(".md") for each in files("dugnad.prompts").iterdir() if each.name.endswith(".md"))
 
@@ -42,6 +48,24 @@ def test_a_prompt_begins_and_ends_with_words(file: str) -> None:
         assert text, name
         assert text == text.strip(), name
         assert "\\" not in text, name
+
+
+def built_in(folder: Path) -> list[Tool]:
+    sandbox: Any = None
+    claim = SimpleNamespace(task=SimpleNamespace(id=1))
+    shell = ShellTools(sandbox, folder, claim=claim, board=sandbox)  # type: ignore[arg-type]
+    return [*BUILT_IN, *LEADING, *file_tools(Files(folder)), *shell.tools, *command_tools(sandbox, folder)]
+
+
+def test_each_built_in_tool_is_described_with_each_of_its_arguments(tmp_path: Path) -> None:
+    tools = {each.prompt: each for each in built_in(tmp_path)}
+    assert tools.keys() == load("tools").keys()
+    for name, each in tools.items():
+        assert name is not None
+        description, arguments = tool_prompt(name)
+        assert each.spec.description == description
+        said = {argument: told["description"] for argument, told in each.spec.schema["properties"].items()}
+        assert said == arguments, name
 
 
 def test_help_reads_no_prompts() -> None:

@@ -1,8 +1,8 @@
 """Every sentence a model reads stands in the text files beside this one; code fills the slots.
 
-A file is Markdown. Under `#` stands what engineers should know; each `##` begins a prompt and names it. The prompt's
-lines are joined as Markdown joins them: an empty line ends a paragraph, and a backslash keeps a line break. What may
-stand in a slot is told by `text.fill`. A file is read when one of its prompts is first used.
+A file is Markdown. Under `#` stands what engineers should know; each `##` begins a prompt and names it. Its
+lines are joined as Markdown joins them: an empty line ends a paragraph, "- " begins a list item, and a backslash keeps
+a line break. `text.fill` says what a slot may look like. A file is read when one of its prompts is first used.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ from importlib.resources import files
 from ..text import Told, fill
 
 _HEADING = re.compile(r"^(#{1,2}) +(.+)$\n", re.MULTILINE)
-_JOINED = re.compile(r"(?<![\\\n])\n(?!\n)")  # A line break inside a paragraph.
+_JOINED = re.compile(r"(?<![\\\n])\n(?!\n|- ) *")  # A line break inside a paragraph or a list item.
 
 
 def tell(prompt: str, /, **slots: object) -> Told:
     """The prompt of this name, such as "packet.task", with its slots filled."""
     file, _, name = prompt.partition(".")
     return fill(load(file)[name], slots)
+
+
+def tool_prompt(name: str) -> tuple[str, Mapping[str, str]]:
+    """The description of a built-in tool, and what is said of each argument."""
+    description, *items = re.split(r"\n+- ", load("tools")[name])
+    return description, dict(item.split(": ", 1) for item in items)
 
 
 @cache

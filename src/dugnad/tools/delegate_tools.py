@@ -14,13 +14,7 @@ _LOOK_MAX = 500
 
 @own_tool(keyed=False, early=True)
 async def consult(context: Context, prompt: str, role: str | None = None) -> str:
-    """Ask a fresh mind that knows nothing of this conversation, and get only its answer. It can look at the board and
-    the notes, and is paid from the same budget. Good for a second opinion, or to look into something at length.
-
-    Args:
-        prompt: The question, with all that is needed to answer it.
-        role: As whom it should answer, like reviewer.
-    """
+    """A nested conversation; only its answer comes back."""
     assert context.consult is not None
     return await context.consult(prompt, role)
 
@@ -29,15 +23,7 @@ async def consult(context: Context, prompt: str, role: str | None = None) -> str
 async def delegate(
     context: Context, task: str, body: str = "", role: str | None = None, wait: bool = True
 ) -> str | Ends:
-    """Give a piece of work to another teammate, as a task on the board. If you wait, you put this task down, and go
-    on in this conversation with the result.
-
-    Args:
-        task: What is to be done, in a few words.
-        body: All that one needs to know who was not here.
-        role: Who may take it.
-        wait: Go on only when it has ended.
-    """
+    """A task for another, waited for or not."""
     if role is not None and wait:
         roles = {each for member in await context.board.team() if member.status not in GONE for each in member.roles}
         if role not in roles:

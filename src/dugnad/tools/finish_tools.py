@@ -11,49 +11,31 @@ from .tool import own_tool
 
 @own_tool()
 async def finish(context: Context, result: str, outcome: str | None = None) -> Ends:
-    """The task is done. Say what came of it: others work on with just this.
-
-    Args:
-        result: What was done and where it is.
-        outcome: One word that tasks waiting for this one may ask for, like approved or changes-requested.
-    """
+    """End the attempt as done."""
     return Ends(Done(result, outcome), "Done.")
 
 
 @own_tool(early=True)
 async def give_up(context: Context, reason: str) -> Ends:
-    """The task cannot be done, by nobody.
-
-    Args:
-        reason: Why, and what was tried.
-    """
+    """End the attempt as failed for good."""
     return Ends(Failed(reason or "given up without a reason"), "Given up.")
 
 
 @own_tool(early=True)
 async def release(context: Context, reason: str, delay_minutes: float = 0) -> Ends:
-    """Give the task back: another should do it, or it should be done later.
-
-    Args:
-        reason: Why.
-        delay_minutes: Not before so many minutes have passed.
-    """
+    """End the attempt and put the task back."""
     return Ends(Released(reason, max(0.0, delay_minutes) * 60), "Released.")
 
 
 @own_tool(early=True)
 async def idle(context: Context) -> Ends:
-    """There is nothing more for you to do here. A task you still hold is given back to the others."""
+    """Put the task back, for others to take first."""
     return Ends(Released("there is nothing more for me to do", 30.0), "Idle.")
 
 
 @own_tool()
 async def claim_task(context: Context, task: int) -> str:
-    """Claim a certain task, under the rules everybody is under. You work it when this one is over.
-
-    Args:
-        task: Its number.
-    """
+    """Claim by number; worked after this attempt."""
     claim = await context.board.claim(context.teammate.name, context.claim.host, task=task, key=context.key)
     if claim is None:
         found = await context.board.find(task)

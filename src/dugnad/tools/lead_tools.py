@@ -30,13 +30,7 @@ async def ask_to_stop(
 
 @own_tool()
 async def spawn_teammate(context: Context, name: str, role: str | None = None, prompt: str = "") -> str:
-    """Bring another teammate to the team, when work waits that nobody on the team can take.
-
-    Args:
-        name: A short name nobody has.
-        role: The role it takes tasks of, besides those for anyone.
-        prompt: Who it is and how it should work.
-    """
+    """Add a teammate, up to the limit of the team."""
     there = [member for member in await context.board.team() if member.status not in GONE]
     if len(there) >= context.limits.teammates_max and name not in {member.name for member in there}:
         raise ToolError(f"The team has {len(there)} teammates, and {context.limits.teammates_max} is the most.")
@@ -50,12 +44,7 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
 
 @own_tool()
 async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
-    """Ask a teammate to shut down. It may refuse and say why; its answer comes to your inbox.
-
-    Args:
-        name: Whom.
-        reason: Why; the teammate reads it.
-    """
+    """Ask another to shut down."""
     if name == context.teammate.name:
         raise ToolError("You cannot shut yourself down; use idle when there is nothing more to do.")
     return await ask_to_stop(
@@ -65,13 +54,7 @@ async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
 
 @own_tool()
 async def approve_plan(context: Context, request: str, approve: bool, text: str = "") -> str:
-    """Approve a teammate's plan, or send it back with what is to be changed.
-
-    Args:
-        request: The plan's id, as it was shown to you.
-        approve: Whether the teammate may go on as planned.
-        text: What to mind, or what is to be changed.
-    """
+    """Answer a plan."""
     asked, _ = await context.board.request(request)
     if asked.kind != "plan":
         raise ToolError(f"{request!r} is a {asked.kind}, not a plan; answer it with respond.")
@@ -81,11 +64,6 @@ async def approve_plan(context: Context, request: str, approve: bool, text: str 
 
 @own_tool()
 async def assign(context: Context, task: int, name: str | None = None) -> str:
-    """Let only one teammate take a task that nobody has taken yet. Rarely needed: teammates find their work.
-
-    Args:
-        task: Its number.
-        name: Whose it is; without a name it is anybody's again.
-    """
+    """Make a task one teammate's, or anybody's again."""
     await context.board.assign(task, name, by=context.teammate.name, key=context.key)
     return f"#{task} is for {name or 'anyone'} now."

@@ -40,30 +40,21 @@ def inbox_text(messages: Sequence[Message], leads: frozenset[str]) -> Told:
 
 @own_tool(early=True)
 async def send_message(context: Context, to: str, text: str) -> str:
-    """Tell one teammate something, or "human". It is read at the other's next turn.
-
-    Args:
-        to: The name.
-        text: What to say.
-    """
+    """A message to one teammate, or to the human."""
     await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
     return f"Sent to {to}."
 
 
 @own_tool()
 async def broadcast(context: Context, text: str) -> str:
-    """Tell everybody something that concerns them all. For what stays true, write a note instead.
-
-    Args:
-        text: What to say.
-    """
+    """A message to every teammate."""
     told = await context.board.broadcast(context.teammate.name, text, claim=context.claim, key=context.key)
     return f"Sent to {', '.join(sorted(message.recipient for message in told)) or 'nobody: you are alone'}."
 
 
 @own_tool(early=True)
 async def read_inbox(context: Context) -> str:
-    """What waits in your inbox. You are shown it before your next turn in any case."""
+    """The inbox before the next turn."""
     found = await context.board.take(context.teammate.name, context.key)
     leads = await lead_names(context)
     context.shown.extend(message.id for message in found)
@@ -76,7 +67,7 @@ async def lead_names(context: Context) -> frozenset[str]:
 
 @own_tool(safe=True)
 async def list_teammates(context: Context) -> str:
-    """Who is on the team, in which roles, and what they are doing."""
+    """The team, one line each."""
     team = await context.board.team()
     return "\n".join(
         f"{member.name}{' (lead)' if member.lead else ''}{' (you)' if member.name == context.teammate.name else ''}: "
@@ -87,12 +78,7 @@ async def list_teammates(context: Context) -> str:
 
 @own_tool(early=True)
 async def ask_human(context: Context, question: str) -> str | Ends:
-    """Ask the person the team works for, and wait for the answer. Others work on meanwhile, and so can you, on other
-    tasks.
-
-    Args:
-        question: All that is needed to answer it.
-    """
+    """Put the task down until a person answers."""
     if answer := await answer_to(context):
         return answer
     return Ends(Waiting(on="human", question=question or "May I go on?"))
@@ -100,11 +86,7 @@ async def ask_human(context: Context, question: str) -> str | Ends:
 
 @own_tool(early=True)
 async def submit_plan(context: Context, plan: str) -> str | Ends:
-    """Show the lead, or the human where there is no lead, what you intend to do, and wait for approval.
-
-    Args:
-        plan: The steps, and what could go wrong.
-    """
+    """Put the task down until the plan is approved or sent back."""
     if answer := await answer_to(context):
         return answer
     leads = [member.name for member in await context.board.team() if member.lead and member.status not in GONE]
@@ -137,13 +119,7 @@ async def answer_since(board: Board, task: int, epoch: int | None) -> Told | Non
 
 @own_tool(early=True)
 async def respond(context: Context, request: str, accept: bool, text: str = "") -> str | Ends:
-    """Answer a request you were sent: a shutdown, a plan, a question.
-
-    Args:
-        request: Its id, as it was shown to you.
-        accept: Whether you agree. Of a question it does not matter.
-        text: The answer, or why not.
-    """
+    """Answer a request; accepting a shutdown ends the attempt."""
     asked, _ = await context.board.request(request)
     if asked.recipient != context.teammate.name:
         raise ToolError(f"That was asked of {asked.recipient}, not of you.")

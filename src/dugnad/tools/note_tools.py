@@ -16,47 +16,28 @@ def note_text(note: Note) -> Told:
 
 @own_tool(early=True)
 async def note(context: Context, title: str, text: str) -> str:
-    """Write down what you found out and others will need: facts, decisions, traps. Everybody can read it.
-
-    Args:
-        title: What it is about.
-        text: What you know now.
-    """
+    """Write a note for the team."""
     made = await context.board.write_note(context.teammate.name, title, text, claim=context.claim, key=context.key)
     return f"Note {made.id} is written."
 
 
 @own_tool(safe=True)
 async def read_notes(context: Context, before: int | None = None) -> str:
-    """The team's notes on this goal, newest first.
-
-    Args:
-        before: Only notes with a smaller number than this, to read on.
-    """
+    """A page of the notes on this goal."""
     found = await context.board.search_notes(root=context.claim.task.root, before=before, page=20)
     return "\n\n".join(map(note_text, found)) or "There are no notes."
 
 
 @own_tool(safe=True)
 async def search_notes(context: Context, words: str) -> str:
-    """Notes of all goals in which every one of these words occurs.
-
-    Args:
-        words: The words.
-    """
+    """Notes of every goal, by words."""
     found = await context.board.search_notes(words, page=20)
     return "\n\n".join(map(note_text, found)) or f"No note has all of: {words}."
 
 
 @own_tool(safe=True)
 async def read_output(context: Context, output: str, start: int = 0, characters: int | None = None) -> str:
-    """Read more of a tool's output that you were shown in short, or of a command in the background.
-
-    Args:
-        output: The id that stands where it was shortened, or the name of the job.
-        start: From which character on, counted from 0.
-        characters: How many at most, if not as many as are shown at once.
-    """
+    """A part of an output that was shortened."""
     assert context.read_output is not None
     most = context.limits.tool_chars_max * 3 // 4
     most = most if characters is None else max(1, min(characters, most))
@@ -79,6 +60,5 @@ def no_such_start(output: str, characters: int) -> ToolError:
 
 @own_tool(early=True)
 async def compact(context: Context) -> str:
-    """Make room: what was said so far in this task becomes a summary before your next turn. Who you are and what the
-    task is stays."""
+    """Ask for a summary; the agent makes it before the next turn."""
     return "The conversation will be summarised before your next turn, if there is enough of it."

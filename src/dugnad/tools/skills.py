@@ -69,12 +69,7 @@ def skills_text(skills: tuple[Skill, ...]) -> Told:
 
 @own_tool(safe=True)
 async def use_skill(context: Context, name: str, file: str = "SKILL.md") -> str:
-    """Read a skill of this project: how something is done here. Read it before you do such a thing.
-
-    Args:
-        name: The skill's name.
-        file: A file of the skill that its text points to.
-    """
+    """A file of a skill."""
     skill = next((each for each in context.skills if each.name == name), None)
     if skill is None:
         raise ToolError(f"There is no skill {name!r}; there are {', '.join(s.name for s in context.skills) or 'none'}.")

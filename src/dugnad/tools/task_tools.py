@@ -50,15 +50,7 @@ _FIELDS = ("title", "body", "needs", "role", "assignee", "priority", "check", "r
 async def schedule_followup(
     context: Context, title: str, body: str = "", for_me: bool = False, delay_minutes: float = 0
 ) -> str:
-    """Put a task you discovered on the board, to be worked after this one by whoever is free. An equal one that is
-    there already is not put twice. It is charged to the same budget.
-
-    Args:
-        title: What is to be done, in a few words.
-        body: All that one needs to know who was not here.
-        for_me: Only you shall work it.
-        delay_minutes: Not before so many minutes have passed.
-    """
+    """A task for later: for this role, or with `for_me` for this teammate."""
     teammate = context.teammate
     role = None if for_me else next(iter(teammate.roles), None)
     return await put_child(
@@ -75,21 +67,7 @@ async def add_task(
     context: Context, title: str, body: str = "", needs: list[str] | None = None, role: str | None = None,
     assignee: str | None = None, priority: int = 0, check: str | None = None, review: str = "", network: bool = False,
 ) -> str:  # fmt: skip
-    """Put a task on the board that waits for others, or is for a certain role. A need like 12:approved is met only
-    when #12 ends with the outcome "approved", and a task whose need can never be met is skipped: so the way the work
-    takes can depend on how a task ends.
-
-    Args:
-        title: What is to be done, in a few words.
-        body: All that one needs to know who was not here.
-        needs: What must end first: numbers of tasks, each alone or as number:outcome.
-        role: Only teammates with this role may take it.
-        assignee: Only this teammate may take it.
-        priority: Higher is taken sooner.
-        check: A command that must succeed before it counts as done.
-        review: The role whose approval it needs before it counts as done; never the approval of its own author.
-        network: Its commands need the network. They reach only the hosts a person allowed.
-    """
+    """A task with everything a task can have."""
     return await put_child(
         context,
         NewTask(
@@ -108,13 +86,7 @@ def task_line(task: Task) -> str:
 
 @own_tool(safe=True)
 async def list_tasks(context: Context, state: TaskState | None = None, everywhere: bool = False, after: int = 0) -> str:
-    """The tasks on the board that belong to the same goal.
-
-    Args:
-        state: Only those that are blocked, scheduled, ready, claimed, waiting, done, failed, cancelled or skipped.
-        everywhere: Those of all goals.
-        after: Begin after this task's number, to read on.
-    """
+    """A page of tasks, of this goal or of all."""
     root = None if everywhere else context.claim.task.root
     found = await context.board.list_tasks(states=[state] if state else None, root=root, after=after, page=50)
     if not found:
@@ -125,11 +97,7 @@ async def list_tasks(context: Context, state: TaskState | None = None, everywher
 
 @own_tool(safe=True)
 async def show_task(context: Context, task: int) -> str:
-    """A task with its text, what it waits for, its result, and how earlier attempts ended.
-
-    Args:
-        task: Its number.
-    """
+    """All a task says of itself."""
     found = await context.board.find(task)
     lines = [task_line(found), f"put by {found.put_by}"]
     if found.review:
@@ -151,9 +119,5 @@ async def show_task(context: Context, task: int) -> str:
 
 @own_tool(early=True)
 async def todo(context: Context, items: list[str]) -> str:
-    """Keep your private list for this task: the whole list, each time. Mark what is done with [x], the rest with [ ].
-
-    Args:
-        items: Every item, in order.
-    """
+    """The conversation folds the list from these calls."""
     return "\n".join(items) or "The list is empty."

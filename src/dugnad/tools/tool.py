@@ -1,6 +1,7 @@
 """`@tool`: a typed function with a docstring becomes something a model can call.
 
-The schema comes from the signature, the description from the docstring; what a model sends is checked against both.
+The schema comes from the signature; what a model sends is checked against it. The description comes from the docstring,
+and that of a built-in tool from `prompts/tools.md`.
 A parameter annotated `Context` is filled in by the runtime and hidden from the model.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, get_type_hints, overload
 
 from ..errors import DugnadError, ToolError
 from ..models.port import ToolSpec
+from ..prompts import tool_prompt
 from .context import Context, Ends, Keeper
 
 _OWN = "argument_"
@@ -29,12 +31,13 @@ class Tool:
     """A tool. `safe`: may run beside others of the same reply. `keyed`: what it does is done once per call, also when
     it is run again after a crash. `own`: one of ours, whose bugs must not be told to the model as its mistake.
     `early`: may be used before the plan of the task is approved, as whatever only reads may. `seconds`: how long a call
-    with these arguments may take, if not as long as any tool. `keeper`: what stands behind it, beyond a call."""
+    with these arguments may take, if not as long as any tool. `keeper`: what stands behind it, beyond a call. `prompt`:
+    its name in `prompts/tools.md`, for a built-in one."""
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, safe: bool = False, keyed: bool = False,
         own: bool = False, early: bool = False, seconds: Callable[[Mapping[str, Any]], float | None] | None = None,
-        keeper: Keeper | None = None,
+        keeper: Keeper | None = None, prompt: str | None = None,
     ) -> None:  # fmt: skip
         self.function = function
         self.name = name or function.__name__
@@ -44,7 +47,8 @@ class Tool:
         self.early = early or safe
         self.seconds = seconds or (lambda arguments: None)
         self.keeper = keeper
-        if not inspect.getdoc(function):
+        self.prompt = prompt
+        if prompt is None and not inspect.getdoc(function):
             raise DugnadError(f"The tool {self.name} needs a docstring: it is all the model knows of it.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,8 +61,15 @@ class Tool:
         schema.pop("title", None)
         for each in schema.get("properties", {}).values():
             each.pop("title", None)
-        description = (inspect.getdoc(self.function) or "").split("\nArgs:")[0].strip()
-        return ToolSpec(name=self.name, description=description, schema=schema)
+        return ToolSpec(name=self.name, description=self._told[0], schema=schema)
+
+    @cached_property
+    def _told(self) -> tuple[str, Mapping[str, str]]:
+        """What a model is told of the tool, and of each argument."""
+        if self.prompt is not None:
+            return tool_prompt(self.prompt)
+        doc = inspect.getdoc(self.function) or ""
+        return doc.split("\nArgs:")[0].strip(), _argument_texts(doc)
 
     @cached_property
     def _context_parameter(self) -> str | None:
@@ -70,7 +81,7 @@ class Tool:
         from pydantic import ConfigDict, Field, create_model
 
         hints = get_type_hints(self.function, include_extras=True)
-        told = _argument_texts(inspect.getdoc(self.function) or "")
+        _, told = self._told
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             if name == self._context_parameter:
@@ -177,4 +188,4 @@ def tool(
 
 def own_tool(*, safe: bool = False, keyed: bool = True, early: bool = False) -> Callable[[Callable[..., Any]], Tool]:
     """One of dugnad's own tools: the board knows their keys."""
-    return lambda given: Tool(given, safe=safe, keyed=keyed, own=True, early=early)
+    return lambda given: Tool(given, safe=safe, keyed=keyed, own=True, early=early, prompt=given.__name__)

@@ -41,8 +41,8 @@ class ShellTools:
     @property
     def tools(self) -> tuple[Tool, ...]:
         return (
-            Tool(self.bash, seconds=self._seconds_of_bash, keeper=self),
-            Tool(self.jobs, keyed=True, seconds=self._seconds_of_jobs, keeper=self),
+            Tool(self.bash, prompt="bash", seconds=self._seconds_of_bash, keeper=self),
+            Tool(self.jobs, prompt="jobs", keyed=True, seconds=self._seconds_of_jobs, keeper=self),
         )
 
     def _seconds_of_bash(self, arguments: Mapping[str, Any]) -> float | None:
@@ -55,19 +55,7 @@ class ShellTools:
         return within(self.limits.seconds if seconds is None else seconds, self.limits.seconds_max)
 
     async def bash(self, context: Context, command: str, seconds: float | None = None, background: bool = False) -> str:
-        """Run a command of the shell in the workspace, and wait for its end. It has no network but hosts that a person
-        allowed, sees no secrets, and can change nothing outside the workspace. What it leaves running is ended.
-
-        In the background it has a name, like b1, and you go on at once; you are told when it ends. It is ended when you
-        end this task, or put it down to wait for a person or another task. For servers, long builds and long tests;
-        `jobs` waits for it or stops it.
-
-        Args:
-            command: The command, as for bash -c.
-            seconds: After so many it is ended. If not given: 120; in the background an hour. At most 1800; in the
-                background six hours.
-            background: Do not wait for its end.
-        """
+        """In the sandbox, waited for or in the background."""
         if background:
             return await self._jobs.start(command, seconds)
         log = self._outputs.log_of_call(context.key) if self._outputs else None
@@ -80,14 +68,7 @@ class ShellTools:
         return _shown(ran, log, context.limits.tool_chars_max)
 
     async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
-        """What runs in the background: list it, wait for the end of one, or stop one. What it has printed so far is
-        read with read_output(output="b1").
-
-        Args:
-            wait: The name of one to wait for. The wait is over when it ends, or when there is a message for you.
-            stop: The name of one to end now.
-            seconds: How long to wait at most; up to 600.
-        """
+        """List the jobs, wait for one, or stop one."""
         if wait and stop:
             raise ToolError("Either wait for a job or stop one; not both in one call.")
         if stop:
@@ -124,16 +105,10 @@ def command_tools(
         return within(seconds, limits.seconds_max)
 
     async def bash(context: Context, command: str, seconds: float = limits.seconds) -> str:
-        """Run a command of the shell in the workspace, and wait for its end. It has no network, sees no secrets, and
-        can change nothing outside the workspace. What it leaves running is ended with it.
-
-        Args:
-            command: The command, as for bash -c.
-            seconds: After so many it is ended; 1800 at most.
-        """
+        """Always waited for."""
         return ran_text(await shell.in_call(context, command, asked(seconds), None, OUTPUT_BYTES_MAX))
 
-    return (Tool(bash, seconds=lambda arguments: asked(arguments["seconds"]) + MARGIN_SECONDS),)
+    return (Tool(bash, prompt="bash_only", seconds=lambda arguments: asked(arguments["seconds"]) + MARGIN_SECONDS),)
 
 
 def _shown(ran: CommandResult, log: Log | None, most: int) -> str:
