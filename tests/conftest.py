@@ -108,13 +108,13 @@ async def board(opener: Opener) -> Board:
     return await opener()
 
 
-# The workspace: files beneath a root, opened in both ways; a sandbox, and a tree to run in.
+# The workspace: files beneath a root; a sandbox, and a tree to run in.
 
 
-@pytest.fixture(params=["kernel", "walk"])
-def files(request: pytest.FixtureRequest, folder: Path) -> Files:
+@pytest.fixture
+def files(folder: Path) -> Files:
     (folder / "root").mkdir()
-    return Files(folder / "root", by_kernel=request.param == "kernel")
+    return Files(folder / "root")
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import stat
+import struct
 import tempfile
 from pathlib import Path
 
@@ -13,16 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dugnad.errors import ToolError
-from dugnad.workspace.files.paths import PARTS_MAX, Beneath, kernel_opener, kind_of, parts_of, read_from, trouble
+from dugnad.workspace.files.paths import PARTS_MAX, Beneath, kind_of, parts_of, read_from, trouble
 from tests.workspace.attacking import EXCHANGING, RENAMING, attacker
 
 
-@pytest.fixture(params=["kernel", "walk"])
-def by_kernel(request: pytest.FixtureRequest) -> bool:
-    """Both ways of opening have to keep every promise."""
-    if request.param == "kernel" and kernel_opener() is None:
-        pytest.skip("This kernel has no openat2.")
-    return bool(request.param == "kernel")
+def by_kernel(root: Path, path: str) -> bytes:
+    """What the kernel finds there, in one step: openat2 with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS."""
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    held = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    how = struct.pack("=QQQ", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, 0x08 | 0x02)
+    found = call(437, held, os.fsencode("/".join(parts_of(path, root)) or "."), how, len(how))
+    os.close(held)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if not stat.S_ISREG(mode := os.fstat(found).st_mode):
+        os.close(found)
+        raise ToolError(f"{Path(path)} is {kind_of(mode)}, not a file.")
+    return read_from(found, 1_000)
 
 
 @pytest.fixture
@@ -35,21 +44,19 @@ def root(folder: Path) -> Path:
     return folder / "root"
 
 
-def beneath(root: Path, by_kernel: bool) -> Beneath:
-    return Beneath(root, opener=kernel_opener() if by_kernel else None)
-
-
 def content(tree: Beneath, path: str) -> bytes:
-    return read_from(tree.open_file(parts_of(path, tree.root)), 1_000)
+    parts = parts_of(path, tree.root)
+    with tree.place(parts) as place:
+        return read_from(place.open_file("/".join(parts) or "."), 1_000)
 
 
 @pytest.mark.parametrize("path", ["a/file", "./a//file", "a/../a/file", "to_a/file", "to_file", "deep/up/a/file"])
-def test_what_stays_beneath_is_found_also_through_links(root: Path, by_kernel: bool, path: str) -> None:
+def test_what_stays_beneath_is_found_also_through_links(root: Path, path: str) -> None:
     (root / "to_a").symlink_to("a")
     (root / "to_file").symlink_to("to_a/../b/file")
     (root / "deep").mkdir()
     (root / "deep" / "up").symlink_to("..")
-    assert content(beneath(root, by_kernel), path) == b"inside"
+    assert content(Beneath(root), path) == b"inside"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,7 @@ def test_what_stays_beneath_is_found_also_through_links(root: Path, by_kernel: b
         "root_itself/a/file", "chain/file", "..",
     ],
 )  # fmt: skip
-def test_what_leaves_the_root_is_refused_even_if_it_comes_back(root: Path, by_kernel: bool, path: str) -> None:
+def test_what_leaves_the_root_is_refused_even_if_it_comes_back(root: Path, path: str) -> None:
     (root / "out").symlink_to("../outside")
     (root / "absolute").symlink_to(root.parent / "outside")
     (root / "to_file").symlink_to("../outside/file")
@@ -67,11 +74,11 @@ def test_what_leaves_the_root_is_refused_even_if_it_comes_back(root: Path, by_ke
     (root / "chain").symlink_to("a/more")
     (root / "a" / "more").symlink_to("../../outside")
     with pytest.raises(OSError, match="cross-device"):
-        content(beneath(root, by_kernel), path)
+        content(Beneath(root), path)
 
 
-def test_an_absolute_path_is_taken_only_beneath_the_root(root: Path, by_kernel: bool) -> None:
-    tree = beneath(root, by_kernel)
+def test_an_absolute_path_is_taken_only_beneath_the_root(root: Path) -> None:
+    tree = Beneath(root)
     assert content(tree, f"{root}/a/file") == b"inside"
     for path in (f"{root.parent}/outside/file", "/etc/passwd", f"{root}x/file", "//etc/passwd"):
         with pytest.raises(ToolError, match="leads out of the workspace"):
@@ -81,9 +88,9 @@ def test_an_absolute_path_is_taken_only_beneath_the_root(root: Path, by_kernel: 
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/root"), reason="There is no /proc.")
-def test_links_the_kernel_makes_up_are_refused(by_kernel: bool) -> None:
+def test_links_the_kernel_makes_up_are_refused() -> None:
     """Beneath /proc itself: there `root`, `cwd` and `fd` lead anywhere without a path."""
-    tree = beneath(Path("/proc"), by_kernel)
+    tree = Beneath(Path("/proc"))
     assert content(tree, "self/comm")
     with open("/etc/hostname" if os.path.exists("/etc/hostname") else "/etc/passwd") as file:
         for path in ("self/root/etc/passwd", "self/cwd/x", f"self/fd/{file.fileno()}", "self/exe"):
@@ -91,17 +98,17 @@ def test_links_the_kernel_makes_up_are_refused(by_kernel: bool) -> None:
                 content(tree, path)
 
 
-def test_a_circle_of_links_ends(root: Path, by_kernel: bool) -> None:
+def test_a_circle_of_links_ends(root: Path) -> None:
     (root / "x").symlink_to("y")
     (root / "y").symlink_to("x")
     (root / "longer").symlink_to("longer/longer")
     for path in ("x", "longer", "x/file"):
         with pytest.raises(OSError, match="symbolic links"):
-            content(beneath(root, by_kernel), path)
+            content(Beneath(root), path)
 
 
-def test_pipes_sockets_folders_and_devices_are_told_apart_and_not_waited_for(root: Path, by_kernel: bool) -> None:
-    tree = beneath(root, by_kernel)
+def test_pipes_sockets_folders_and_devices_are_told_apart_and_not_waited_for(root: Path) -> None:
+    tree = Beneath(root)
     os.mkfifo(root / "pipe")
     (root / "to_pipe").symlink_to("pipe")
     with socket.socket(socket.AF_UNIX) as server:
@@ -113,7 +120,7 @@ def test_pipes_sockets_folders_and_devices_are_told_apart_and_not_waited_for(roo
             with pytest.raises(ToolError, match=f"is {kind}"):
                 content(tree, path)
     with pytest.raises(ToolError, match="null is a device"):
-        content(beneath(Path("/dev"), by_kernel), "null")
+        content(Beneath(Path("/dev")), "null")
     assert kind_of(stat.S_IFBLK) == "a device"
 
 
@@ -129,9 +136,9 @@ def test_a_path_no_disk_could_hold_is_told(root: Path, path: str, says: str) -> 
         parts_of(path, root)
 
 
-def test_a_name_that_is_too_long_for_the_disk_is_told(root: Path, by_kernel: bool) -> None:
+def test_a_name_that_is_too_long_for_the_disk_is_told(root: Path) -> None:
     with pytest.raises(OSError, match="name too long") as caught:
-        content(beneath(root, by_kernel), "x" * 300)
+        content(Beneath(root), "x" * 300)
     assert str(trouble(caught.value, "x" * 300)).startswith("A name in xxx")
     assert len(str(trouble(caught.value, "x" * 300))) < 300
 
@@ -140,8 +147,8 @@ def test_a_system_error_without_a_sentence_of_its_own_is_told_in_its_words() -> 
     assert str(trouble(OSError(5, "Input/output error"), "x")) == "x could not be used: Input/output error."
 
 
-def test_folders_that_are_missing_are_made_beneath_only(root: Path, by_kernel: bool) -> None:
-    tree = beneath(root, by_kernel)
+def test_folders_that_are_missing_are_made_beneath_only(root: Path) -> None:
+    tree = Beneath(root)
     (root / "link").symlink_to("b/new")
     with tree.place(("link", "deep", "file")) as place:
         assert place.real == ("b", "new", "deep", "file")
@@ -152,8 +159,8 @@ def test_folders_that_are_missing_are_made_beneath_only(root: Path, by_kernel: b
         pass
 
 
-def test_nothing_is_left_open(root: Path, by_kernel: bool) -> None:
-    tree = beneath(root, by_kernel)
+def test_nothing_is_left_open(root: Path) -> None:
+    tree = Beneath(root)
     os.mkfifo(root / "pipe")
     (root / "loop").symlink_to("loop")
     count = len(os.listdir("/dev/fd"))
@@ -172,8 +179,6 @@ PATHS = st.lists(NAMES, min_size=1, max_size=6).map("/".join)
 @settings(max_examples=300, deadline=None)
 @given(links=st.fixed_dictionaries({"l": PATHS, "a/m": PATHS, "b/n": PATHS}), paths=st.lists(PATHS, max_size=8))
 def test_the_walk_finds_just_what_the_kernel_finds(links: dict[str, str], paths: list[str]) -> None:
-    if kernel_opener() is None:
-        pytest.skip("This kernel has no openat2.")
     with tempfile.TemporaryDirectory() as made:
         root = Path(made) / "root"
         for name, text in (("root/a/file", "in a"), ("root/b/file", "in b"), ("outside/file", "outside")):
@@ -183,9 +188,9 @@ def test_the_walk_finds_just_what_the_kernel_finds(links: dict[str, str], paths:
             (root / name).symlink_to(target)
         for path in paths:
             found = []
-            for by_kernel in (True, False):
+            for look in (by_kernel, lambda root, path: content(Beneath(root), path)):
                 try:
-                    found.append(content(beneath(root, by_kernel), path).decode())
+                    found.append(look(root, path).decode())
                 except OSError as error:
                     found.append(type(error).__name__ + str(error.errno))
                 except ToolError as error:
@@ -195,8 +200,8 @@ def test_the_walk_finds_just_what_the_kernel_finds(links: dict[str, str], paths:
 
 
 @pytest.mark.parametrize("script", [RENAMING, EXCHANGING], ids=["renaming", "exchanging"])
-def test_a_renaming_attacker_never_gets_an_open_to_leave_the_root(root: Path, by_kernel: bool, script: str) -> None:
-    tree = beneath(root, by_kernel)
+def test_a_renaming_attacker_never_gets_an_open_to_leave_the_root(root: Path, script: str) -> None:
+    tree = Beneath(root)
     found = {b"inside": 0, b"refused": 0}
     with attacker(root, script):
         while sum(found.values()) < 4_000 or not all(found.values()):
@@ -209,8 +214,8 @@ def test_a_renaming_attacker_never_gets_an_open_to_leave_the_root(root: Path, by
                     found[b"refused"] += 1
 
 
-def test_a_renaming_attacker_never_gets_a_folder_made_outside(root: Path, by_kernel: bool) -> None:
-    tree = beneath(root, by_kernel)
+def test_a_renaming_attacker_never_gets_a_folder_made_outside(root: Path) -> None:
+    tree = Beneath(root)
     made = {True: 0, False: 0}
     with attacker(root, EXCHANGING):
         while sum(made.values()) < 2_000 or not all(made.values()):

@@ -104,10 +104,10 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"))  # W
 
 
 @settings(max_examples=150, deadline=None)
-@given(path=PATH, text=TEXT, by_kernel=st.booleans())
-def test_what_is_written_is_there_byte_for_byte_under_any_name(path: str, text: str, by_kernel: bool) -> None:
+@given(path=PATH, text=TEXT)
+def test_what_is_written_is_there_byte_for_byte_under_any_name(path: str, text: str) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as made:
-        files = Files(Path(made), by_kernel=by_kernel)
+        files = Files(Path(made))
         assert files.write(path, text).startswith("Made ")
         assert (Path(made) / path).read_bytes() == text.encode()
         assert files.write(path, text + "x").startswith("Replaced ")

@@ -52,7 +52,6 @@ def root(folder: Path) -> Path:
 )
 def test_files_are_found_by_pattern_without_what_is_ignored(root: Path, pattern: str, found: list[str]) -> None:
     assert Files(root).glob(pattern).splitlines() == found
-    assert Files(root, by_kernel=False).glob(pattern).splitlines() == found
 
 
 @pytest.mark.parametrize("pattern", ["../*", "/etc/*", "a/../../*", "", "x" * 2_000, "{a,b}" * 10, "a\0"])
@@ -65,9 +64,8 @@ def test_an_absolute_pattern_beneath_the_root_is_understood(root: Path) -> None:
     assert Files(root).glob(f"{root}/src/*.py") == "src/app.py"
 
 
-@pytest.mark.parametrize("by_kernel", [True, False])
-def test_lines_are_found_without_what_is_ignored_or_no_text(root: Path, by_kernel: bool) -> None:
-    assert Files(root, by_kernel=by_kernel).grep("needle").splitlines() == [
+def test_lines_are_found_without_what_is_ignored_or_no_text(root: Path) -> None:
+    assert Files(root).grep("needle").splitlines() == [
         ".hidden:1: needle", "README.md:2: needle", "keep.log:1: needle", "src/app.py:2: needle = 1",
     ]  # fmt: skip
 

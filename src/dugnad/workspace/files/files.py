@@ -24,7 +24,7 @@ from ...clock import new_id
 from ...errors import ToolError
 from .content import Text, binary_kind, decode
 from .edit import PLACES_MAX, replace_text
-from .paths import Beneath, OpenedPath, kernel_opener, kind_of, parts_of, read_from, trouble
+from .paths import Beneath, OpenedPath, kind_of, parts_of, read_from, trouble
 from .search import TEMPORARY, SearchLimits, SearchResult, Wanted, find_lines, find_names, is_temporary
 
 PROTECTED = (".git", ".dugnad", "dugnad.toml")  # Wherever in the tree they lie, and also where they do not exist yet.
@@ -47,14 +47,14 @@ class _Seen:
 
 
 class Files:
-    """The tree beneath a root. `by_kernel=False` opens paths name by name also where the kernel could do it."""
+    """The tree beneath a root."""
 
     def __init__(
         self, root: Path, *, output_chars_max: int = 15_000, file_bytes_max: int = 16 * 1024 * 1024,
-        search: SearchLimits | None = None, protected: tuple[str, ...] = PROTECTED, by_kernel: bool = True,
+        search: SearchLimits | None = None, protected: tuple[str, ...] = PROTECTED,
         new_id: Callable[[], str] = new_id,
     ) -> None:  # fmt: skip
-        self.beneath = Beneath(root, opener=kernel_opener() if by_kernel else None)
+        self.beneath = Beneath(root)
         self._output_chars_max = output_chars_max
         self._file_bytes_max = file_bytes_max
         self._search = search or SearchLimits()
@@ -70,12 +70,11 @@ class Files:
         if first_line < 1 or lines < 1:
             raise ToolError("first_line and lines count from 1.")
         parts = parts_of(path, self.beneath.root)
-        with self._told(path):
-            descriptor = self.beneath.open_file(parts)
+        with self._told(path), self.beneath.place(parts) as place:
+            descriptor = place.open_file("/".join(parts) or ".")
             found = os.fstat(descriptor)
             data = read_from(descriptor, self._file_bytes_max + 1)
-            with self.beneath.place(parts) as place:
-                self._remember(place.real, found, data)
+            self._remember(place.real, found, data)
         if kind := binary_kind(data):
             return f"[{path} is {kind} of {found.st_size:,} bytes; it is not shown.]"
         if not data:

@@ -1,19 +1,18 @@
 """Opening what lies beneath a folder, and nothing else, while others rename and link in it.
 
-A path is never looked up first and opened afterwards: between the two it can be made to lead elsewhere. The kernel
-resolves and opens it in one step (`openat2`), or, where it cannot, each component is opened by itself and held. Both
-follow links that stay beneath the root, and refuse those that leave it or that the kernel makes up, as in /proc.
+A path is never looked up first and opened afterwards: between the two it can be made to lead elsewhere. Each component
+is opened by itself and held. Links that stay beneath the root are followed; those that leave it, or that the kernel
+makes up, as in /proc, are refused. The kernel's own way (`openat2`) is not everywhere, and hardly faster.
 
 Knows nothing of what files hold. The root itself is trusted: nobody who is kept inside may rename what is above it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -26,10 +25,6 @@ PATH_CHARS_MAX = 4_096
 PARTS_MAX = 100  # The walk holds a descriptor for each.
 LINKS_MAX = 40  # As the kernel counts them.
 
-_OPENAT2 = 437  # The same on both; other machines take the walk.
-_MACHINES = ("x86_64", "aarch64")
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_BENEATH = 0x02, 0x08
-_TRIES_MAX = 128  # The kernel gives up on a path with ".." in it while others rename; asked again, it mostly does not.
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)  # To hold a thing without opening it.
 _FOLDER = _LOOK | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = (
@@ -51,49 +46,8 @@ _TROUBLES = {
     errno.ENOSPC: "The disk is full; {path} was not changed. Free some space first.",
     errno.EDQUOT: "The disk's quota is used up; {path} was not changed. Free some space first.",
     errno.EFBIG: "{path} would be larger than is allowed; it was not changed.",
-    errno.EAGAIN: "{path} is being moved about by others; try again.",
     errno.EMFILE: "Too many files are open at this moment; try again.",
 }
-
-
-class _How(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-_Opener = Callable[[int, bytes, int], int]
-
-
-def kernel_opener() -> _Opener | None:
-    """The kernel's own way to open beneath a folder, or None if it has none or may not be asked."""
-    if os.uname().sysname != "Linux" or os.uname().machine not in _MACHINES:
-        return None
-    syscall = ctypes.CDLL(None, use_errno=True).syscall
-    syscall.restype = ctypes.c_long
-
-    def opener(folder: int, path: bytes, flags: int) -> int:
-        how = _How(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-        for _ in range(_TRIES_MAX):
-            found = syscall(
-                ctypes.c_long(_OPENAT2), ctypes.c_int(folder), ctypes.c_char_p(path), ctypes.byref(how),
-                ctypes.c_size_t(ctypes.sizeof(how)),
-            )  # fmt: skip
-            if found >= 0:
-                return int(found)
-            if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
-                break
-        raise OSError(code, os.strerror(code))
-
-    try:
-        here = os.open("/", _FOLDER)
-    except OSError:
-        return None
-    try:
-        os.close(opener(here, b".", _LOOK))
-    except OSError:  # Too old, or a filter forbids it.
-        return None
-    finally:
-        os.close(here)
-    return opener
 
 
 def read_from(descriptor: int, most: int) -> bytes:
@@ -177,6 +131,19 @@ class OpenedPath:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
 
+    def open_file(self, shown: str) -> int:
+        """A regular file, to be read. A pipe or a device is not so much as opened, and never waited for."""
+        if (found := self.stat()) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        _check_kind(found.st_mode, shown)
+        descriptor = self.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:  # It may have become something else since, which O_NONBLOCK kept from being waited for.
+            _check_kind(os.fstat(descriptor).st_mode, shown)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def make_folders(self) -> None:
         """Make the folders that are missing, each held before the next is made in it."""
         while len(self.rest) > 1:
@@ -191,13 +158,8 @@ class OpenedPath:
 class Beneath:
     """A root folder. Every method raises OSError as the system does; a path that leaves the root is EXDEV."""
 
-    def __init__(self, root: Path, *, opener: _Opener | None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self._opener = opener  # From `kernel_opener`; None: the walk.
-
-    @property
-    def by_kernel(self) -> bool:
-        return self._opener is not None
 
     @contextmanager
     def place(self, parts: tuple[str, ...]) -> Iterator[OpenedPath]:
@@ -216,69 +178,31 @@ class Beneath:
         finally:
             os.close(place.folder)
 
-    def open(self, parts: tuple[str, ...], flags: int) -> int:
-        """A descriptor of what is at the path, with its links followed as long as they stay beneath."""
-        if self._opener is None:
-            with self.place(parts) as place:
-                return place.open(flags)
-        root = os.open(self.root, _FOLDER & ~os.O_NOFOLLOW)
-        try:
-            return self._opener(root, os.fsencode("/".join(parts) or "."), flags)
-        finally:
-            os.close(root)
-
-    def open_file(self, parts: tuple[str, ...]) -> int:
-        """A regular file, to be read. A pipe or a device is not so much as opened, and never waited for."""
-        self._check_kind(self._mode(parts), parts)
-        found = self.open(parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        try:  # It may have become something else since, which O_NONBLOCK kept from being waited for.
-            self._check_kind(os.fstat(found).st_mode, parts)
-        except BaseException:
-            os.close(found)
-            raise
-        return found
-
     def open_folder(self, parts: tuple[str, ...]) -> int:
-        return self.open(parts, os.O_RDONLY | os.O_DIRECTORY)
+        """A descriptor of a folder, with its links followed as long as they stay beneath."""
+        with self.place(parts) as place:
+            return place.open(os.O_RDONLY | os.O_DIRECTORY)
 
-    def _mode(self, parts: tuple[str, ...]) -> int:
-        if self._opener is None:
-            with self.place(parts) as place:
-                found = place.stat()
-            if found is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            return found.st_mode
-        held = self.open(parts, _LOOK)
-        try:
-            return os.fstat(held).st_mode
-        finally:
-            os.close(held)
 
-    def _check_kind(self, mode: int, parts: tuple[str, ...]) -> None:
-        if not stat.S_ISREG(mode):
-            raise ToolError(f"{'/'.join(parts) or '.'} is {kind_of(mode)}, not a file.")
+def _check_kind(mode: int, shown: str) -> None:
+    if not stat.S_ISREG(mode):
+        raise ToolError(f"{shown} is {kind_of(mode)}, not a file.")
 
 
 def read_within(root: Path, path: str, most: int) -> bytes:
     """The first bytes of a file beneath a root, whatever links are put there meanwhile. OSError or ToolError: there is
     no such file, it is none, or it is the runtime's own. Nothing is waited for."""
-    beneath = Beneath(root, opener=None)
+    beneath = Beneath(root)
     with beneath.place(parts_of(path, beneath.root)) as place:
-        found = place.stat()
-        if found is None or OWN in place.real:
+        if OWN in place.real:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        beneath._check_kind(found.st_mode, place.real)
-        descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # Since a moment ago.
-            os.close(descriptor)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return read_from(descriptor, most)
+        return read_from(place.open_file(path), most)
 
 
 def names_within(root: Path, path: str, most: int) -> list[tuple[str, bool]]:
     """The files and folders in a folder beneath a root, so many at most, in order of their names, each with whether it
     is a folder, or a link to one. Nothing if there is no such folder."""
-    beneath = Beneath(root, opener=None)
+    beneath = Beneath(root)
     try:
         with beneath.place(parts_of(path, beneath.root)) as place:
             descriptor = place.open(os.O_RDONLY | os.O_DIRECTORY)

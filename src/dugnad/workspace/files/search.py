@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ...errors import ToolError
 from .content import binary_kind, decode
-from .paths import Beneath, kernel_opener, read_from, trouble
+from .paths import Beneath, read_from, trouble
 from .patterns import PATTERN_CHARS_MAX, Names, Rule, file_pattern, is_ignored, read_rules
 
 TEMPORARY = ".dugnad-"  # How the name of a half-written file begins, with ".tmp" at its end.
@@ -220,7 +220,6 @@ def find_lines(beneath: Beneath, start: Names, wanted: Wanted, *, limits: Search
         raise ToolError(f"A pattern has between 1 and {PATTERN_CHARS_MAX:,} characters.")
     asked = {
         "root": str(beneath.root), "start": start, "wanted": asdict(wanted), "limits": asdict(limits),
-        "by_kernel": beneath.by_kernel,
     }  # fmt: skip
     command = [sys.executable, "-I", "-S", "-c", _CHILD, str(Path(__file__).parents[3])]
     try:
@@ -249,9 +248,8 @@ def main() -> None:
     asked = json.load(sys.stdin)
     seconds = int(asked["limits"]["seconds_max"] + 2 * _EXTRA_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # Also when nobody is left to end it.
-    opener = kernel_opener() if asked["by_kernel"] else None
     limits = SearchLimits(**asked["limits"])
-    search = Search(Beneath(Path(asked["root"]), opener=opener), limits)
+    search = Search(Beneath(Path(asked["root"])), limits)
     answer: dict[str, object]
     try:
         answer = _collect(search, tuple(asked["start"]), Wanted(**asked["wanted"]))

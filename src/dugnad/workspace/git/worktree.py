@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from ..files.files import is_protected
-from ..files.paths import Beneath, kernel_opener
+from ..files.paths import Beneath
 from ..files.search import TEMPORARY
 from . import private_repository
 from .git import Git, GitTrouble
@@ -294,7 +294,7 @@ def _is_empty(folder: Path) -> bool:
 def _remove_repositories(tree: Path) -> None:
     """Take away the .git of every repository inside a tree, whether folder, file or link, but not the tree's own.
     Beneath the tree, whatever is renamed meanwhile: what is left of a lost host may still be at work there."""
-    beneath = Beneath(tree, opener=kernel_opener())
+    beneath = Beneath(tree)
     left = [tree / each for each in _listed(tree) if each != ".git"]
     while left:  # A folder too deep for a path is too deep for git, too.
         folder = left.pop()
