@@ -5,7 +5,7 @@ Every board that a test opens through these fixtures is checked at the end: the 
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 import os
 import shutil
 import signal
@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from dugnad.board import Board, open_board
@@ -22,9 +21,10 @@ from dugnad.settings import Limits, Patience
 from dugnad.workspace.files.files import Files
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
 from tests.postgres_server import PostgresServer
+from tests.ready_boards import ReadyBoards
 
 Opener = Callable[..., Awaitable[Board]]
-_numbers = itertools.count(1)
+_lenders: dict[str, ReadyBoards] = {}  # By the address of the board.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,18 +71,25 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def ready_boards(postgres: str) -> Iterator[ReadyBoards]:
+    made = ReadyBoards(postgres)
+    yield made
+    made.close()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-async def url(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[str]:
+def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     """The address of a board that does not exist yet, on each database in turn."""
     if request.param == "sqlite":
         yield f"sqlite:///{folder}/board.db"
         return
-    server = request.getfixturevalue("postgres")
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    yield f"{server}?board={name}"
-    connection = await asyncpg.connect(server)
-    await connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
-    await connection.close()
+    ready: ReadyBoards = request.getfixturevalue("ready_boards")
+    url = ready.address()
+    _lenders[url] = ready
+    yield url
+    del _lenders[url]
+    ready.take_back(url)
 
 
 @pytest.fixture
@@ -91,6 +98,8 @@ async def opener(url: str) -> AsyncIterator[Opener]:
     opened: list[Board] = []
 
     async def open_one(**settings: Any) -> Board:
+        if not opened and url in _lenders:
+            await asyncio.to_thread(_lenders[url].lend, url)
         settings.setdefault("limits", Limits(backoff_seconds=0.01))
         settings.setdefault("patience", Patience(reconnect_seconds=10, poll_seconds=0.5))
         opened.append(await open_board(url, **settings))

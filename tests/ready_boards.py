@@ -1,0 +1,111 @@
+"""Boards on PostgreSQL that are made once and lent to one test after another.
+
+To make a board takes sixty milliseconds and to drop it ten; to empty one takes twelve. A test's board does not exist
+before the test opens it: then a board that is ready gets its name. A board of which a test changed more than rows is
+dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import asyncpg
+
+from dugnad.board import open_board
+
+# What is in a schema, without the rows.
+_SHAPE = """
+WITH own AS (SELECT oid FROM pg_namespace WHERE nspname = $1),
+  tables AS (SELECT pg_class.* FROM pg_class, own WHERE relnamespace = own.oid)
+SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
+  SELECT concat_ws(' ', relname, relkind, relacl, relhasrules) FROM tables
+  UNION ALL SELECT concat_ws(' ', relname, attname, atttypid, attnotnull, atthasdef)
+    FROM tables JOIN pg_attribute ON attrelid = tables.oid WHERE attnum > 0
+  UNION ALL SELECT concat_ws(' ', relname, tgname, tgenabled) FROM tables JOIN pg_trigger ON tgrelid = tables.oid
+  UNION ALL SELECT concat_ws(' ', relname, conname, contype) FROM tables JOIN pg_constraint ON conrelid = tables.oid
+  UNION ALL SELECT concat_ws(' ', proname, proacl, prosrc) FROM pg_proc, own WHERE pronamespace = own.oid
+) AS parts (line)
+"""
+
+
+class ReadyBoards:
+    """Used by one process, between the loops of its tests: it has a loop and a connection of its own."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._prefix = f"test_{os.getpid()}"
+        self._numbers = itertools.count(1)
+        self._loop = asyncio.new_event_loop()
+        self._connection: asyncpg.Connection | None = None
+        self._ready: list[str] = []
+        self._lent: set[str] = set()
+        self._shape = self._empty = ""
+
+    def address(self) -> str:
+        """Of a board that does not exist yet."""
+        return f"{self._server}?board={self._prefix}_{next(self._numbers)}"
+
+    def lend(self, url: str) -> None:
+        """Give this name to a board that is ready, unless the test has made something there itself."""
+        name = url.partition("?board=")[2]
+        if name not in self._lent and not self._wait(lambda admin: _exists(admin, name)):
+            ready = self._ready.pop() if self._ready else self._make()
+            self._wait(lambda admin: admin.execute(f"ALTER SCHEMA {ready} RENAME TO {name}"))
+            self._lent.add(name)
+
+    def take_back(self, url: str) -> None:
+        name = url.partition("?board=")[2]
+        if name in self._lent and self._wait(lambda admin: admin.fetchval(_SHAPE, name)) == self._shape:
+            self._wait(lambda admin: admin.execute(self._empty.format(board=name)))
+            self._ready.append(name)
+        else:
+            self._wait(lambda admin: admin.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE"))
+        self._lent.discard(name)
+
+    def close(self) -> None:
+        for name in (*self._ready, f"{self._prefix}_seed"):
+            self._wait(lambda admin, name=name: admin.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE"))
+        if self._connection is not None:
+            self._loop.run_until_complete(self._connection.close())
+        self._loop.close()
+
+    def _make(self) -> str:
+        name = f"{self._prefix}_{next(self._numbers)}"
+
+        async def make() -> None:
+            await (await open_board(f"{self._server}?board={name}")).close()
+
+        self._loop.run_until_complete(make())
+        if not self._shape:
+            self._shape = self._wait(lambda admin: admin.fetchval(_SHAPE, name))
+            self._empty = self._wait(lambda admin: _how_to_empty(admin, name, f"{self._prefix}_seed"))
+        return name
+
+    def _wait(self, ask: Callable[[asyncpg.Connection], Coroutine[Any, Any, Any]]) -> Any:
+        async def asked() -> Any:
+            if self._connection is None:
+                self._connection = await asyncpg.connect(self._server)
+            return await ask(self._connection)
+
+        return self._loop.run_until_complete(asked())
+
+
+async def _exists(admin: asyncpg.Connection, name: str) -> bool:
+    return bool(await admin.fetchval("SELECT true FROM pg_namespace WHERE nspname = $1", name))
+
+
+async def _how_to_empty(admin: asyncpg.Connection, made: str, seed: str) -> str:
+    """Statements that bring any board back to what `made` is now. The rows of a new board are kept in `seed`."""
+    tables = [row[0] for row in await admin.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", made)]
+    tables.remove("migrations")
+    seeded = [name for name in tables if await admin.fetchval(f"SELECT EXISTS (SELECT FROM {made}.{name})")]  # noqa: S608
+    await admin.execute(f"CREATE SCHEMA {seed}")
+    for name in seeded:
+        await admin.execute(f"CREATE TABLE {seed}.{name} AS TABLE {made}.{name}")
+    emptied = ", ".join(f"{{board}}.{name}" for name in tables)
+    filled = [f"INSERT INTO {{board}}.{name} OVERRIDING SYSTEM VALUE SELECT * FROM {seed}.{name}" for name in seeded]  # noqa: S608
+    return "; ".join([f"TRUNCATE {emptied} RESTART IDENTITY", *filled])
