@@ -20,7 +20,7 @@ from dugnad.board import Board
 from dugnad.team.workspaces.workspace import Kit, OpenWorkspace, RedCheck, Shared, Workshop, Workspace
 from dugnad.tools import Context, Tool
 from dugnad.tools.shell.bash import command_tools
-from dugnad.types import Claim, Task
+from dugnad.types import Attempt, Claim, Task
 from dugnad.workspace.sandbox.profile import Confinement
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
 
@@ -138,7 +138,7 @@ def places_of(board: Board) -> OpenWorkspace:
     """One folder for all; what is run there is run in the sandbox."""
     shop = Workshop(board=board, sandbox=sandbox())
 
-    async def place(claim: Claim) -> Workspace:
+    async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         return _Looked(shop=shop, kit=Kit(tools=()), claim=claim, tree=TREE)
 
     return place

@@ -44,7 +44,7 @@ async def test_all_that_can_be_copied_is_and_the_rest_is_named(board: Board, tmp
     (project / "run").write_text("#!/bin/sh\n")
     (project / "run").chmod(0o6755)
     async with workshop(board) as shop:
-        place = await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board))
+        place = await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board), ())
     tree = project / ".dugnad" / "work" / "1"
     assert place.tree == tree
     assert "Without pipe, which cannot be copied." in place.told
@@ -61,17 +61,17 @@ async def test_one_at_a_time_and_who_could_not_begin_leaves_no_lock(board: Board
         places = folders(shop, project, project / ".dugnad" / "work")
         (project / ".dugnad").write_text("in the way")
         with pytest.raises(OSError, match="Not a directory"):
-            await places(claim)
+            await places(claim, ())
         (project / ".dugnad").unlink()
-        opening = asyncio.ensure_future(places(claim))
+        opening = asyncio.ensure_future(places(claim, ()))
         await asyncio.sleep(0)
         opening.cancel()
         await asyncio.wait({opening})
         place = await _in_the_end(places, claim)
         with pytest.raises(ToolError, match="still in use by whoever worked on #1 before"):
-            await places(claim)
+            await places(claim, ())
         await place.close(Released("given up", resume=True), settled=True)
-        again = await places(claim)
+        again = await places(claim, ())
         assert again.told == ""  # It was made already.
 
 
@@ -80,7 +80,7 @@ async def _in_the_end(places: object, claim: Claim) -> Workspace:
     async with asyncio.timeout(120):
         while True:
             try:
-                return await places(claim)  # type: ignore[operator, no-any-return]
+                return await places(claim, ())  # type: ignore[operator, no-any-return]
             except ToolError:
                 await asyncio.sleep(0.02)
 
@@ -91,7 +91,7 @@ async def test_half_a_copy_is_not_taken_for_a_whole_one(board: Board, tmp_path: 
     half.mkdir(parents=True)
     (half / "half").write_text("")
     async with workshop(board) as shop:
-        place = await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board))
+        place = await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board), ())
     assert place.tree is not None
     assert os.listdir(place.tree) == ["inner"]
 
@@ -103,7 +103,7 @@ async def test_another_boards_task_of_the_same_number_has_another_folder(opener:
     trees = []
     async with workshop(board) as shop:
         places = folders(shop, project, project / ".dugnad" / "work")
-        first = await places(claim)
+        first = await places(claim, ())
         assert isinstance(first, Folder)
         assert first.tree is not None
         (first.tree / "mine").write_text("x")
@@ -111,7 +111,7 @@ async def test_another_boards_task_of_the_same_number_has_another_folder(opener:
         trees.append(first.tree)
         lock = project / ".dugnad" / "work" / "1.lock"
         lock.write_text("1-00000000")  # As another board would have left it.
-        second = await places(claim)
+        second = await places(claim, ())
     assert second.tree is not None
     assert not (second.tree / "mine").exists()
     assert second.tree.name.startswith("1-")

@@ -10,7 +10,18 @@ from dugnad.settings import Limits
 from dugnad.team import requests
 from tests.agent.stage_agent import all_told, call
 from tests.conftest import Opener
-from tests.team.stage_team import Paused, hosting, kill, short_lease, until, until_ended, until_state, within
+from tests.team.stage_team import (
+    Between,
+    Paused,
+    busy,
+    hosting,
+    kill,
+    short_lease,
+    until,
+    until_ended,
+    until_state,
+    within,
+)
 from tests.team.stage_trees import finish, has_no_trees, shell, worktrees, write
 from tests.workspace.repository import at, git, new_repository, subjects
 
@@ -221,6 +232,21 @@ async def test_work_that_asks_for_it_is_merged_only_when_another_approved(opener
     assert (at(root, "dugnad/main", "a"), subjects(root)) == ("2", ["Write a", "Begin"])
     assert [each for each in model.asked if each.title == "Write a"][-1].turn == 4
     assert has_no_trees(root)
+
+
+async def test_the_attempts_at_a_task_are_read_once_for_each_attempt(opener: Opener, tmp_path: Path) -> None:
+    """Also when it goes on after a review, which the workspace, the mind and the delivery all want to know."""
+    board = await opener(limits=SOON)
+    read: list[int] = []
+    counting = Between(board, "attempts", busy, where=lambda task: bool(read.append(task)))
+    root = new_repository(tmp_path / "p")
+    await board.spawn("alice", roles=["coder"])
+    await board.spawn("bob", roles=["reviewer"])
+    script = {"Write a": [write("a", "1\n"), finish("One.")], "*": [finish("Good.", outcome="approved")]}
+    async with worktrees(counting, root) as places, hosting(counting, ScriptedModel(script), places=places):
+        (done,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
+    assert done.state == "done"
+    assert read.count(done.id) == len(await board.attempts(done.id)) == 2
 
 
 async def test_a_review_ends_with_a_word_and_the_rounds_are_bounded(opener: Opener, tmp_path: Path) -> None:

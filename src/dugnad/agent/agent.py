@@ -22,7 +22,7 @@ from ..text import NOTHING, Told, clean, joined, shorten
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
 from ..tools.message_tools import answer_since, inbox_text
 from ..tools.policy import Decision
-from ..types import ERRAND, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
+from ..types import ERRAND, Attempt, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
@@ -78,10 +78,13 @@ class Agent:
         self._specs = tuple(each.spec for each in self._tools.values())
         self._told_of_place = told
 
-    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
-        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+    async def work(
+        self, claim: Claim, *, told: Told = NOTHING, attempts: Sequence[Attempt] | None = None
+    ) -> Outcome:  # fmt: skip
+        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check.
+        `attempts` are those at the task, if they are known already."""
         await self._find_skills()
-        talk, resumed = await self._begin(claim, told)
+        talk, resumed = await self._begin(claim, told, attempts)
         try:
             while True:
                 await self._act(claim, talk, resumed=resumed)
@@ -134,7 +137,7 @@ class Agent:
                 await self.board.hand_over(claim, shorten(clean(words), 4_000))
         return outcome
 
-    async def _begin(self, claim: Claim, told: Told) -> tuple[Conversation, bool]:
+    async def _begin(self, claim: Claim, told: Told, attempts: Sequence[Attempt] | None) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it goes on from."""
         spending = await self.board.budget(claim.task.root)
         must_be_priced(self.model, spending)
@@ -143,7 +146,7 @@ class Agent:
         talk.spending = spending
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.key.startswith(ERRAND)
-        await recall(self.board, claim, talk)
+        attempts = await recall(self.board, claim, talk, attempts)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None  # Whoever had it was shut down; the work goes on.
             talk.say(tell("teammate.go_on"))
@@ -153,7 +156,8 @@ class Agent:
         if not resumed:
             # A small window must not be filled by what a task starts with.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
-            talk.packet = await packet(self.board, claim, replace(self.limits, packet_chars_max=most), self.project)
+            limits = replace(self.limits, packet_chars_max=most)
+            talk.packet = await packet(self.board, claim, attempts, limits, self.project)
             talk.say(talk.packet)
             if talk.plan_missing:
                 talk.say(tell("teammate.plan_first"))

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..text import NOTHING, Told
 from ..tools import Tool
-from ..types import Claim, Outcome, Teammate
+from ..types import Attempt, Claim, Outcome, Teammate
 
 
 class Stop:
@@ -46,5 +46,8 @@ class Mind(Protocol):
     ) -> None:  # fmt: skip
         """Give it what belongs to the place where the next task is worked."""
 
-    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
-        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+    async def work(
+        self, claim: Claim, *, told: Told = NOTHING, attempts: Sequence[Attempt] | None = None
+    ) -> Outcome:  # fmt: skip
+        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check.
+        `attempts` are those at the task, if they are known already."""

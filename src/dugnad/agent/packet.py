@@ -22,7 +22,9 @@ _ANY = (None, *ENDINGS)  # Needs that ask for no word of the one who works it.
 _AGENTS_BYTES_MAX = 32 * 1024
 
 
-async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path | None) -> Told:
+async def packet(
+    board: Board, claim: Claim, attempts: Sequence[Attempt], limits: AgentLimits, project: Path | None
+) -> Told:
     """Gathered from the board, each part marked with whose words it is."""
     task = claim.task
     parts = [tell("packet.task", id=task.id, title=task.title)]
@@ -30,10 +32,9 @@ async def packet(board: Board, claim: Claim, limits: AgentLimits, project: Path 
         parts.append(tell("packet.body", by=task.put_by, body=task.body))
     if task.check:
         parts.append(tell("packet.check", check=task.check))
-    (needed, root), behind, attempts, notes, talk, requests = await asyncio.gather(
+    (needed, root), behind, notes, talk, requests = await asyncio.gather(
         _others(board, task),
         board.needed_by(task.id),
-        board.attempts(task.id),
         board.search_notes(root=task.root, page=limits.notes_max),
         board.recent_talk(claim.teammate, page=limits.recent_messages_max),
         board.requests(claim.teammate),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..board import Board
 from ..types import Attempt, Claim
 from .conversation import Conversation
 
 
-async def recall(board: Board, claim: Claim, talk: Conversation) -> None:
-    """Fold the transcript into a fresh conversation, with what it waited for last."""
-    before = {attempt.epoch: attempt for attempt in await board.attempts(claim.task.id)}
+async def recall(
+    board: Board, claim: Claim, talk: Conversation, attempts: Sequence[Attempt] | None
+) -> Sequence[Attempt]:
+    """Fold the transcript into a fresh conversation, with what it waited for last. Returns the attempts at the task,
+    which are read here unless they were given."""
+    found = await board.attempts(claim.task.id) if attempts is None else attempts
+    before = {attempt.epoch: attempt for attempt in found}
     chain = _chain(claim, before)
     talk.authors = {epoch: before[epoch].teammate for epoch in chain if epoch in before}
     for epoch in chain:
@@ -25,6 +29,7 @@ async def recall(board: Board, claim: Claim, talk: Conversation) -> None:
     waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.recorded]
     talk.since = waits[-1] if waits else None
     talk.waits = [epoch for epoch, ended_as in chain.items() if ended_as == "waiting" and epoch >= talk.reply_at[0]]
+    return found
 
 
 def _chain(claim: Claim, before: Mapping[int, Attempt]) -> dict[int, str | None]:

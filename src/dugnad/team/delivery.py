@@ -13,7 +13,7 @@ from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten, tell
-from ..types import ERRAND, REVIEW, Amount, Claim, Done, Failed, Outcome, Task, Waiting
+from ..types import ERRAND, REVIEW, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .workspaces.workspace import Workspace, delivered, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
@@ -42,6 +42,7 @@ class Delivery:
     board: Board
     limits: TeamLimits
     place: Workspace
+    attempts: Sequence[Attempt]  # At the task, this one included.
     reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
     _answered: set[int] = field(default_factory=set)  # Reviews the mind was told of, and has gone on from.
 
@@ -87,7 +88,7 @@ class Delivery:
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
         try:
-            return await self.place.deliver(task, done)
+            return await self.place.deliver(task, done, tip)
         except BudgetSpent as spent:
             return _no_time(spent)
         except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
@@ -135,9 +136,8 @@ class Delivery:
     async def _reviews(self, claim: Claim) -> tuple[int, list[Task]]:
         """The epoch in which this line of attempts began, and the reviews it has asked for, the oldest first."""
         task = claim.task
-        attempts = await self.board.attempts(task.id)
-        born, _ = line_of(claim, attempts)
-        since = next((each.claimed_at for each in attempts if each.epoch == born), 0)
+        born, _ = line_of(claim, self.attempts)
+        since = next((each.claimed_at for each in self.attempts if each.epoch == born), 0)
         needed = [need.task for need, _ in await self.board.needs_of(task.id)]  # What the task has waited for.
         found = await self.board.find_all(needed)
         asked = [found[each] for each in sorted(needed)]

@@ -8,7 +8,7 @@ paid for like all other work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -31,7 +31,7 @@ from ..errors import (
 )
 from ..settings import TeamLimits
 from ..text import NOTHING, Told, joined, shorten, tell
-from ..types import ERRAND, HUMAN, Claim, Done, Failed, Message, Outcome, Released, Task
+from ..types import ERRAND, HUMAN, Attempt, Claim, Done, Failed, Message, Outcome, Released, Task
 from .delivery import Again, Delivery, checks_told
 from .errands import Errands
 from .growth import RESTED
@@ -113,15 +113,18 @@ class Worker:
 
     async def _attempt(self, claim: Claim) -> Outcome:
         """Open a workspace, let the mind work there, and deliver; again, as long as the delivery sends it back."""
-        place = await self._open(claim)
+        attempts = await self._patiently(self.board.attempts, claim.task.id)
+        place = await self._open(claim, attempts)
         if isinstance(place, Released):
             return place
-        delivery = Delivery(board=self.board, limits=self.limits, place=place, reviewer=self.reviewer)
+        delivery = Delivery(
+            board=self.board, limits=self.limits, place=place, attempts=attempts, reviewer=self.reviewer
+        )  # fmt: skip
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
         told = self._told_at_first(claim, place)
         for _ in range(self.limits.check_rounds_max + 1):
-            outcome = await self._think(claim, told)
+            outcome = await self._think(claim, told, attempts)
             if not isinstance(outcome, Done):
                 return outcome
             end = await self._patiently(delivery.deliver, claim, outcome)
@@ -294,9 +297,9 @@ class Worker:
                 except BoardTrouble:
                     continue  # The beat will tell.
 
-    async def _open(self, claim: Claim) -> Workspace | Released:
+    async def _open(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace | Released:
         try:
-            self._place = await self._patiently(self.places, claim)
+            self._place = await self._patiently(self.places, claim, attempts)
             return self._place
         except (ToolError, OSError) as trouble:
             delay = self.limits.no_place_seconds
@@ -320,14 +323,14 @@ class Worker:
         place, self._place = self._place, None
         return place
 
-    async def _think(self, claim: Claim, told: Told) -> Outcome:
+    async def _think(self, claim: Claim, told: Told, attempts: Sequence[Attempt]) -> Outcome:
         """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""
         interrupted = False
         while True:
             try:
                 if interrupted:  # Else it might wait for ever for what it has reserved itself.
                     await self.board.forfeit(claim)
-                outcome = await self.agent.work(claim, told=told)
+                outcome = await self.agent.work(claim, told=told, attempts=attempts)
                 self.trouble = ""
                 return outcome
             except BoardTrouble as trouble:

@@ -24,7 +24,21 @@ from ...text import NOTHING, Told, clean, joined, shorten
 from ...tools import Context, Policy, Tool
 from ...tools.message_tools import answer_since, inbox_text
 from ...tools.policy import Decision
-from ...types import HUMAN, REVIEW, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
+from ...types import (
+    HUMAN,
+    REVIEW,
+    Amount,
+    Attempt,
+    Claim,
+    Done,
+    Failed,
+    NewTurn,
+    Outcome,
+    Released,
+    Spending,
+    Teammate,
+    Waiting,
+)
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import Conversation
 from ..identity import standing
@@ -77,12 +91,15 @@ class ExternalAgent:
         """Where the next task is worked. The command has tools of its own."""
         self.tree, self._told_of_place, self._readable = tree or self.tree, told, readable
 
-    async def work(self, claim: Claim, *, told: Told = NOTHING) -> Outcome:
-        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check."""
+    async def work(
+        self, claim: Claim, *, told: Told = NOTHING, attempts: Sequence[Attempt] | None = None
+    ) -> Outcome:  # fmt: skip
+        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check.
+        `attempts` are those at the task, if they are known already."""
         talk = Conversation()
         try:
             sandbox, tree = self._place(claim)
-            await self._begin(claim, talk, told)
+            await self._begin(claim, talk, told, attempts)
             called, resumed = 0, talk.replies > 0
             while True:
                 remove_file(tree)  # What was in it is recorded, or from a run that was cut off.
@@ -117,10 +134,10 @@ class ExternalAgent:
 
     # The beginning, and what is said.
 
-    async def _begin(self, claim: Claim, talk: Conversation, told: Told) -> None:
+    async def _begin(self, claim: Claim, talk: Conversation, told: Told, attempts: Sequence[Attempt] | None) -> None:
         talk.spending = await self.board.budget(claim.task.root)
         self._must_be_counted(talk.spending)
-        await recall(self.board, claim, talk)
+        attempts = await recall(self.board, claim, talk, attempts)
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
         if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
             self._ask_for_trust(claim, answer)
@@ -128,7 +145,7 @@ class ExternalAgent:
             talk.ended = None
             talk.say(tell("teammate.go_on"))
         if not talk.replies:
-            talk.packet = await packet(self.board, claim, self.limits, self.project)
+            talk.packet = await packet(self.board, claim, attempts, self.limits, self.project)
             talk.say(talk.packet)
         if answer:
             talk.say(answer)

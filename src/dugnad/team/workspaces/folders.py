@@ -19,7 +19,7 @@ from pathlib import Path
 from ...errors import ToolError
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line, tell
-from ...types import REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import REVIEW, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git.triggers import changed_triggers, triggers_note
 from .workspace import Kit, OpenWorkspace, RedCheck, Workshop, Workspace, delivered, mark_of
 
@@ -75,7 +75,7 @@ class Folder(Workspace):
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return await asyncio.to_thread(changed_triggers, self.held.tree, self.project)
 
-    async def deliver(self, task: Task, done: Done) -> Done | Failed:
+    async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed:
         return delivered(done, f"[its files are in {self.shown}]", *triggers_note(await self.triggers("")))
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
@@ -89,7 +89,7 @@ class Folder(Workspace):
 def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
     """Places under `folder`, which lies in the project."""
 
-    async def place(claim: Claim) -> Workspace:
+    async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
         reviews = task.key.startswith(REVIEW)
         source = await _reviewed(shop, task, folder) if reviews else project

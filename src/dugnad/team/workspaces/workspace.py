@@ -76,8 +76,9 @@ class Workspace:
         """What of the work makes other programs run something, by path; nothing where that cannot be seen."""
         return {}
 
-    async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
-        """Bring it where it counts. Failed or released: it does not fit there any more, and has to be done anew."""
+    async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed | Released:
+        """Bring what `commit` named where it counts. Failed or released: it does not fit there any more, and has to be
+        done anew."""
         return delivered(done)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
@@ -134,11 +135,11 @@ def line_of(claim: Claim, attempts: Sequence[Attempt]) -> tuple[int, bool]:
     return born, last is None or last.ended_as != "lost"
 
 
-OpenWorkspace = Callable[[Claim], Awaitable[Workspace]]
+OpenWorkspace = Callable[[Claim, Sequence[Attempt]], Awaitable[Workspace]]  # With all attempts at the task so far.
 
 
 def nowhere(check: Check | None) -> OpenWorkspace:
-    async def place(claim: Claim) -> Workspace:
+    async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         return NoWorkspace(by=check)
 
     return place
@@ -263,7 +264,7 @@ class Shared(Workspace):
 
 
 def shared(shop: Workshop, tree: Path) -> OpenWorkspace:
-    async def place(claim: Claim) -> Workspace:
+    async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         kit = shop.kit(claim, tree)
         return Shared(shop=shop, kit=kit, claim=claim, tree=tree, tools=kit.tools)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...board import Board
 from ...errors import StaleClaim, ToolError
 from ...text import NOTHING, clean, joined, one_line, pasted, shorten, tell
-from ...types import ENDED, REVIEW, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import ENDED, REVIEW, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
 from ...workspace.git.triggers import triggers, triggers_note
@@ -43,9 +43,8 @@ class Worktrees:
     def _note_wait(self, told: str) -> None:
         self.waits = told
 
-    async def __call__(self, claim: Claim) -> Workspace:
+    async def __call__(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
-        attempts = await self.board.attempts(task.id) if claim.continues is not None else []
         born, in_order = line_of(claim, attempts)
         reviewed = task.key.rpartition(":")[2] if task.key.startswith(REVIEW) else None
         place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=reviewed)
@@ -127,8 +126,7 @@ class Worktree(Workspace):
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return triggers(await self.work.git.changed_paths(self.owner.trees.target_name, tip))
 
-    async def deliver(self, task: Task, done: Done) -> Done | Failed | Released:
-        tip = await self.commit(task, done)
+    async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed | Released:
         if tip is None:
             return delivered(done)
         runs = await self.triggers(tip)
