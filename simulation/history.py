@@ -19,6 +19,7 @@ class TaskHistory:
     needs: dict[int, str | None]
     depth: int = 0
     key: str = ""
+    kind: str = ""
     epoch: int = 0  # The newest claim's.
     holder: str | None = None
     holders: set[str] = field(default_factory=set)  # All who ever held it.

@@ -71,6 +71,7 @@ def _put(history: History, event: Event, data: Mapping[str, Any]) -> None:
     history.seen.add(("put", event.task))
     needs = {needed: outcome for needed, outcome, _ in data["needs"]}
     task = TaskHistory(root=event.root, needs=needs, due_at=data.get("due_at"), key=data["key"])
+    task.kind = data["kind"]
     task.role, task.not_for = data.get("role") or "", data.get("not_for") or ""
     task.give(data.get("assignee"))
     if parent := history.tasks.get(data.get("parent") or 0):

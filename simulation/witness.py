@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dugnad.models.port import Request, Said, ToolResult
-from dugnad.types import ERRAND, HUMAN, Claim, Event, NewTask, Released, Task
+from dugnad.types import HUMAN, MESSAGES, Claim, Event, NewTask, Released, Task
 
 from .history import History, TaskHistory
 from .oracle import KINDS
@@ -243,16 +243,15 @@ class Witness:
         for root in self.billed:  # Nothing is reserved any more, so what was used is in what was spent.
             self._counted(root)
         # Of what was to be answered in a task that was given up, a person was told.
-        errands = [
-            task.key for task in self.history.tasks.values() if task.key.startswith(ERRAND) and task.ended != "done"
-        ]
-        given_up = {int(key.rpartition(":")[2]) for key in errands}
+        tasks = self.history.tasks.values()
+        given_up = {task.key for task in tasks if task.kind in MESSAGES and task.ended != "done"}
         for number, message in self.history.messages.items():
             to, text = message["to"], message["text"]
             if to == HUMAN or not text.startswith("word "):
                 continue
             if number in self.history.shown:
-                if (to, text) not in self.seen and number not in self.read_otherwise | given_up:
+                errands = {f"errand:{sender}:{to}:{number}" for sender in ("human", "team")}
+                if (to, text) not in self.seen and number not in self.read_otherwise and not errands & given_up:
                     self.fault(7, f"message {number} to {to} counts as shown, and {to} never saw it")
             elif self.history.teammates.get(to) == "seated":
                 self.fault(7, f"message {number} to {to} was never shown")

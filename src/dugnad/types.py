@@ -6,7 +6,7 @@ Nothing here does I/O or knows how a record is stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 TaskState = Literal[
@@ -26,13 +26,17 @@ OPEN: frozenset[str] = frozenset({"blocked", "scheduled", "ready", "claimed", "w
 # Words a need may name instead of an outcome: how the needed task ended, whatever it said.
 ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
 
+# A goal is what a person wants, and has no parent; work is a part of one. A review looks at the work of the task that it
+# `reviews`. A message is answered: to teammates, or to a person, who is sent the result. A budget is no work, and holds
+# the budget of the tasks under it.
+TaskKind = Literal["goal", "work", "review", "message", "human_message", "budget"]
+MESSAGES: frozenset[str] = frozenset({"message", "human_message"})
+
 WaitingFor = Literal["human", "plan", "tasks", "budget"]
 MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply", "question", "answer", "notice"]
 TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "failed", "lost"]
 TurnKind = Literal["request", "reply", "tool", "summary"]
 
-ERRAND = "errand:"  # How the key of a task begins that a teammate put for itself, to answer what was said to it.
-REVIEW = "review:"  # How the key of a task begins that looks at another's work; then that task, then what of it.
 HUMAN = "human"  # The recipient every board has; never stopped, never seated.
 
 
@@ -132,6 +136,9 @@ class NewTask:
     key: str | None = None
     parent: int | None = None
     budget: Budget | None = None  # Of a root only; a child draws on its root's.
+    kind: TaskKind | None = None  # None: a goal, or with a parent, work.
+    reviews: int | None = None  # Of a review: the task whose work it looks at,
+    reviews_commit: str | None = None  # and the commit, or another name for just that work.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +150,9 @@ class Task:
     parent: int | None
     depth: int
     key: str
+    kind: TaskKind
+    reviews: int | None
+    reviews_commit: str | None
     title: str
     body: str
     role: str | None
@@ -174,6 +184,10 @@ class Task:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+
+# The fields of a task that it is put with.
+GIVEN = tuple(each.name for each in fields(NewTask) if each.name in Task.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ FORGED = {"result": "forged", "outcome": "approved", "follow_ups": [{"title": "F
 
 async def review_of(stage: Stage) -> Any:
     """A review, put and claimed as the runtime does it."""
-    await stage.board.put(TITLE, key="review:1:abc", assignee="alice")
+    await stage.board.put(TITLE, kind="review", reviews=1, reviews_commit="abc", assignee="alice")
     return await stage.claim()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dugnad.board import Board
@@ -326,3 +328,22 @@ async def test_a_released_task_is_not_tried_less_often_for_it(board: Board) -> N
     found = await board.find(task.id)
     assert (found.state, found.tries, found.claims) == ("ready", 0, 5)
     assert await board.settle(await team.must_claim(), Failed("broke", retry=True)) == "retry"
+
+
+async def test_a_task_says_what_it_is_and_a_review_what_it_reviews(board: Board) -> None:
+    goal = await board.put("goal", key="review:1:abc")  # A key says nothing but that.
+    work = await board.put("work", parent=goal.id)
+    review = await board.put("review", kind="review", reviews=work.id, reviews_commit="abc", parent=goal.id)
+    assert [task.kind for task in (goal, work, review)] == ["goal", "work", "review"]
+    assert (review.reviews, review.reviews_commit) == (work.id, "abc")
+    put = [event.data for event in await board.events() if event.kind == "put"]
+    assert [each.get("kind") for each in put] == ["goal", "work", "review"]
+    assert (put[2]["reviews"], put[2]["reviews_commit"]) == (work.id, "abc")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": "review"}, {"reviews": 1}, {"kind": "nothing"}, {"kind": "work", "reviews": 1}]
+)
+async def test_a_review_and_it_alone_names_what_it_reviews(board: Board, fields: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="a review, and it alone, names what it reviews"):
+        await board.put("task", **fields)

@@ -18,15 +18,11 @@ from tests.board.raw import connect, count, grow_old, run
 from tests.conftest import Opener
 
 TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", "events", "snapshot")
-NEW = (
-    "pace",
-    "reserved_at",
-    "tokens_used",
-    "plan",
-    "review",
-    "network",
-    "not_for",
-)  # Columns that came after the first schema.
+NEW = {  # Columns that came after the first schema.
+    "reservations": ("pace", "reserved_at", "tokens_used"),
+    "tasks": ("plan", "review", "network", "not_for", "kind", "reviews", "reviews_commit"),
+    "teammates": ("plan",),
+}
 
 
 async def worked_on(url: str) -> Claim:
@@ -61,7 +57,7 @@ async def make_first_schema(url: str) -> None:
 async def copy_rows(source: str, url: str) -> None:
     for table in TABLES:
         for row in await run(source, f"SELECT * FROM {table}"):  # noqa: S608
-            known = {name: value for name, value in row.items() if name not in NEW and value is not None}
+            known = {name: value for name, value in row.items() if name not in NEW.get(table, ()) and value is not None}
             places = ", ".join(f"${place}" for place in range(1, len(known) + 1))
             insert = f"INSERT INTO {table} ({', '.join(known)}) VALUES ({places})"  # noqa: S608
             if row.get("name") != "human":  # He is there from the start.
@@ -100,3 +96,39 @@ async def test_a_board_of_the_first_schema_is_upgraded_and_goes_on(url: str, ope
     again = await board.claim("alice", claim.host)
     assert again is not None
     assert (again.task.id, again.task.review, again.task.not_for) == (claim.task.id, None, None)
+
+
+KEYS = {  # Of tasks whose kind an earlier version told by their key, and what it is: kind, reviews, reviews_commit.
+    "account:1": ("budget", None, None),
+    "errand:human:alice:1": ("human_message", None, None),
+    "errand:team:alice:2": ("message", None, None),
+    "review:1:0123abc": ("review", 1, "0123abc"),
+    "review:12:0123abc.4.1": ("review", 12, "0123abc"),
+    "review:1:": ("review", 1, None),
+    "review:1": ("goal", None, None),
+    "review:x:1": ("goal", None, None),
+    "review:1x:1": ("goal", None, None),
+    "review:1234567890123456789:1": ("goal", None, None),
+    "Errand:human:alice:1": ("goal", None, None),
+    "mine": ("goal", None, None),
+}
+
+
+async def test_tasks_of_an_earlier_schema_get_their_kind_from_their_key(url: str, opener: Opener, folder: Path) -> None:
+    """By the migration, in the log, and in the snapshot of a log that was pruned."""
+    source = f"sqlite:///{folder}/source.db"
+    async with await open_board(source) as made:
+        for number, key in enumerate(KEYS):
+            await made.put("task", key=key)
+            if number == len(KEYS) // 2:
+                await grow_old(source, 3_600)
+                assert (await made.prune(1_800)).events
+        await made.put("child", parent=1, key="child")
+    await run(source, """UPDATE events SET data = json_patch(data, '{"kind": null}')""")
+    await run(source, """UPDATE snapshot SET state = json_patch(state, '{"kind": null}') WHERE entity = 'task'""")
+    await make_first_schema(url)
+    await copy_rows(source, url)
+    board = await opener()
+    found = {task.key: (task.kind, task.reviews, task.reviews_commit or None) for task in await board.list_tasks()}
+    assert found == {**KEYS, "child": ("work", None, None)}
+    assert await board.observed_state() == await board.replayed_state()

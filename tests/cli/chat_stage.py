@@ -239,7 +239,7 @@ class Lead:
 
     async def errand(self, text: str) -> None:
         """Answer as a real one does: in a task of its own, which shows what was said."""
-        put = await self.board.put("Answer human", by="lead", assignee="lead", key="errand:human:lead:1.1")
+        put = await self.board.put("Answer human", by="lead", assignee="lead", kind="human_message")
         claim = await self.claim("lead", put.id)
         found = await self.board.take("lead", f"errand-{put.id}")
         shown = tuple(message.id for message in found)

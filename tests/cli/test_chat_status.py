@@ -53,7 +53,7 @@ async def test_a_budget_that_is_used_up_is_named(board: Board) -> None:
 async def test_the_budget_is_that_of_the_goal_not_of_an_answer(board: Board) -> None:
     lead = await play_lead(board)
     await board.put("The goal", budget=Budget(tasks=20))
-    put = await board.put("Answer human", assignee="lead", key="errand:human:lead:1.1", budget=Budget(tasks=3))
+    put = await board.put("Answer human", assignee="lead", kind="human_message", budget=Budget(tasks=3))
     await lead.claim("lead", put.id)
     assert bar(await look(board), 200).endswith("lead on #2 Answer human | #1: 0 of 20 tasks")
 

@@ -164,7 +164,7 @@ def test_a_review_that_is_asked_for_already_is_not_made_up_again(shell: Shell) -
         await board.spawn("alice", roles=["coder"])
         await board.put("Code", role="coder", review="reviewer")
         claim = await claimed(board, "alice")
-        review = await board.follow_up(claim, "Review #1: Code", role="reviewer", key="review:1:abc")
+        review = await board.follow_up(claim, "Review #1: Code", role="reviewer", kind="review", reviews=1)
         await board.settle(claim, Waiting(on="tasks", tasks=(review.id,)))
 
     shell.on_board(waits)

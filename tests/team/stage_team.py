@@ -15,7 +15,7 @@ from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits, Patience, TeamLimits
 from dugnad.team import Host
-from dugnad.types import Task, Teammate
+from dugnad.types import MESSAGES, Task, Teammate
 from tests.agent.stage_agent import FAST
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ async def until_state(board: Any, task: Task | int, *states: str) -> Task:
 
 
 async def errands(board: Any) -> list[Task]:
-    return [task for task in await board.list_tasks() if task.key.startswith("errand:")]
+    return [task for task in await board.list_tasks() if task.kind in MESSAGES]
 
 
 async def within(what: Awaitable[T]) -> T:

@@ -13,7 +13,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
-from dugnad.types import ERRAND, Budget, Task
+from dugnad.types import Budget, Task
 from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
 from tests.board.crew import crew
 from tests.conftest import Opener
@@ -234,7 +234,7 @@ async def test_a_stopped_teammates_errand_does_not_hold_up_the_goal(board: Board
 
 async def test_nor_does_one_that_was_to_be_tried_again_a_little_later(board: Board) -> None:
     await board.spawn("alice")
-    errand = await board.put("Answer human", assignee="alice", key=f"{ERRAND}human:alice:1", delay_seconds=0.3)
+    errand = await board.put("Answer human", assignee="alice", kind="human_message", delay_seconds=0.3)
     await board.stop_teammate("alice")
     async with hosting(board, ScriptedModel(SCRIPT)):
         (gone,) = await until_ended(board, errand)

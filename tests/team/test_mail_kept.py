@@ -24,7 +24,8 @@ async def test_a_later_message_is_read_although_the_errand_of_an_older_one_faile
     await board.spawn("alice")
     first = await board.tell(HUMAN, "alice", "the first word")
     # Its errand was made and given up before anybody could show it: lost too often, say.
-    lost = await board.put("Answer human", assignee="alice", key=f"errand:human:alice:{first.id}", by="alice")
+    key = f"errand:human:alice:{first.id}"
+    lost = await board.put("Answer human", assignee="alice", key=key, kind="human_message", by="alice")
     await board.cancel(lost.id, why="lost three times")
     await board.tell(HUMAN, "alice", "the second word")
     async with hosting(board, ScriptedModel(script)):

@@ -116,7 +116,7 @@ async def test_all_done_is_a_zero(board: Board) -> None:
 async def test_other_roots_and_accounts_are_not_in_it(board: Board) -> None:
     roots = await worked(board, {"*": [END]}, "Mine", "Theirs")
     assert [task.title for task in (await report(board, roots[:1])).tasks] == ["Mine"]
-    account = await board.put("The budget", key="account:1", assignee="human")
+    account = await board.put("The budget", kind="budget", assignee="human")
     assert (await report(board, [account.id])).tasks == []
 
 

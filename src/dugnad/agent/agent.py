@@ -22,7 +22,7 @@ from ..text import NOTHING, Told, clean, joined, shorten
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
 from ..tools.message_tools import answer_since, inbox_text
 from ..tools.policy import Decision
-from ..types import ERRAND, Attempt, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
+from ..types import MESSAGES, Attempt, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
@@ -145,7 +145,7 @@ class Agent:
         talk = Conversation()
         talk.spending = spending
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
-        talk.may_end = not talk.plan_missing or claim.task.key.startswith(ERRAND)
+        talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES
         attempts = await recall(self.board, claim, talk, attempts)
         if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
             talk.ended = None  # Whoever had it was shut down; the work goes on.

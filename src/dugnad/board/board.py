@@ -94,7 +94,7 @@ class Board(Reading):
 
     async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
         entries = rules.batch(new, self.limits)
-        keyed = tuple(replace(task, key=task.key or self._key()) for task in entries)
+        keyed = tuple(replace(task, key=task.key or self._key(), kind=rules.kind(task)) for task in entries)
         call = tasks.Put(tasks=keyed, by=self._name("sender", by), key=self._key(), claim=claim)
         return list(await self._do(_PUT, call)) if keyed else []
 

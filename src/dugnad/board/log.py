@@ -47,15 +47,11 @@ async def observed(fetch: Fetch) -> replay.State:
     state = replay.load()
     for row in await fetch("dump_tasks"):
         state["task"][str(row["id"])] = {
+            **replay.given({**dict(row), "parent": row["parent_id"], "check": row["check_command"]}),
             **{name: row[name] for name in _TASK},
             "root": row["root_id"],
-            "parent": row["parent_id"],
             "host": row["host_id"],
-            "check": row["check_command"],
             "needs": {},
-            **({"plan": True} if row["plan"] else {}),
-            **replay.reviewing(dict(row)),
-            **replay.reaching(dict(row)),
         }
     for row in await fetch("dump_needs"):
         state["task"][str(row["task_id"])]["needs"][str(row["needs_id"])] = [row["outcome"], row["state"]]
@@ -98,9 +94,8 @@ async def _observe_members(fetch: Fetch, state: replay.State) -> None:
 
 
 _TASK = (
-    "depth", "key", "title", "body", "role", "assignee", "priority", "state", "due_at", "put_by", "epoch", "claims",
-    "tries", "children", "repeats", "teammate", "continues", "waiting_for", "request", "outcome", "result", "reason",
-    "open_needs",
+    "depth", "state", "due_at", "put_by", "epoch", "claims", "tries", "children", "repeats", "teammate", "continues",
+    "waiting_for", "request", "outcome", "result", "reason", "open_needs",
 )  # fmt: skip
 _BUDGET = (
     "tasks_max", "tokens_max", "microdollars_max", "milliseconds_max", "runs", "tasks", "held",

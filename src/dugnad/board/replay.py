@@ -8,10 +8,11 @@ and the times of changes are not part of the state.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..types import Event
+from ..types import GIVEN, Event
 from . import rules
 
 Entity = dict[str, Any]
@@ -61,6 +62,7 @@ def load(rows: Iterable[Mapping[str, Any]] = ()) -> State:
     for row in rows:
         dict.__setitem__(state[row["entity"]], row["id"], json.loads(row["state"]))
     for task, facts in state["task"].items():
+        facts.update(given(facts))
         state.link(task, facts["needs"])
     return state
 
@@ -72,9 +74,19 @@ def apply(state: State, event: Event) -> None:
 Data = dict[str, Any]
 
 
-def reviewing(facts: Mapping[str, Any]) -> Entity:
-    """Said only of what asks for a review, or is not for someone: older logs and snapshots know of neither."""
-    return {name: facts[name] for name in ("review", "not_for") if facts.get(name) is not None}
+def given(facts: Mapping[str, Any]) -> Entity:
+    """How a task was put. Logs and snapshots of earlier versions do not have every field."""
+    kind = {} if facts.get("kind") else _of_key(facts["key"], facts.get("parent"))
+    return {name: facts.get(name) or None for name in GIVEN} | kind
+
+
+def _of_key(key: str, parent: int | None) -> Entity:
+    """A task's kind as earlier versions told it: by how its key begins. The migration to schema 7 does the same."""
+    if found := re.match(r"review:([0-9]{1,18}):([^.]*)", key):
+        return {"kind": "review", "reviews": int(found[1]), "reviews_commit": found[2] or None}
+    kinds = {"account:": "budget", "errand:human:": "human_message", "errand:": "message"}
+    told = next((kind for begin, kind in kinds.items() if key.startswith(begin)), None)
+    return {"kind": told or ("goal" if parent is None else "work")}
 
 
 def _if_planned(data: Data) -> Entity:
@@ -82,19 +94,12 @@ def _if_planned(data: Data) -> Entity:
     return {"plan": True} if data.get("plan") else {}
 
 
-def reaching(facts: Mapping[str, Any]) -> Entity:
-    """Said only of what needs the network."""
-    return {"network": True} if facts.get("network") else {}
-
-
 def _put(state: State, event: Event, data: Data) -> None:
-    given = ("parent", "depth", "key", "title", "body", "role", "assignee", "priority", "check", "state", "due_at")
     task: Entity = {
-        **{name: data.get(name) for name in given},
+        **given(data), **{name: data.get(name) for name in ("depth", "state", "due_at")},
         "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
         "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
         "outcome": None, "result": None, "reason": None, "needs": {},
-        **_if_planned(data), **reviewing(data), **reaching(data),
     }  # fmt: skip
     for needed, outcome, _ in data["needs"]:
         other = state["task"].get(str(needed))  # None: further down in the same batch.

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from ..errors import BadInput, BadText, Cycle
 from ..settings import Limits
-from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TurnKind
+from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TaskKind, TurnKind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Who else speaks on a board, or is spoken of as if they did. Nobody is named so, or in a way that looks so.
@@ -127,11 +127,13 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
     text("body", task.body, bytes_max=limits.body_bytes_max)
     text("check", task.check or "", bytes_max=limits.body_bytes_max)
     text("key", task.key or "", characters=limits.key_chars_max)
-    names = {"role": (task.role, task.review), "teammate's name": (task.assignee, task.not_for)}
-    for what, values in names.items():
-        for value in values:
-            if value is not None:
-                name(what, value, limits)
+    names = (("role", task.role), ("role", task.review))
+    for what, value in (*names, ("teammate's name", task.assignee), ("teammate's name", task.not_for)):
+        if value is not None:
+            name(what, value, limits)
+    text("commit", task.reviews_commit or "", characters=limits.key_chars_max)
+    if kind(task) not in get_args(TaskKind) or (kind(task) == "review") != (task.reviews is not None):
+        raise BadInput(f"A task is a {', '.join(get_args(TaskKind))}; a review, and it alone, names what it reviews.")
     if task.not_for is not None and task.not_for == task.assignee:
         raise BadInput(f"{task.title!r} is only for {task.assignee} and for anybody else; leave one of the two out.")
     if not abs(task.priority) <= _PRIORITY_MAX:
@@ -153,6 +155,10 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
         if need.outcome is not None:
             name("outcome", need.outcome, limits)
     return task
+
+
+def kind(task: NewTask) -> TaskKind:
+    return task.kind or ("goal" if task.parent is None else "work")
 
 
 def batch(tasks: Sequence[NewTask], limits: Limits) -> Sequence[NewTask]:

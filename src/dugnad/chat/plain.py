@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TextIO
 
 from ..errors import BadInput, DugnadError
-from ..types import ERRAND, HUMAN
+from ..types import HUMAN, MESSAGES
 from .commands import respond
 from .incoming import Incoming
 from .screen import said as note
@@ -123,7 +123,7 @@ async def _state(session: Session, name: str, said: int) -> str:
     if member.status == "working":
         held = await board.list_tasks(states=("claimed",), teammate=name)
         answered = any(message.sender == name for message in await board.inbox(HUMAN, queued=False, after=said))
-        if unread or not answered or any(task.key.startswith(ERRAND) for task in held):
+        if unread or not answered or any(task.kind in MESSAGES for task in held):
             return "works"
         return ""
     return "unread" if unread else ""

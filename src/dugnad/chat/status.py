@@ -10,7 +10,7 @@ from ..board import Board
 from ..errors import UnknownTask
 from ..team import requests
 from ..text import one_line
-from ..types import ERRAND, Message, Spending, Task, TaskState, Teammate
+from ..types import MESSAGES, Message, Spending, Task, TaskState, Teammate
 from ..view.numbers import counted, money
 
 _SEPARATOR = " | "
@@ -56,7 +56,7 @@ async def look(board: Board, account: int | None = None) -> BoardStatus:
 
 def _of_goals(tasks: Sequence[Task]) -> list[Task]:
     """An answer has a small budget of its own, which is not what a person watches."""
-    return [task for task in tasks if not task.key.startswith(ERRAND)]
+    return [task for task in tasks if task.kind not in MESSAGES]
 
 
 async def _spending(board: Board, tasks: Sequence[Task]) -> Spending | None:

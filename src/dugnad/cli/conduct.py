@@ -18,7 +18,6 @@ from ..config.project import Project
 from ..errors import BoardTrouble
 from ..team import Report, Team
 from ..team.growth import one_chain
-from ..team.report import ACCOUNT
 from ..team.requests import waiting_requests
 from ..text import plain
 from ..tools.message_tools import GONE
@@ -345,9 +344,7 @@ async def snapshot(team: Team, roots: Sequence[int] | None, events: Sequence[Eve
     board, host = team.board, team.host
     tasks: list[Task] = []
     for root in roots if roots is not None else [None]:
-        tasks += [
-            task for task in await board.list_tasks(root=root, page=_TASKS_SHOWN) if not task.key.startswith(ACCOUNT)
-        ]
+        tasks += [each for each in await board.list_tasks(root=root, page=_TASKS_SHOWN) if each.kind != "budget"]
     doing = {
         name: Doing(what=life.agent.doing, since=life.agent.doing_since, turn=life.agent.turn)
         for name, life in (host.lives if host else {}).items()

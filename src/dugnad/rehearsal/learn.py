@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ..board import Board
 from ..errors import BadInput
 from ..tools.message_tools import GONE
-from ..types import ENDINGS, ERRAND, OPEN, REVIEW, Need, PastAttempt, Spending, Task
+from ..types import ENDINGS, MESSAGES, OPEN, Need, PastAttempt, Spending, Task
 from .plan import WITHIN, Estimate, PlannedTask, RehearsalPlan, account_of
 from .reviews import finishing, with_reviews
 
@@ -174,7 +174,9 @@ async def plan_of(
     now = await board.now_ms()
     team = {member.name for member in await board.team() if member.status not in GONE}
     asked = _asked(there, edges)
-    looked_at = {task.id for task in tasks if any(_reviews(there[need.task], task) for need in edges.get(task.id, ()))}
+    looked_at = {
+        task.id for task in tasks if any(there[need.task].reviews == task.id for need in edges.get(task.id, ()))
+    }
     reviews = {task.id: role for task in tasks if task.id not in looked_at and (role := _looks(task, reviewer))}
 
     def expected(task: Task) -> Estimate:
@@ -211,15 +213,11 @@ async def plan_of(
     )
 
 
-def _reviews(review: Task, task: Task) -> bool:
-    return review.key.startswith(f"{REVIEW}{task.id}:")
-
-
 def _looks(task: Task, reviewer: str | None) -> str | None:
     """The role of who will look at it. Nobody looks at a review, or at an answer to a message."""
-    if task.key.startswith(REVIEW):
+    if task.kind == "review":
         return None
-    return task.review or (None if task.key.startswith(ERRAND) else reviewer)
+    return task.review or (None if task.kind in MESSAGES else reviewer)
 
 
 def _asked(tasks: Mapping[int, Task], edges: Mapping[int, Sequence[Need]]) -> dict[int, list[str]]:

@@ -13,7 +13,7 @@ from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten, tell
-from ..types import ERRAND, REVIEW, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
+from ..types import MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .workspaces.workspace import Workspace, delivered, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
@@ -56,19 +56,19 @@ class Delivery:
                 f"{place.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
                 "check, or cancel it.",
             )
-        over = await self._is_over(claim.task) if claim.task.key.startswith(REVIEW) else ""
+        over = await self._is_over(claim.task) if claim.task.kind == "review" else ""
         return Done(over, CHANGES) if over else None
 
     async def _is_over(self, review: Task) -> str:
         """Why nobody waits for this review any more; empty: somebody does."""
-        number = review.key.removeprefix(REVIEW).partition(":")[0]
-        found = (await self.board.find_all({int(number)})).get(int(number)) if number.isdecimal() else None
+        number = review.reviews or 0
+        found = (await self.board.find_all({number})).get(number)
         return f"#{number} has ended as {found.state}; there is nothing to look at." if found and found.ended else ""
 
     async def deliver(self, claim: Claim, done: Done) -> Outcome | Again:
         """Check it, have it reviewed, bring it in. The order matters: nobody is asked to look at what is red."""
         task = claim.task
-        if task.key.startswith(REVIEW):
+        if task.kind == "review":
             return _is_verdict(done)
         try:
             if (red := await self.place.check(task)) is not None:
@@ -97,15 +97,15 @@ class Delivery:
 
     def _role_of_reviewer(self, task: Task) -> str | None:
         """An answer to a message needs no review; but what changes the project in answering does."""
-        answers = task.key.startswith(ERRAND) and not self.place.sees_changes
+        answers = task.kind in MESSAGES and not self.place.sees_changes
         return task.review or (None if answers else self.reviewer)
 
     async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | Again | None:
         """What somebody else says of just this work; None: approved."""
         task = claim.task
         born, reviews = await self._reviews(claim)
-        key = f"{REVIEW}{task.id}:{tip}" + ("" if self.place.sees_changes else f".{born}")
-        review = next((each for each in reversed(reviews) if each.key == key or each.key.startswith(f"{key}.")), None)
+        key = f"review:{task.id}:{tip}" + ("" if self.place.sees_changes else f".{born}")
+        review = next((each for each in reversed(reviews) if each.reviews_commit == tip), None)
         if review is not None and review.id in self._answered and not self.place.sees_changes:
             review, key = None, f"{key}.{len(reviews)}"  # Whether it was changed since cannot be seen from here.
         if review is None:
@@ -116,6 +116,7 @@ class Delivery:
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
                     role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
+                    kind="review", reviews=task.id, reviews_commit=tip,
                 )  # fmt: skip
             except LimitReached as guard:
                 return Waiting(on="human", question=f"#{task.id} cannot be reviewed: {guard}")
@@ -141,7 +142,7 @@ class Delivery:
         needed = [need.task for need, _ in await self.board.needs_of(task.id)]  # What the task has waited for.
         found = await self.board.find_all(needed)
         asked = [found[each] for each in sorted(needed)]
-        return born, [each for each in asked if each.key.startswith(f"{REVIEW}{task.id}:") and each.put_at >= since]
+        return born, [each for each in asked if each.reviews == task.id and each.put_at >= since]
 
 
 def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..board import Board
 from ..settings import TeamLimits
-from ..types import ERRAND, HUMAN, Budget, Message, Task
+from ..types import HUMAN, Budget, Message, Task
 
 _ERRAND = (
     "You were written to while you had no task. Do what the messages ask of you: answer, put tasks on the board, "
@@ -47,7 +47,8 @@ class Errands:
             priority=1,
             parent=parent,
             budget=self._own_budget() if parent is None else None,
-            key=f"{ERRAND}{'human' if from_human else 'team'}:{self.teammate}:{unread[0].id}",
+            kind="human_message" if from_human else "message",
+            key=f"errand:{'human' if from_human else 'team'}:{self.teammate}:{unread[0].id}",
             by=self.teammate,
         )
 

@@ -19,7 +19,7 @@ from ..board.store.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
 from ..settings import TeamLimits
 from ..tools.message_tools import GONE
-from ..types import ERRAND, Budget, Released, Teammate
+from ..types import MESSAGES, Budget, Released, Teammate
 from .errands import Errands
 from .growth import MADE_ROOM, Joins, joining, may_come_back
 from .lost_hosts import Silence, dead_neighbours, own_label
@@ -343,7 +343,7 @@ class Host:
         if may_come_back(member):
             return
         for task in await self.board.list_tasks(states=["ready", "scheduled"], page=1_000):
-            if task.assignee == member.name and task.key.startswith(ERRAND):
+            if task.assignee == member.name and task.kind in MESSAGES:
                 await self.board.cancel(task.id, by="board", why=f"{member.name} was shut down")
             elif task.assignee is None and task.teammate == member.name and task.state == "ready":
                 with contextlib.suppress(NotReady):  # Somebody was quicker.

@@ -17,7 +17,6 @@ from .requests import waiting_requests
 
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
 _MORE = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
-ACCOUNT = "account:"  # The key of a task that is no work: it holds the budget of those put under it.
 
 
 def standing(now: Moment, roots: Sequence[int], *, deserted: bool) -> Standing:
@@ -177,7 +176,7 @@ async def report(
 ) -> Report:
     """What stands on the board about these roots. `trouble`: who failed, and why."""
     found, accounts = await board.whole(roots) if roots else ([], {})
-    tasks = [task for task in found if not task.key.startswith(ACCOUNT)]
+    tasks = [task for task in found if task.kind != "budget"]
     cost: dict[str, Amount] = {}
     for root in roots:
         for name, used in (await board.cost_by_teammate(root)).items():

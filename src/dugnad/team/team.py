@@ -29,7 +29,7 @@ from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
 from ..workspace.sandbox.sandbox import Sandbox
 from .growth import Joins, fresh_names, may_come_back
 from .host import Host, as_before
-from .report import ACCOUNT, Report, Standing, report, standing
+from .report import Report, Standing, report, standing
 from .workspaces.workspace import Check, OpenWorkspace
 
 Rates = tuple[int | None, int | None]
@@ -130,8 +130,7 @@ class Team:
         """A root that is no work of its own: what is put under it is charged to one budget."""
         async with self._account_lock:
             if self._account is None:
-                key = f"{ACCOUNT}{self.board.sources.new_id()}"
-                account = await self.board.put(f"The budget of {self.name}", key=key, assignee=HUMAN)
+                account = await self.board.put(f"The budget of {self.name}", kind="budget", assignee=HUMAN)
                 await self.board.cancel(account.id, why="It holds a budget and is no work of its own.")
                 self._account = account
             return self._account

@@ -31,7 +31,7 @@ from ..errors import (
 )
 from ..settings import TeamLimits
 from ..text import NOTHING, Told, joined, shorten, tell
-from ..types import ERRAND, HUMAN, Attempt, Claim, Done, Failed, Message, Outcome, Released, Task
+from ..types import HUMAN, MESSAGES, Attempt, Claim, Done, Failed, Message, Outcome, Released, Task
 from .delivery import Again, Delivery, checks_told
 from .errands import Errands
 from .growth import RESTED
@@ -312,7 +312,7 @@ class Worker:
             rounds = self.limits.check_rounds_max
             told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.red_base)), "\n")
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
-        told = AUTO_CLAIMED if claim.continues is None and not claim.task.key.startswith(ERRAND) else NOTHING
+        told = AUTO_CLAIMED if claim.continues is None and claim.task.kind not in MESSAGES else NOTHING
         return joined((told, place.told), "\n") if place.anew else told
 
     async def _close(self, outcome: Outcome, *, settled: bool) -> None:
@@ -343,8 +343,7 @@ class Worker:
             told, interrupted = NOTHING, True
 
     async def _answer_human(self, claim: Claim, end: Outcome) -> None:
-        asked = claim.task.key.startswith(f"{ERRAND}human:")
-        if asked and isinstance(end, Done) and end.result.strip():
+        if claim.task.kind == "human_message" and isinstance(end, Done) and end.result.strip():
             key = f"errand-{claim.task.id}"
             await self._patiently(self.board.tell, self.name, HUMAN, end.result, claim=claim, key=key)
 

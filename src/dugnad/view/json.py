@@ -21,6 +21,9 @@ def as_line(shape: Shape) -> str:
 def task_shape(task: Task) -> Shape:
     return {
         "id": task.id,
+        "kind": task.kind,
+        "reviews": task.reviews,
+        "reviews_commit": task.reviews_commit,
         "title": task.title,
         "body": task.body,
         "state": task.state,

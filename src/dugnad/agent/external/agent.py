@@ -26,7 +26,6 @@ from ...tools.message_tools import answer_since, inbox_text
 from ...tools.policy import Decision
 from ...types import (
     HUMAN,
-    REVIEW,
     Amount,
     Attempt,
     Claim,
@@ -250,7 +249,7 @@ class ExternalAgent:
         self.turn = talk.turns + 1
         self._note(f"runs {self.command.name}")
         # A word that nobody but this run knows. What it runs can write files for it; in a review that must not count.
-        word, by_file = self.sources.new_id()[-14:], not claim.task.key.startswith(REVIEW)
+        word, by_file = self.sources.new_id()[-14:], claim.task.kind != "review"
         how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
         prompt = f"{clean(prompt_text(self.teammate, claim, self.team, talk, said, how))}\n".encode()
         began = asyncio.get_running_loop().time()

@@ -107,7 +107,9 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
-def event(tx: Tx, kind: str, actor: str, *, task: int | None = None, root: int | None = None, **data: object) -> None:
+def event(
+    tx: Tx, kind: str, actor: str, /, *, task: int | None = None, root: int | None = None, **data: object
+) -> None:
     # What is not there need not be said; readers take a missing field for None.
     said = {name: value for name, value in data.items() if value is not None}
     tx.pending.events.append((kind, task, root, actor, said))

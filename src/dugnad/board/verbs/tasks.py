@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import BadInput, LimitReached, NotReady, UnknownTask, UnknownTeammate
-from ...types import ENDED, Claim, Need, NewTask, Task
+from ...types import ENDED, GIVEN, Claim, Need, NewTask, Task
 from .. import records, rules
 from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import hold
@@ -202,20 +202,10 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
         task = call.tasks[row["entry"]]
         rows.append(
             {
+                **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
                 **row,
                 "scope": 0 if row["parent"] is None else row["root"],
-                "key": task.key,
-                "title": task.title,
-                "body": task.body,
-                "role": task.role,
-                "assignee": task.assignee,
                 "lane": rules.lane(task.role, task.assignee),
-                "priority": task.priority,
-                "check": task.check,
-                "plan": int(task.plan),
-                "review": task.review,
-                "network": int(task.network),
-                "not_for": task.not_for,
                 "shelved": int(budgets[row["root"]]["held"] is not None),
                 "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
                 "not_before": task.not_before,
@@ -233,10 +223,9 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
         stored = inserted[row["id"]]
         task = call.tasks[row["entry"]]
         event(
-            tx, "put", call.by, task=row["id"], root=row["root"], parent=row["parent"], depth=row["depth"],
-            key=row["key"], title=row["title"], body=row["body"], role=row["role"], assignee=row["assignee"],
-            priority=row["priority"], check=row["check"], plan=task.plan or None, review=task.review,
-            network=task.network or None, not_for=task.not_for, state=stored["state"], due_at=stored["due_at"],
+            tx, "put", call.by, task=row["id"], root=row["root"], depth=row["depth"],
+            **{name: None if getattr(task, name) is False else row[name] for name in GIVEN},
+            state=stored["state"], due_at=stored["due_at"],
             followup_of=call.claim and call.claim.task.id, followup_epoch=call.claim and call.claim.epoch,
             put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],

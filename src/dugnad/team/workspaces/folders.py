@@ -19,7 +19,7 @@ from pathlib import Path
 from ...errors import ToolError
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line, tell
-from ...types import REVIEW, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git.triggers import changed_triggers, triggers_note
 from .workspace import Kit, OpenWorkspace, RedCheck, Workshop, Workspace, delivered, mark_of
 
@@ -91,7 +91,7 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
 
     async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
-        reviews = task.key.startswith(REVIEW)
+        reviews = task.kind == "review"
         source = await _reviewed(shop, task, folder) if reviews else project
         opening = asyncio.ensure_future(asyncio.to_thread(_open, source or project, folder, task))
         try:
@@ -117,9 +117,7 @@ def _let_go(opened: asyncio.Future[_Held]) -> None:
 
 async def _reviewed(shop: Workshop, review: Task, folder: Path) -> Path | None:
     """The folder of the task that a review is of."""
-    number = review.key.removeprefix(REVIEW).partition(":")[0]
-    found = (await shop.board.find_all({int(number)})).get(int(number)) if number.isdecimal() else None
-    if found is None:
+    if review.reviews is None or (found := (await shop.board.find_all({review.reviews})).get(review.reviews)) is None:
         return None
     return next((folder / name for name in _names(found) if _whose(folder, name) == mark_of(found)), None)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...board import Board
 from ...errors import StaleClaim, ToolError
 from ...text import NOTHING, clean, joined, one_line, pasted, shorten, tell
-from ...types import ENDED, REVIEW, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
 from ...workspace.git.triggers import triggers, triggers_note
@@ -46,8 +46,8 @@ class Worktrees:
     async def __call__(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
         born, in_order = line_of(claim, attempts)
-        reviewed = task.key.rpartition(":")[2] if task.key.startswith(REVIEW) else None
-        place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=reviewed)
+        reviewed = task.kind == "review"
+        place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit)
         tree = await self.trees.begin(place)
         told = tell(_REVIEWING) if reviewed else tell(_HERE, target=self.trees.target)
         if claim.continues is not None:
@@ -56,7 +56,7 @@ class Worktrees:
             told = tell("{told} The project itself lies in {where:q} there.", told=told, where=self.shop.prefix)
         kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
-            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed is not None,
+            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed,
             anew=tree.anew, readable=tree.readable,
             told=joined((told, tell("{told:2000}", told=tree.told)), "\n"),
             how_to_look=tell(_HOW_TO_LOOK, target=pasted(self.trees.target)),

@@ -12,7 +12,8 @@ WITH new AS (
   SELECT
     CAST(value ->> 'id' AS bigint) AS id, CAST(value ->> 'root' AS bigint) AS root_id,
     CAST(value ->> 'parent' AS bigint) AS parent_id, CAST(value ->> 'depth' AS bigint) AS depth,
-    CAST(value ->> 'scope' AS bigint) AS scope, value ->> 'key' AS key, value ->> 'title' AS title,
+    CAST(value ->> 'scope' AS bigint) AS scope, value ->> 'key' AS key, value ->> 'kind' AS kind,
+    CAST(value ->> 'reviews' AS bigint) AS reviews, value ->> 'reviews_commit' AS reviews_commit, value ->> 'title' AS title,
     value ->> 'body' AS body, value ->> 'role' AS role, value ->> 'assignee' AS assignee, value ->> 'lane' AS lane,
     CAST(value ->> 'priority' AS bigint) AS priority, CAST(value ->> 'chain' AS bigint) AS chain,
     value ->> 'check' AS check_command, CAST(value ->> 'plan' AS bigint) AS plan, value ->> 'review' AS review,
@@ -27,11 +28,11 @@ WITH new AS (
 )
 INSERT INTO tasks (
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  review, network, not_for, state, shelved, open_needs, due_at, put_by, put_at
+  review, network, not_for, kind, reviews, reviews_commit, state, shelved, open_needs, due_at, put_by, put_at
 )
 SELECT
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  review, network, not_for,
+  review, network, not_for, kind, reviews, reviews_commit,
   CASE WHEN open_needs > 0 THEN 'blocked' WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
   shelved, open_needs, due_at, CAST(:put_by AS text), now_ms()
 FROM new WHERE true
