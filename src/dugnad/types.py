@@ -26,7 +26,7 @@ OPEN: frozenset[str] = frozenset({"blocked", "scheduled", "ready", "claimed", "w
 # Words a need may name instead of an outcome: how the needed task ended, whatever it said.
 ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
 
-# A goal is what a person wants, and has no parent; work is a part of one. A review looks at the work of the task that it
+# A goal is what a person wants, and has no parent; work is a part of one. A review looks at the work of the task it
 # `reviews`. A message is answered: to teammates, or to a person, who is sent the result. A budget is no work, and holds
 # the budget of the tasks under it.
 TaskKind = Literal["goal", "work", "review", "message", "human_message", "budget"]
