@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dugnad.agent.external.decide import GUARD, NOT_GRANTED
 from dugnad.prompts import load, tell, tool_prompt
 from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools
 from dugnad.tools.shell.bash import ShellTools, command_tools
@@ -72,3 +73,15 @@ def test_help_reads_no_prompts() -> None:
     asked = "import sys; from dugnad.cli import main\ntry: main()\nfinally: print('dugnad.prompts' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "False"
+
+
+def test_what_was_not_granted_begins_as_recorded_transcripts_have_it() -> None:
+    results = load("results")
+    begins = {
+        "guard": GUARD,
+        "refused": NOT_GRANTED[2],
+        "refused_because": NOT_GRANTED[2],
+        "refused_with": NOT_GRANTED[2],
+    }
+    begins |= {"not_done": NOT_GRANTED[0], "too_slow": NOT_GRANTED[0]}
+    assert {name: results[name].startswith(word) for name, word in begins.items()} == dict.fromkeys(begins, True)

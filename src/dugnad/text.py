@@ -38,7 +38,9 @@ NOTHING = Told()
 
 class _Filling(Formatter):
     def format_field(self, value: object, spec: str) -> str:
-        if isinstance(value, Told | int | float):
+        if isinstance(value, Told):
+            return value
+        if isinstance(value, int | float):
             return format(value, spec)
         if spec == "quoted":
             return quote(value)

@@ -174,7 +174,7 @@ class Agent:
         """The end was not the end: calls that came after it were never run, and something new is said."""
         if talk.ended is not None:
             for place in list(talk.open_calls):
-                await self._actor(claim, talk).record(talk, place, Result(text="Not run: the task had ended."))
+                await self._actor(claim, talk).record(talk, place, Result(text=tell("results.not_run")))
             talk.ended = None
         talk.say(told)
 

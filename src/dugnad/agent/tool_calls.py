@@ -24,8 +24,9 @@ from ..errors import (
     UnknownRequest,
 )
 from ..models.port import ToolCall
+from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, clean, joined, quote, shorten
+from ..text import Told, clean, joined, shorten
 from ..tools import BadCall, Context, Ends, Tool
 from ..tools.context import Keeper, Piece
 from ..tools.message_tools import answer_to
@@ -35,15 +36,6 @@ from ..types import HUMAN, Amount, Claim, Done, Outcome, Waiting
 from .conversation import Conversation, outcome_body
 from .model_calls import PutDown
 
-INTERRUPTED = (
-    "Interrupted: the runtime stopped while this call was running. It may have happened, in part or in whole. "
-    "Look before you call it again."
-)
-TAKEN_OVER = (
-    "Interrupted: {who} asked for this before you went on with the task. It may have happened, in part or in whole. "
-    "Look before you call it yourself."
-)
-REFUSED = "A person refused:"
 # What these put on the board bears a name. Another who goes on with the task has it done in the name of its author.
 _SIGNED = frozenset({"add_task", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
@@ -138,7 +130,7 @@ class Actor:
         if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
         label = f"{talk.epoch}.{talk.number + 1}"
-        text = shorten(whole, self.limits.tool_chars_max, f"read_output(output={label!r}) shows them")
+        text = shorten(whole, self.limits.tool_chars_max, tell("results.shows_them", output=label))
         body: dict[str, Any] = {"place": place, "text": text}
         if text != whole:
             body["whole"] = whole
@@ -162,9 +154,7 @@ class Actor:
             found = self._find(call.name)
             arguments = found.check(call.arguments)
             if talk.plan_missing and not found.early:
-                raise ToolError(
-                    f"{call.name} has to wait: until your plan is approved you may only read. Use submit_plan."
-                )
+                raise ToolError(tell("results.plan_first", tool=call.name))
             decision = self._decide_call(found.name, arguments)
             said_at, said = await self._verdict(talk, found.name, arguments, context.key)
             if said is not None and not said.allowed:
@@ -181,9 +171,9 @@ class Actor:
                 if found.name in _SIGNED and its_own != "deny":
                     context, decision = replace(context, teammate=author), strictest((decision, its_own))
                 elif not found.safe and not waited:
-                    return Result(text=TAKEN_OVER.format(who=who))
+                    return Result(text=tell("results.taken_over", who=who))
             if resumed and not found.keyed and not asked_again:
-                return Result(text=INTERRUPTED, always=said is not None and said.always)
+                return Result(text=tell("results.interrupted"), always=said is not None and said.always)
             if said is None and decision == "ask" and found.name not in talk.allowed:
                 may_i = question(who, self.claim.task, found.name, arguments, context.key)
                 return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
@@ -194,13 +184,13 @@ class Actor:
         except LimitReached as guard:
             # Once a person has answered, the model is told instead of running into the guard again.
             if answer := await answer_to(context):
-                return Result(text=f"A guard stopped this: {guard} {answer}")
+                return Result(text=tell("results.guard", guard=guard, answer=answer))
             what_now = f"A guard stopped {self.claim.teammate}: {guard} What now?"
             return Result(text="", ends=Waiting(on="human", question=what_now))
         except _NOT_FOR_THE_MODEL:
             raise
         except BadCall as bad:
-            cut = " Your reply was cut off at its length limit: write less at once." if talk.cut_off else ""
+            cut = f" {tell('results.reply_cut_off')}" if talk.cut_off else ""
             return Result(text=f"Error: {bad}{cut}", bad=True)
         except DugnadError as error:
             return Result(text=f"Error: {error}")
@@ -208,17 +198,15 @@ class Actor:
     def _find(self, name: str) -> Tool:
         found = self.tools.get(name)
         if self.decide(name) == "deny":
-            raise BadCall(f"{name} is denied by the policy of this team; do without it.")
+            raise BadCall(tell("results.denied", tool=name))
         if found is None:
-            raise BadCall(f"There is no tool {name!r}; there are {', '.join(sorted(self.tools))}.")
+            raise BadCall(tell("results.no_tool", tool=name, tools=", ".join(sorted(self.tools))))
         return found
 
     def _decide_call(self, name: str, arguments: Mapping[str, Any]) -> Decision:
         decision = strictest(self.decide(each) for each in reaches(name, arguments))
         if decision == "deny":
-            raise BadCall(
-                f"{name} was not called: it would have a command run, and the policy of this team denies bash."
-            )
+            raise BadCall(tell("results.command_denied", tool=name))
         return decision
 
     async def _verdict(
@@ -263,7 +251,7 @@ class Actor:
         except TimeoutError:
             if seconds is None:
                 raise
-            text = f"Error: {found.name} took longer than {seconds:g} seconds; it is not waited for any longer."
+            text = tell("results.too_slow", tool=found.name, seconds=seconds)
         except ToolError as error:
             text = f"Error: {error}"
         except DugnadError:  # What was set aside comes back before the call is answered for.
@@ -303,26 +291,28 @@ class Actor:
             for keeper in self._keepers:
                 if piece := await asyncio.to_thread(keeper.piece, label, start, most):
                     return piece
-            raise ToolError(f"There is no output {label!r}; it may be gone, or on another machine.")
+            raise ToolError(tell("results.output_gone", output=label))
         epoch, number = int(found[1]), int(found[2])
         turns = await self.board.transcript(self.claim.task.id, epoch, after=number - 1, page=1)
         if not turns or turns[0].number != number or turns[0].kind != "tool":
-            raise ToolError(f"There is no output {label!r}.")
+            raise ToolError(tell("results.no_output", output=label))
         body = orjson.loads(turns[0].body)
         return piece_of(str(body.get("whole") or body["text"]), label, start, most)
 
 
-def _refusal(said: Permission) -> str:
+def _refusal(said: Permission) -> Told:
     if not said.words:
-        return f"{REFUSED} no reason was given."
-    return f"{REFUSED} {said.words}" if "\n" not in said.words else f"{REFUSED}\n{quote(said.words)}"
+        return tell("results.refused")
+    if "\n" in said.words:
+        return tell("results.refused_with", words=said.words)
+    return tell("results.refused_because", words=said.words)
 
 
 def _with_word(result: Result, said: Permission | None) -> Result:
     """What the call gave, after what a person said when they allowed it."""
     if said is None:
         return result
-    words = f"A person allowed this, and said:\n{quote(said.words)}\n\n" if said.words else ""
+    words = f"{tell('results.allowed_with', words=said.words)}\n\n" if said.words else ""
     return replace(result, text=f"{words}{result.text}", always=said.always)
 
 

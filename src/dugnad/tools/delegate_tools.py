@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ..errors import ToolError
-from ..text import Told, one_line, tell
+from ..prompts import tell
+from ..text import Told
 from ..types import Task, Waiting
 from .context import Context, Ends
 from .message_tools import GONE
+from .task_tools import put_text
 from .tool import own_tool
 
 _LOOK_MAX = 500
@@ -28,18 +30,14 @@ async def delegate(
         roles = {each for member in await context.board.team() if member.status not in GONE for each in member.roles}
         if role not in roles:
             there = ", ".join(sorted(roles)) or "none"
-            raise ToolError(
-                f"Nobody on the team has the role {role!r}, so this would wait for ever; there are: {there}."
-            )
+            raise ToolError(tell("results.nobody_has_role", role=role, roles=there))
     put = await context.board.follow_up(context.claim, task, body=body, role=role, by=context.teammate.name)
     if not wait:
-        return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state})."
+        return put_text(put)
     if put.ended:
         return result_text(put)
     if await _waits_for(context, put.id, context.claim.task.id):
-        raise ToolError(
-            f"#{put.id} {one_line(put.title)!r} waits for this very task; do it yourself, or say it otherwise."
-        )
+        raise ToolError(tell("results.waits_for_this", id=put.id, title=put.title))
     return Ends(Waiting(on="tasks", tasks=(put.id,)))
 
 
@@ -62,5 +60,6 @@ def result_text(task: Task) -> Told:
     how = task.state + (f", {task.outcome}" if task.outcome else "")
     words = task.result or task.reason
     by = f" ({task.teammate})" if task.teammate and words else ""
-    head = tell("#{id} {title:q} ended as {how}", id=task.id, title=task.title, how=f"{how}{by}")
-    return tell("{head}:\n{words:quoted}", head=head, words=words) if words else tell("{head}.", head=head)
+    if not words:
+        return tell("results.ended", id=task.id, title=task.title, how=how)
+    return tell("results.ended_with", id=task.id, title=task.title, how=f"{how}{by}", words=words)

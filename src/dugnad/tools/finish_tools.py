@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import ToolError
-from ..text import one_line
+from ..prompts import tell
 from ..types import Done, Failed, Released
 from .context import Context, Ends
 from .tool import own_tool
@@ -39,9 +39,9 @@ async def claim_task(context: Context, task: int) -> str:
     claim = await context.board.claim(context.teammate.name, context.claim.host, task=task, key=context.key)
     if claim is None:
         found = await context.board.find(task)
-        raise ToolError(f"#{task} cannot be claimed by you: it is {found.state}.")
+        raise ToolError(tell("results.cannot_claim", task=task, state=found.state))
     if (claim.task.state, claim.task.epoch, claim.host) != ("claimed", claim.epoch, context.claim.host):
         # The call was made before, and its result was not recorded; what it took has gone its way meanwhile.
-        return f"You held #{task} before; it is {claim.task.state} now."
+        return tell("results.held_before", task=task, state=claim.task.state)
     context.desk.claims.append(claim)
-    return f"You hold #{task} {one_line(claim.task.title)!r} now. You work it after this one."
+    return tell("results.claimed", task=task, title=claim.task.title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..board import Board
 from ..errors import ToolError
-from ..text import tell
+from ..prompts import tell
 from ..types import HUMAN, Claim
 from .context import Context
 from .message_tools import GONE
@@ -33,20 +33,20 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
     """Add a teammate, up to the limit of the team."""
     there = [member for member in await context.board.team() if member.status not in GONE]
     if len(there) >= context.limits.teammates_max and name not in {member.name for member in there}:
-        raise ToolError(f"The team has {len(there)} teammates, and {context.limits.teammates_max} is the most.")
+        raise ToolError(tell("results.team_full", count=len(there), most=context.limits.teammates_max))
     lead = context.teammate
-    said = tell("{lead} brought you to the team, and says of you:\n{prompt:quoted}", lead=lead.name, prompt=prompt)
+    said = tell("results.brought", lead=lead.name, prompt=prompt)
     spawned = await context.board.spawn(
         name, roles=[role] if role else [], prompt=said if prompt else "", model=lead.model, by=lead.name
     )
-    return f"{spawned.name} is on the team ({', '.join(spawned.roles) or 'any work'}) and takes what is ready."
+    return tell("results.spawned", name=spawned.name, roles=", ".join(spawned.roles) or "any work")
 
 
 @own_tool()
 async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
     """Ask another to shut down."""
     if name == context.teammate.name:
-        raise ToolError("You cannot shut yourself down; use idle when there is nothing more to do.")
+        raise ToolError(tell("results.not_yourself"))
     return await ask_to_stop(
         context.board, name, by=context.teammate.name, why=reason, claim=context.claim, key=context.key
     )
@@ -57,13 +57,15 @@ async def approve_plan(context: Context, request: str, approve: bool, text: str 
     """Answer a plan."""
     asked, _ = await context.board.request(request)
     if asked.kind != "plan":
-        raise ToolError(f"{request!r} is a {asked.kind}, not a plan; answer it with respond.")
+        raise ToolError(tell("results.not_a_plan", request=request, kind=asked.kind))
     await context.board.reply(request, context.teammate.name, text, accepted=approve)
-    return f"{asked.sender}'s plan is {'approved' if approve else 'sent back'}."
+    return (
+        tell("results.plan_approved", who=asked.sender) if approve else tell("results.plan_sent_back", who=asked.sender)
+    )
 
 
 @own_tool()
 async def assign(context: Context, task: int, name: str | None = None) -> str:
     """Make a task one teammate's, or anybody's again."""
     await context.board.assign(task, name, by=context.teammate.name, key=context.key)
-    return f"#{task} is for {name or 'anyone'} now."
+    return tell("results.assigned", task=task, name=name or "anyone")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..board import Board
 from ..errors import ToolError, UnknownRequest
-from ..text import Told, joined, one_line, quote, tell
+from ..prompts import tell
+from ..text import Told, joined, quote
 from ..types import HUMAN, Message, Released, Waiting
 from .context import Context, Ends
 from .tool import own_tool
@@ -20,36 +21,37 @@ def message_text(message: Message, leads: frozenset[str]) -> Told:
     who += " (lead)" if message.sender in leads else ""
     kind = "" if message.kind == "text" else f" [{message.kind.replace('_', ' ')}]"
     about = f", about #{message.task}" if message.task else ""
-    head = tell("From {who}:", who=f"{who}{kind}{about}")
+    head = tell("results.from", who=f"{who}{kind}{about}")
     if message.kind == "notice" and message.sender == message.recipient:
-        head = tell("From the runtime, about what you started in the background:")
+        head = tell("results.from_runtime")
     lines = [head, quote(message.text)]
     if message.accepted is not None:
-        lines.insert(1, tell("accepted") if message.accepted else tell("refused"))
+        lines.insert(1, tell("results.accepted") if message.accepted else tell("results.declined"))
     if message.kind in ("shutdown", "plan", "question"):
-        lines.append(tell("Answer with respond(request={request:q}, ...).", request=message.request))
+        lines.append(tell("results.answer_with", request=message.request))
     if message.kind == "shutdown":
-        lines.append(tell("If you accept, the task you hold is given back as it stands. If you refuse, say why."))
+        lines.append(tell("results.shutdown"))
     return joined(lines, "\n")
 
 
 def inbox_text(messages: Sequence[Message], leads: frozenset[str]) -> Told:
     """What the runtime shows of an inbox. No line of anybody's words can look like it: theirs start with "> "."""
-    return tell("<inbox>\n{inside}\n</inbox>", inside=joined((message_text(each, leads) for each in messages), "\n"))
+    return tell("results.inbox", messages=joined((message_text(each, leads) for each in messages), "\n"))
 
 
 @own_tool(early=True)
 async def send_message(context: Context, to: str, text: str) -> str:
     """A message to one teammate, or to the human."""
     await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
-    return f"Sent to {to}."
+    return tell("results.sent", to=to)
 
 
 @own_tool()
 async def broadcast(context: Context, text: str) -> str:
     """A message to every teammate."""
     told = await context.board.broadcast(context.teammate.name, text, claim=context.claim, key=context.key)
-    return f"Sent to {', '.join(sorted(message.recipient for message in told)) or 'nobody: you are alone'}."
+    to = ", ".join(sorted(message.recipient for message in told))
+    return tell("results.sent", to=to) if to else tell("results.sent_to_nobody")
 
 
 @own_tool(early=True)
@@ -58,7 +60,7 @@ async def read_inbox(context: Context) -> str:
     found = await context.board.take(context.teammate.name, context.key)
     leads = await lead_names(context)
     context.shown.extend(message.id for message in found)
-    return "\n\n".join(message_text(message, leads) for message in found) or "Your inbox is empty."
+    return "\n\n".join(message_text(message, leads) for message in found) or tell("results.inbox_empty")
 
 
 async def lead_names(context: Context) -> frozenset[str]:
@@ -114,7 +116,7 @@ async def answer_since(board: Board, task: int, epoch: int | None) -> Told | Non
     verdict = "" if reply.accepted is None else ("Approved. " if reply.accepted else "Not approved. ")
     who = "The human" if reply.sender == HUMAN else reply.sender
     words = reply.text or ("yes" if reply.accepted is not False else "no")
-    return tell("{who} answered:\n{words:quoted}", who=f"{verdict}{who}", words=words)
+    return tell("results.answered", who=f"{verdict}{who}", words=words)
 
 
 @own_tool(early=True)
@@ -122,13 +124,14 @@ async def respond(context: Context, request: str, accept: bool, text: str = "") 
     """Answer a request; accepting a shutdown ends the attempt."""
     asked, _ = await context.board.request(request)
     if asked.recipient != context.teammate.name:
-        raise ToolError(f"That was asked of {asked.recipient}, not of you.")
+        raise ToolError(tell("results.asked_of_another", who=asked.recipient))
     if asked.kind == "shutdown" and asked.sent_at < context.teammate.spawned_at:
-        raise ToolError("That was asked before you were spawned again; it is over.")
+        raise ToolError(tell("results.asked_before_spawn"))
     accepted = None if asked.kind == "question" else accept
     await context.board.reply(request, context.teammate.name, text, accepted=accepted)
     if asked.kind == "shutdown" and accept:
         return Ends(
             Released(f"{context.teammate.name} was asked by {asked.sender} to shut down", resume=True), "Goodbye."
         )
-    return f"Answered {asked.sender}'s {asked.kind}: {one_line(text) or ('yes' if accept else 'no')}."
+    words = text.strip() or ("yes" if accept else "no")
+    return tell("results.responded", who=asked.sender, kind=asked.kind, words=words)

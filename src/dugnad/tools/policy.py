@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..board import rules
 from ..errors import BadInput, BadText, ToolError
+from ..prompts import tell
 from ..settings import Limits
 from ..text import one_line, quote
 from ..types import Task
@@ -155,10 +156,7 @@ def question(teammate: str, task: Task, tool: str, arguments: Mapping[str, Any],
 def can_be_asked(tool: str, asked: str) -> str:
     """The question itself, if it is not too long to be read."""
     if (size := len(asked.encode())) > QUESTION_BYTES_MAX:
-        raise ToolError(
-            f"{tool} was not run: a person has to agree first, and {size:,} bytes are more than the "
-            f"{QUESTION_BYTES_MAX:,} a person can be asked about. Do it in smaller steps."
-        )
+        raise ToolError(tell("results.too_long_to_ask", tool=tool, size=size, most=QUESTION_BYTES_MAX))
     return asked
 
 

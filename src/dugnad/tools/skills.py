@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..errors import ToolError
+from ..prompts import tell
 from ..text import Told, one_line, quote, shorten
 from ..workspace.files.paths import names_within, read_within
 from .context import Context
@@ -58,7 +59,7 @@ def _read(project: Path, folder: str) -> Skill | None:
 def _text(project: Path, path: str) -> str:
     data = read_within(project, path, _BYTES_MAX + 1)
     if len(data) > _BYTES_MAX:
-        raise ToolError(f"{one_line(path)} is larger than {_BYTES_MAX:,} bytes.")
+        raise ToolError(tell("results.skill_too_large", file=path, most=_BYTES_MAX))
     return data.decode(errors="replace")
 
 
@@ -72,7 +73,8 @@ async def use_skill(context: Context, name: str, file: str = "SKILL.md") -> str:
     """A file of a skill."""
     skill = next((each for each in context.skills if each.name == name), None)
     if skill is None:
-        raise ToolError(f"There is no skill {name!r}; there are {', '.join(s.name for s in context.skills) or 'none'}.")
+        there = ", ".join(each.name for each in context.skills) or "none"
+        raise ToolError(tell("results.no_skill", skill=name, skills=there))
     return await asyncio.to_thread(_shown, skill, file, context.limits.tool_chars_max - 4_000)
 
 
@@ -83,11 +85,11 @@ def _shown(skill: Skill, file: str, most: int) -> str:
     try:
         text = _text(skill.project, path)
     except OSError:
-        raise ToolError(f"The skill {skill.name} has no file {one_line(file)!r}.") from None
+        raise ToolError(tell("results.no_skill_file", skill=skill.name, file=file)) from None
     front = _FRONT.match(text) if file == "SKILL.md" else None
     others = _files(skill)
-    listing = f"\n\nFiles of this skill: {', '.join(others)}" if len(others) > 1 else ""
-    return shorten((front[2] if front else text).strip(), most) + listing
+    shown = shorten((front[2] if front else text).strip(), most)
+    return f"{shown}\n\n{tell('results.skill_files', files=', '.join(others))}" if len(others) > 1 else shown
 
 
 def _files(skill: Skill) -> list[str]:

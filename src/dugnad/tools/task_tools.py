@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from ..errors import ToolError
-from ..text import one_line, quote
+from ..prompts import tell
+from ..text import Told, joined, one_line
 from ..types import Need, NewTask, Spending, Task, TaskState
 from .context import Context
 from .tool import own_tool
@@ -17,9 +18,7 @@ def parse_needs(given: list[str]) -> tuple[Need, ...]:
     needs = []
     for each in given:
         if not (found := _NEED.match(str(each).strip())) or len(found[1]) > 18:
-            raise ToolError(
-                f"{each!r} is not a need; write a task's number, or number:outcome, like 12 or 12:approved."
-            )
+            raise ToolError(tell("results.not_a_need", need=each))
         needs.append(Need(int(found[1]), found[2]))
     return tuple(needs)
 
@@ -40,7 +39,11 @@ async def put_child(context: Context, task: NewTask) -> str:
     fields = {name: getattr(task, name) for name in _FIELDS}
     put = await context.board.follow_up(context.claim, by=context.teammate.name, **fields)
     spending = await context.board.budget(put.root)
-    return f"#{put.id} {one_line(put.title)!r} is on the board ({put.state}). Budget: {budget_line(spending)}."
+    return joined((put_text(put), tell("results.budget", budget=budget_line(spending))), " ")
+
+
+def put_text(put: Task) -> Told:
+    return tell("results.put", id=put.id, title=put.title, state=put.state)
 
 
 _FIELDS = ("title", "body", "needs", "role", "assignee", "priority", "check", "review", "network", "delay_seconds")
@@ -90,34 +93,36 @@ async def list_tasks(context: Context, state: TaskState | None = None, everywher
     root = None if everywhere else context.claim.task.root
     found = await context.board.list_tasks(states=[state] if state else None, root=root, after=after, page=50)
     if not found:
-        return "There are no such tasks."
-    more = f"\nThere may be more: list_tasks(after={found[-1].id})." if len(found) == 50 else ""
-    return "\n".join(map(task_line, found)) + more
+        return tell("results.no_tasks")
+    more = [tell("results.more_tasks", after=found[-1].id)] if len(found) == 50 else []
+    return "\n".join([*map(task_line, found), *more])
 
 
 @own_tool(safe=True)
 async def show_task(context: Context, task: int) -> str:
     """All a task says of itself."""
     found = await context.board.find(task)
-    lines = [task_line(found), f"put by {found.put_by}"]
+    lines = [task_line(found), tell("results.put_by", who=found.put_by)]
     if found.review:
-        lines.append(f"counts as done when a teammate with the role {found.review} approves of it")
+        lines.append(tell("results.needs_approval", role=found.review))
     if found.not_for:
-        lines.append(f"not for {found.not_for}")
+        lines.append(tell("results.not_for", who=found.not_for))
     if found.body:
-        lines += ["It says:", quote(found.body)]
+        lines.append(tell("results.body", words=found.body))
     for need, state in await context.board.needs_of(task):
-        lines.append(f"needs #{need.task}{f':{need.outcome}' if need.outcome else ''} ({state})")
+        needed = f"{need.task}:{need.outcome}" if need.outcome else need.task
+        lines.append(tell("results.need", need=needed, state=state))
     if found.result:
-        lines += [f"Result, by {found.teammate}:", quote(found.result)]
+        lines.append(tell("results.result", who=found.teammate, words=found.result))
     if found.reason:
-        lines += ["Reason:", quote(found.reason)]
+        lines.append(tell("results.reason", words=found.reason))
     for attempt in await context.board.attempts(task):
-        lines.append(f"attempt {attempt.number} by {attempt.teammate}: {attempt.ended_as or 'running'}")
+        how = attempt.ended_as or "running"
+        lines.append(tell("results.attempt", number=attempt.number, who=attempt.teammate, how=how))
     return "\n".join(lines)
 
 
 @own_tool(early=True)
 async def todo(context: Context, items: list[str]) -> str:
     """The conversation folds the list from these calls."""
-    return "\n".join(items) or "The list is empty."
+    return "\n".join(items) or tell("results.no_todo")

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints, overload
 
 from ..errors import DugnadError, ToolError
 from ..models.port import ToolSpec
-from ..prompts import tool_prompt
+from ..prompts import tell, tool_prompt
 from .context import Context, Ends, Keeper
 
 _OWN = "argument_"
@@ -98,11 +98,12 @@ class Tool:
         try:
             checked = self._arguments.model_validate_json(arguments.strip() or "{}")
         except ValidationError as wrong:
-            raise BadCall(f"{self.name} was not called: {_what_is_wrong(wrong)}") from None
+            raise BadCall(tell("results.not_called", tool=self.name, why=_what_is_wrong(wrong))) from None
         found = {name.removeprefix(_OWN): getattr(checked, name) for name in type(checked).model_fields}
         for name, value in found.items():
             if isinstance(value, int) and abs(value) >= 2**63:
-                raise BadCall(f"{self.name} was not called: {name}: the number is too large.")
+                too_large = tell("results.number_too_large", argument=name)
+                raise BadCall(tell("results.not_called", tool=self.name, why=too_large))
         return found
 
     async def run(self, context: Context, arguments: dict[str, Any]) -> str | Ends:

@@ -228,7 +228,7 @@ class ExternalAgent:
             return False
         await actor.record(talk, first, result)
         for place in list(talk.open_calls):
-            await actor.record(talk, place, Result(text="Error: not done, because of what stopped the one before."))
+            await actor.record(talk, place, Result(text=tell("results.not_done")))
         return True
 
     # A run.

@@ -13,13 +13,13 @@ from ...settings import AgentLimits, Limits
 from ...text import shorten
 from ...types import Done, Failed, Outcome, Released, Waiting
 from ..conversation import Conversation
-from ..tool_calls import REFUSED
 from .answer import AgentAnswer, read_answer
 from .command import PREFIX, ExternalCommand
 from .reports import Ending
 
-GUARD = "A guard stopped this:"  # So begins what a person answered for one.
-_NOT_GRANTED = ("Error:", GUARD, REFUSED)  # How the results of our own tools begin then.
+# How the result of a call begins that was not granted. Recorded transcripts have them too, so they stay as they are.
+GUARD = "A guard stopped this:"
+NOT_GRANTED = ("Error:", GUARD, "A person refused:")
 _RESULT_CHARS_MAX = 50_000
 _WRONG_MAX = 2  # Answers in a row that were not understood.
 
@@ -42,7 +42,7 @@ def refusals(talk: Conversation) -> list[tuple[str, str]]:
     for entry in reversed(talk.entries):
         if not isinstance(entry, ToolResult):
             break
-        if entry.text.startswith(_NOT_GRANTED):
+        if entry.text.startswith(NOT_GRANTED):
             found.insert(0, (entry.name, entry.text))
     return found
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from ...errors import ToolError
 from ...models.port import ToolSpec
-from ...text import clean, one_line
+from ...prompts import tell
+from ...text import Told, clean, one_line
 from ..context import Context, Ends
 from ..tool import BadCall, Tool
 
@@ -156,12 +157,15 @@ class ServerTool(Tool):
         try:
             found = json.loads(arguments.strip() or "{}")
         except (ValueError, RecursionError):
-            raise BadCall(f"{self.name} was not called: the arguments are not JSON.") from None
+            raise self._not_called(tell("results.not_json")) from None
         if not isinstance(found, dict):
-            raise BadCall(f"{self.name} was not called: the arguments must be a JSON object.")
+            raise self._not_called(tell("results.not_an_object"))
         if lacking := [name for name in self.spec.schema.get("required", ()) if name not in found]:
-            raise BadCall(f"{self.name} was not called: {', '.join(lacking)}: missing.")
+            raise self._not_called(tell("results.missing", arguments=", ".join(lacking)))
         return found
+
+    def _not_called(self, why: Told) -> BadCall:
+        return BadCall(tell("results.not_called", tool=self.name, why=why))
 
     async def run(self, context: Context, arguments: dict[str, Any]) -> str | Ends:
         return str(await self.function(arguments))
@@ -182,7 +186,7 @@ def specs_of(server: Server, offers: Sequence[Offer]) -> tuple[dict[str, ToolSpe
             continue
         schema = {key: _visible(offer.schema[key]) for key in _TOP if key in offer.schema}
         said = _visible(offer.description).strip()[:_DESCRIPTION_CHARS_MAX]
-        description = f"From the MCP server {server.name}. {said}".strip()
+        description = f"{tell('results.from_server', server=server.name)} {said}".strip()
         found[offer.name] = ToolSpec(
             name=names[offer.name], description=description, schema={"type": "object", "properties": {}, **schema}
         )
@@ -237,7 +241,7 @@ def result_text(result: Mapping[str, Any]) -> str:
     parts = [_part_text(part) for part in result.get("content", ())]
     if "structuredContent" in result and not any(part.get("type") == "text" for part in result.get("content", ())):
         parts.append(json.dumps(result["structuredContent"], indent=1, ensure_ascii=False))
-    return "\n".join(parts) or "Done; it said nothing."
+    return "\n".join(parts) or tell("results.said_nothing")
 
 
 def _part_text(part: Mapping[str, Any]) -> str:

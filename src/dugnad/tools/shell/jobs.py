@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from ...board import Board
 from ...board.store.watch import Watch
 from ...errors import BoardTrouble, DugnadError, ToolError
+from ...prompts import tell
 from ...settings import ShellLimits
-from ...text import NOTHING, Told, clean, one_line, tell
+from ...text import NOTHING, Told, clean, one_line
 from ...types import Claim
 from ...workspace.sandbox.sandbox import CommandResult
 from ..context import Context
@@ -190,11 +191,7 @@ class Jobs:
         for job in running:
             job.mentioned = True
         named = ", ".join(f"{job.name} ({one_line(job.command, 60)})" for job in running)
-        return tell(
-            "Not ended yet: {named:1000} still runs in the background, and is ended with the task. If you need what it "
-            "does, wait for it with jobs(wait={first:q}). If not, end the task once more.",
-            named=named, first=running[0].name,
-        )  # fmt: skip
+        return tell("results.still_runs", named=named, first=running[0].name)
 
     async def close(self) -> None:
         self._closed = True
