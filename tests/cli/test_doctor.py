@@ -96,7 +96,7 @@ async def test_what_is_no_board_is_named_and_the_rest_is_still_looked_at(folder:
     findings = await found(folder, f"sqlite:///{folder}/board.db")
     assert findings["board"].level == "wrong"
     assert said in findings["board"].says
-    assert {"python", "model", "git", "sandbox"} <= findings.keys()
+    assert {"model", "git", "sandbox"} <= findings.keys()
 
 
 async def test_a_damaged_board_is_told_of_and_not_died_of(folder: Path) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ..types import Task
 
 Level = Literal["ok", "warning", "wrong"]
-_PYTHON_MIN = (3, 11)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
@@ -65,32 +63,10 @@ class Scene:
 
 
 Check = Callable[[Scene], "Finding | Awaitable[Finding | None] | None"]
+BoardCheck = Callable[[Scene, "Board"], "Awaitable[Finding | None]"]
 
 
 # The machine.
-
-
-def python_version(_: Scene) -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if tuple(sys.version_info) < _PYTHON_MIN:
-        return Finding("python", "wrong", f"This is Python {version}, and dugnad needs 3.11.", "install a newer Python")
-    return Finding("python", "ok", f"Python {version}.")
-
-
-def terminal(scene: Scene) -> Finding | None:
-    if not sys.stdout.isatty():
-        return None
-    size = shutil.get_terminal_size()
-    what = f"{size.columns} by {size.lines}"
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    if encoding != "utf8":
-        return Finding("terminal", "warning", f"It shows {encoding or 'unknown letters'}.", "export LC_ALL=C.UTF-8")
-    if scene.environment.get("TERM", "dumb") == "dumb":
-        return Finding("terminal", "warning", "It cannot be drawn on; plain lines are shown.", "export TERM=xterm")
-    if size.columns < 80 or size.lines < 24:
-        return Finding("terminal", "warning", f"It is {what}.", "make it 80 by 24 or larger")
-    colour = "without colour, as NO_COLOR asks" if scene.environment.get("NO_COLOR") else "in colour"
-    return Finding("terminal", "ok", f"{what}, {colour}.")
 
 
 def _root(scene: Scene) -> Path:

@@ -15,6 +15,7 @@ from .checks import Finding, Scene
 from .command import file_of
 
 if TYPE_CHECKING:
+    from ..board import Board
     from ..types import Task, TaskState
 
 _SKEW_MS_MAX = 2_000
@@ -99,12 +100,10 @@ async def trust(scene: Scene) -> Finding | None:
     return Finding("trust", "warning", says, "dugnad trust") if new else None
 
 
-async def write(scene: Scene) -> Finding | None:
+async def write(_: Scene, board: Board) -> Finding:
     from ..types import HUMAN
 
-    if scene.board is None:
-        return None
-    await scene.board.show(HUMAN, [0])  # There is no such message, so a transaction is all that happens.
+    await board.show(HUMAN, [0])  # There is no such message, so a transaction is all that happens.
     return Finding("writing", "ok", "The board can be written.")
 
 
@@ -127,10 +126,8 @@ def disk(scene: Scene) -> Finding | None:
     return Finding("disk", "ok", f"A local disk. {says}")
 
 
-async def size(scene: Scene) -> Finding | None:
-    if scene.board is None:
-        return None
-    size, large = await scene.board.size_bytes(), scene.board_bytes_large
+async def size(scene: Scene, board: Board) -> Finding:
+    size, large = await board.size_bytes(), scene.board_bytes_large
     says = f"The board has {size / 1024**2:,.1f} MiB."
     if size < large:
         return Finding("size", "ok", says)
@@ -139,16 +136,14 @@ async def size(scene: Scene) -> Finding | None:
     )
 
 
-async def clocks(scene: Scene) -> Finding | None:
-    if scene.board is None:
-        return None
+async def clocks(scene: Scene, board: Board) -> Finding:
     before = scene.now_ms()
-    theirs = await scene.board.now_ms()
+    theirs = await board.now_ms()
     skew = theirs - (before + scene.now_ms()) // 2
     if abs(skew) > _SKEW_MS_MAX:
         says = f"This machine's clock is {abs(skew) / 1000:,.1f} s {'behind' if skew > 0 else 'ahead of'} the board's."
         return Finding("clock", "warning", says, "timedatectl set-ntp true")
-    last = await scene.board.events(await scene.board.last_event() - 1)
+    last = await board.events(await board.last_event() - 1)
     if last and last[-1].at > theirs + _SKEW_MS_MAX:
         says = "The last event on the board is in the future: a clock was set back, and leases and delays go wrong."
         return Finding("clock", "wrong", says, "timedatectl set-ntp true")
@@ -158,10 +153,8 @@ async def clocks(scene: Scene) -> Finding | None:
 # The team.
 
 
-async def hosts(scene: Scene) -> Finding | None:
-    if scene.board is None:
-        return None
-    hosts = await scene.board.hosts()
+async def hosts(scene: Scene, board: Board) -> Finding:
+    hosts = await board.hosts()
     alive = sum(host.alive for host in hosts)
     gone = {host.id for host in hosts if not host.alive}
     ready = [task for task in scene.tasks if task.state == "ready"]
@@ -173,29 +166,25 @@ async def hosts(scene: Scene) -> Finding | None:
     return Finding("hosts", "ok", f"{alive} alive, {len(gone)} lost.")
 
 
-async def answers(scene: Scene) -> Finding | None:
-    if scene.board is None or not (asked := await scene.board.requests()):
+async def answers(_: Scene, board: Board) -> Finding | None:
+    if not (asked := await board.requests()):
         return None
     which = _few(f"m{each.id} from {each.sender}{f' about #{each.task}' if each.task else ''}" for each in asked)
     return Finding("answers", "warning", f"Waiting for you: {which}.", "dugnad inbox")
 
 
-async def budgets(scene: Scene) -> Finding | None:
-    if scene.board is None:
-        return None
+async def budgets(scene: Scene, board: Board) -> Finding:
     for root in sorted({task.root for task in scene.tasks})[:_ROOTS_MAX]:
-        if (account := await scene.board.budget(root)).held:
+        if (account := await board.budget(root)).held:
             option = "minutes" if account.held == "seconds" else account.held
             says = f"#{root} has reached its cap of {account.held}; nothing under it is taken."
             return Finding("budget", "warning", says, f"dugnad budget {root} --{option} N")
     return Finding("budget", "ok", "No goal is held by its budget.")
 
 
-async def lanes(scene: Scene) -> Finding | None:
+async def lanes(scene: Scene, board: Board) -> Finding:
     """Work that nobody on the board or in the project may take."""
-    if scene.board is None:
-        return None
-    team = [mate for mate in await scene.board.team() if mate.status not in ("stopped", "failed")]
+    team = [mate for mate in await board.team() if mate.status not in ("stopped", "failed")]
     names, roles = {mate.name for mate in team}, {role for mate in team for role in mate.roles}
     if scene.project is not None:  # A host seats those as soon as there is work for them.
         names |= {member.name for member in scene.project.members}
@@ -210,20 +199,18 @@ async def lanes(scene: Scene) -> Finding | None:
     return Finding("roles", "ok", "Every open task is for somebody.")
 
 
-async def teammates(scene: Scene) -> Finding | None:
-    if scene.board is None:
-        return None
-    team = await scene.board.team()
+async def teammates(_: Scene, board: Board) -> Finding:
+    team = await board.team()
     if failed := [mate for mate in team if mate.status == "failed"]:
         says = _few(f"{mate.name} failed: {mate.reason or 'nobody knows why'}" for mate in failed)
         return Finding("teammates", "warning", f"{says.rstrip('.')}.", shlex.join(["dugnad", "spawn", failed[0].name]))
     return Finding("teammates", "ok", f"{len(team)} on the board, none failed.")
 
 
-async def cooldowns(scene: Scene) -> Finding | None:
+async def cooldowns(_: Scene, board: Board) -> Finding | None:
     from ..view.numbers import clock
 
-    if scene.board is None or not (resting := await scene.board.cooldowns()):
+    if not (resting := await board.cooldowns()):
         return None
     says = _few(f"{each.key} rests until {clock(each.until)}: {each.reason}" for each in resting)
     return Finding("rate limits", "warning", f"{says.rstrip('.')}.", "wait, or use another key")

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import DugnadError
 from . import checks, checks_board
-from .checks import Check, Finding, Scene
+from .checks import BoardCheck, Check, Finding, Scene
 from .command import board_option, examples, json_option, show, show_json, working_folder
 
 if TYPE_CHECKING:
@@ -26,35 +27,20 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier one opens, a later one looks into.
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("python", checks.python_version),
-    ("project", checks.project_file),
-    ("user", checks.user_settings),
-    ("policies", checks.policies),
-    ("board", checks_board.open_the_board),
-    ("trust", checks_board.trust),
-    ("writing", checks_board.write),
-    ("disk", checks_board.disk),
-    ("size", checks_board.size),
-    ("clock", checks_board.clocks),
-    ("hosts", checks_board.hosts),
-    ("answers", checks_board.answers),
-    ("budget", checks_board.budgets),
-    ("roles", checks_board.lanes),
-    ("teammates", checks_board.teammates),
-    ("rate limits", checks_board.cooldowns),
-    ("model", checks.choose_model),
-    ("key", checks.find_key),
-    ("price", checks.know_price),
-    ("command", checks.hold_commands),
-    ("window", checks.know_window),
-    ("role models", checks.open_role_models),
-    ("online", checks.ask_model),
-    ("proxy", checks.proxy),
-    ("git", checks.git),
-    ("sandbox", checks.sandbox),
+    ("project", checks.project_file), ("user", checks.user_settings), ("policies", checks.policies),
+    ("board", checks_board.open_the_board), ("trust", checks_board.trust), ("disk", checks_board.disk),
+    ("model", checks.choose_model), ("key", checks.find_key), ("price", checks.know_price),
+    ("command", checks.hold_commands), ("window", checks.know_window), ("role models", checks.open_role_models),
+    ("online", checks.ask_model), ("proxy", checks.proxy), ("git", checks.git), ("sandbox", checks.sandbox),
     ("check", checks.base_check),
-    ("terminal", checks.terminal),
-)
+)  # fmt: skip
+# Once the board is open.
+BOARD_CHECKS: tuple[tuple[str, BoardCheck], ...] = (
+    ("writing", checks_board.write), ("size", checks_board.size), ("clock", checks_board.clocks),
+    ("hosts", checks_board.hosts), ("answers", checks_board.answers), ("budget", checks_board.budgets),
+    ("roles", checks_board.lanes), ("teammates", checks_board.teammates),
+    ("rate limits", checks_board.cooldowns),
+)  # fmt: skip
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 
 
@@ -81,21 +67,23 @@ def doctor(context: click.Context, board: str | None, as_json: bool, online: boo
 
 
 async def examine(scene: Scene) -> list[Finding]:
-    findings = []
+    findings: list[Finding | None] = []
     try:
         for name, check in CHECKS:
-            if (finding := await _look(name, check, scene)) is not None:
-                findings.append(finding)
+            findings.append(await _look(name, partial(check, scene)))
+            if name == "disk" and (board := scene.board) is not None:
+                for its_name, its_check in BOARD_CHECKS:
+                    findings.append(await _look(its_name, partial(its_check, scene, board)))
     finally:
         for opened in (scene.board, scene.model):
             if opened is not None:
                 await opened.close()
-    return findings
+    return [each for each in findings if each is not None]
 
 
-async def _look(name: str, check: Check, scene: Scene) -> Finding | None:
+async def _look(name: str, look: Callable[[], Finding | Awaitable[Finding | None] | None]) -> Finding | None:
     try:
-        found = check(scene)
+        found = look()
         return await found if inspect.isawaitable(found) else found
     except DugnadError as trouble:  # Its sentence says what to do next.
         return Finding(name, "wrong", str(trouble))
