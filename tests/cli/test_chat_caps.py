@@ -85,4 +85,4 @@ async def test_the_bar_shows_the_account_of_the_chat(board: Board) -> None:
     await board.put("Part", parent=account.id)
     await board.put("Another goal")
     said = bar(await look(board, account.id), 200)
-    assert said == "2 ready | nobody works | chat: 0 of 3 tasks, $0.00 of $2.00"
+    assert said == "2 ready | nobody works | chat: 0 of 3 tasks, $0.00 of $2.00, 0 tokens"

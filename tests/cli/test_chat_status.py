@@ -22,7 +22,9 @@ async def test_the_bar_says_what_goes_on(board: Board) -> None:
         await board.put(title, parent=goal.id, role="coder")
     await lead.claim("alice", goal.id + 2)
     said = bar(await look(board), 200)
-    assert said == "2 ready, 1 claimed, 1 done | alice on #3 Write slugify | #1: 2 of 20 tasks, $0.00 of $2.00"
+    assert (
+        said == "2 ready, 1 claimed, 1 done | alice on #3 Write slugify | #1: 2 of 20 tasks, $0.00 of $2.00, 0 tokens"
+    )
 
 
 async def test_what_waits_for_the_human_comes_first(board: Board) -> None:
@@ -47,7 +49,7 @@ async def test_a_budget_that_is_used_up_is_named(board: Board) -> None:
     await board.put("A second", parent=goal.id)
     await board.settle(await lead.claim("alice", goal.id), Done())
     assert await board.claim("alice", lead.host) is None
-    assert bar(await look(board), 200).endswith("#1: 1 of 1 task (held: no tasks left)")
+    assert bar(await look(board), 200).endswith("#1: 1 of 1 task, 0 tokens (held: no tasks left)")
 
 
 async def test_the_budget_is_that_of_the_goal_not_of_an_answer(board: Board) -> None:
@@ -55,7 +57,7 @@ async def test_the_budget_is_that_of_the_goal_not_of_an_answer(board: Board) -> 
     await board.put("The goal", budget=Budget(tasks=20))
     put = await board.put("Answer human", assignee="lead", kind="human_message", budget=Budget(tasks=3))
     await lead.claim("lead", put.id)
-    assert bar(await look(board), 200).endswith("lead on #2 Answer human | #1: 0 of 20 tasks")
+    assert bar(await look(board), 200).endswith("lead on #2 Answer human | #1: 0 of 20 tasks, 0 tokens")
 
 
 async def test_a_teammate_that_failed_is_named(board: Board) -> None:
@@ -69,7 +71,7 @@ async def test_a_narrow_bar_gives_up_titles_first(board: Board) -> None:
     goal = await board.put("A title that is rather long for a bar", budget=Budget(tasks=20))
     await lead.claim("alice", goal.id)
     standing = await look(board)
-    assert bar(standing, 60) == "1 claimed | alice on #1 | #1: 1 of 20 tasks"
+    assert bar(standing, 60) == "1 claimed | alice on #1 | #1: 1 of 20 tasks, 0 tokens"
     assert len(bar(standing, 20)) == 20
 
 

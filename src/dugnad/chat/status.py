@@ -11,7 +11,8 @@ from ..errors import UnknownTask
 from ..team import requests
 from ..text import one_line
 from ..types import MESSAGES, Message, Spending, Task, TaskState, Teammate
-from ..view.numbers import counted, money
+from ..view.numbers import counted
+from ..view.tables import used
 
 _SEPARATOR = " | "
 _PAGE = 100  # Tasks of each kind that are looked at; more do not fit a line or a menu.
@@ -114,16 +115,5 @@ def _in_trouble(member: Teammate) -> bool:
 def _budget(spending: Spending | None, name: str = "") -> str:
     if spending is None:
         return ""
-    caps = []
-    if spending.tasks_max is not None:
-        caps.append(f"{spending.runs:,} of {counted(spending.tasks_max, 'task')}")
-    if spending.microdollars_max is not None:
-        caps.append(f"{money(spending.spent.microdollars)} of {money(spending.microdollars_max)}")
-    if spending.tokens_max is not None:
-        caps.append(f"{spending.spent.tokens:,} of {spending.tokens_max:,} tokens")
-    if spending.milliseconds_max is not None:
-        caps.append(f"{spending.spent.milliseconds // 1000:,} of {spending.milliseconds_max // 1000:,} s")
-    if not caps:
-        caps = [counted(spending.runs, "task run"), money(spending.spent.microdollars)]
     held = f" (held: no {spending.held} left)" if spending.held else ""
-    return f"{name or f'#{spending.root}'}: {', '.join(caps)}{held}"
+    return f"{name or f'#{spending.root}'}: {used(spending)}{held}"

@@ -13,7 +13,7 @@ from rich.text import Text
 from ..errors import BadInput
 from ..rehearsal.findings import WORTH, Findings, PathStep, Range, Size
 from ..rehearsal.gantt import Drawn, gantt
-from ..rehearsal.plan import RehearsalPlan
+from ..rehearsal.plan import RehearsalPlan, length
 from ..text import one_line
 from ..view.json import Shape
 from ..view.numbers import counted
@@ -165,19 +165,6 @@ def _idle(size: Size) -> Table:
             length(idle.milliseconds), Text(f"{one_line(idle.who, 40)} waits for {one_line(idle.waits_for, 80)}")
         )
     return table
-
-
-def length(milliseconds: float) -> str:
-    """How long, in the two units that matter: 4m 10s, 2h 14m."""
-    seconds = round(milliseconds / 1000)
-    parts = []
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
-        if seconds >= size:
-            parts.append(f"{seconds // size}{unit}")
-            seconds %= size
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0s"
 
 
 def draw(path: Path, plan: RehearsalPlan, findings: Findings) -> None:

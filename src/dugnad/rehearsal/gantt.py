@@ -7,23 +7,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from .plan import length
+
 _LEFT, _TOP, _WIDTH, _BOTTOM, _RIGHT = 150, 74, 1000, 34, 20
 _ROW_MAX, _ROW_MIN = 24, 6
 _LETTER = 6.6  # About the width of one, in pixels.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_UNITS = ((1, "s"), (60, "m"), (3_600, "h"), (86_400, "d"))
+_UNITS = (1, 60, 3_600, 86_400)  # Seconds.
 _ROUND = (1, 2, 5, 10, 15, 20, 30)  # Distances between marks, in any unit,
 _ROUND_LONG = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # and, in the last one, longer ones.
-_COLOURS = (
-    "#4e79a7",
-    "#4f8f45",
-    "#a3832a",
-    "#9a6590",
-    "#3f8a86",
-    "#c05a7c",
-    "#8a6450",
-    "#6b6663",
-)  # White is legible on.
+# White is legible on these.
+_COLOURS = ("#4e79a7", "#4f8f45", "#a3832a", "#9a6590", "#3f8a86", "#c05a7c", "#8a6450", "#6b6663")
 _STYLE = """
   text { font: 11px sans-serif; fill: #333; }
   .title { font-size: 15px; font-weight: bold; }
@@ -73,7 +67,7 @@ def gantt(title: str, subtitle: str, rows: Sequence[str], bars: Collection[Drawn
     for at in _marks(span):
         x = _LEFT + _WIDTH * at / span
         parts.append(f'<line class="mark" x1="{x:.1f}" y1="{_TOP - 4}" x2="{x:.1f}" y2="{bottom}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{_time(at)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{length(at)}</text>')
     parts.append(f'<text x="{_LEFT + _WIDTH / 2}" y="{bottom + 29}" text-anchor="middle">time from the start</text>')
     if height >= 10:
         for number, name in enumerate(rows):
@@ -88,7 +82,7 @@ def _bar(bar: Drawn, span: int, height: int, colour: str) -> list[str]:
     x, y = _LEFT + _WIDTH * bar.start / span, _TOP + bar.row * height + 1
     width = max(0.5, _WIDTH * (bar.end - bar.start) / span)
     kinds = " ".join(word for word, holds in (("critical", bar.critical), ("again", bar.again)) if holds)
-    said = f"{bar.label}, {_time(bar.start)} to {_time(bar.end)}"
+    said = f"{bar.label}, {length(bar.start)} to {length(bar.end)}"
     said += ", tried again" if bar.again else ""
     said += ", on the critical path" if bar.critical else ""
     parts = [
@@ -113,17 +107,7 @@ def _fit(words: str, width: float, letter: float = _LETTER) -> str:
 
 def _marks(span: int) -> list[int]:
     """Round moments, about ten of them."""
-    distances = [size * each for size, _ in _UNITS for each in _ROUND]
-    distances += [_UNITS[-1][0] * each for each in _ROUND_LONG]
+    distances = [size * each for size in _UNITS for each in _ROUND]
+    distances += [_UNITS[-1] * each for each in _ROUND_LONG]
     step = 1_000 * next((each for each in sorted(distances) if span / (each * 1_000) <= 12), distances[-1])
     return list(range(0, span + 1, step))[:100]
-
-
-def _time(milliseconds: int) -> str:
-    seconds = milliseconds // 1_000
-    parts = []
-    for size, unit in reversed(_UNITS):
-        if seconds >= size:
-            parts.append(f"{seconds // size}{unit}")
-            seconds %= size
-    return " ".join(parts[:2]) or "0s"

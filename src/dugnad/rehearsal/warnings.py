@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from .plan import RehearsalPlan
+from .plan import RehearsalPlan, length
 from .play import Mate, PlayedRun
 
 _CHAIN = 1.15  # Work that could be shared by no more than this is a chain.
@@ -85,9 +85,5 @@ def _budget(plan: RehearsalPlan, ran: Sequence[PlayedRun]) -> list[str]:
     whose = f" of #{root}" if root else ""
     return [
         f"The budget of {kind}{whose} runs out in {len(short) / len(ran):.0%} of the runs, typically after "
-        f"{_minutes(at)} with {left} of {len(plan.tasks)} tasks left; times and costs are of what is done until then."
+        f"{length(at)} with {left} of {len(plan.tasks)} tasks left; times and costs are of what is done until then."
     ]
-
-
-def _minutes(milliseconds: int) -> str:
-    return f"{milliseconds / 60_000:.0f} minutes" if milliseconds >= 120_000 else f"{milliseconds / 1000:.0f} seconds"
