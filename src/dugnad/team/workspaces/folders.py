@@ -21,7 +21,7 @@ from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line, tell
 from ...types import Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git.triggers import changed_triggers, triggers_note
-from .workspace import Kit, OpenWorkspace, RedCheck, Workshop, Workspace, delivered, mark_of
+from .workspace import OpenWorkspace, Shared, Workshop, Workspace, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024
@@ -52,25 +52,14 @@ class _Held:
 
 
 @dataclass(kw_only=True)
-class Folder(Workspace):
-    shop: Workshop
-    kit: Kit
+class Folder(Shared):
     project: Path  # What the folder is compared with.
     shown: str  # How people find it.
     held: _Held
-    claim: Claim
     reviews: bool
 
     def checks(self, task: Task) -> Sequence[str]:
-        return () if self.reviews else (*super().checks(task), *self.shop.project_checks)
-
-    @property
-    def cannot_check(self) -> str:
-        return self.shop.why_not if self.shop.sandbox is None else ""
-
-    async def check(self, task: Task) -> RedCheck | None:
-        await self.kit.rest()
-        return await self.shop.check(self.checks(task), self.held.tree, self.claim)
+        return () if self.reviews else super().checks(task)
 
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return await asyncio.to_thread(changed_triggers, self.held.tree, self.project)
