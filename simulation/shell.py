@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from dugnad.board import Board
+from dugnad.settings import ShellLimits
 from dugnad.team.workspaces.workspace import Kit, OpenWorkspace, RedCheck, Shared, Workshop, Workspace
 from dugnad.tools import Context, Tool
-from dugnad.tools.shell.bash import command_tools
+from dugnad.tools.shell.bash import ran_text
+from dugnad.tools.shell.runner import MARGIN_SECONDS, Shell, within
 from dugnad.types import Attempt, Claim, Task
 from dugnad.workspace.sandbox.profile import Confinement
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
@@ -99,6 +101,26 @@ class SimulatedSandbox(Sandbox):
 def sandbox() -> SimulatedSandbox:
     """The one of this process; `enter` says in which world it is."""
     return SimulatedSandbox()
+
+
+def command_tools(sandbox: Sandbox, tree: Path) -> tuple[Tool, ...]:
+    """`bash` alone, for a teammate and not for an attempt: it is always waited for, and what it prints is a result like
+    others."""
+    shell, limits = Shell(sandbox, tree, None), ShellLimits()
+
+    def asked(seconds: float) -> float:
+        return within(seconds, limits.seconds_max)
+
+    async def bash(context: Context, command: str, seconds: float = limits.seconds) -> str:
+        """Run a command of the shell in the workspace, and wait for its end.
+
+        Args:
+            command: The command, as for bash -c.
+            seconds: After so many it is ended; 1800 at most.
+        """
+        return ran_text(await shell.in_call(context, command, asked(seconds), None))
+
+    return (Tool(bash, seconds=lambda arguments: asked(arguments["seconds"]) + MARGIN_SECONDS),)
 
 
 @cache

@@ -14,7 +14,7 @@ import pytest
 from dugnad.agent.external.decide import GUARD, NOT_GRANTED
 from dugnad.prompts import load, tell, tool_prompt
 from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools
-from dugnad.tools.shell.bash import ShellTools, command_tools
+from dugnad.tools.shell.bash import ShellTools
 from dugnad.workspace.files.files import Files
 
 NAMES = sorted(each.name.removesuffix(".md") for each in files("dugnad.prompts").iterdir() if each.name.endswith(".md"))
@@ -55,7 +55,7 @@ def built_in(folder: Path) -> list[Tool]:
     sandbox: Any = None
     claim = SimpleNamespace(task=SimpleNamespace(id=1))
     shell = ShellTools(sandbox, folder, claim=claim, board=sandbox)  # type: ignore[arg-type]
-    return [*BUILT_IN, *LEADING, *file_tools(Files(folder)), *shell.tools, *command_tools(sandbox, folder)]
+    return [*BUILT_IN, *LEADING, *file_tools(Files(folder)), *shell.tools]
 
 
 def test_each_built_in_tool_is_described_with_each_of_its_arguments(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from dugnad.models import ScriptedModel
 from dugnad.settings import AgentLimits, ShellLimits
 from dugnad.tools import Context, tool
 from dugnad.tools.context import Piece
-from dugnad.tools.shell.bash import command_tools
 from dugnad.tools.shell.outputs import Echo, Log, Outputs, last_line
 from dugnad.types import Budget, Done
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
+from simulation.shell import command_tools
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, results, set_stage
 from tests.agent.stage_commands import attempt, small, until_true
 from tests.team.stage_team import hosting, until_status

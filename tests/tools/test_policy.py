@@ -12,9 +12,9 @@ import pytest
 from dugnad.errors import BadInput, ToolError
 from dugnad.tools import BUILT_IN, LEADING, OF_A_TREE, Policy, file_tools
 from dugnad.tools.policy import Permission, Rules, can_be_asked, is_question, question, reaches, verdict
-from dugnad.tools.shell.bash import command_tools
 from dugnad.workspace.files.files import Files
 from dugnad.workspace.sandbox.sandbox import Sandbox
+from simulation.shell import command_tools
 
 TASK: Any = SimpleNamespace(id=12, title="Build it")
 

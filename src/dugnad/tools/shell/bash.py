@@ -94,23 +94,6 @@ class ShellTools:
         await self._jobs.close()
 
 
-def command_tools(
-    sandbox: Sandbox, tree: Path, *, environment: Mapping[str, str] | None = None, readable: tuple[Path, ...] = ()
-) -> tuple[Tool, ...]:
-    """`bash` alone, for a teammate and not for an attempt: it is always waited for, and what it prints is a result like
-    others."""
-    shell, limits = Shell(sandbox, tree, environment, readable), ShellLimits()
-
-    def asked(seconds: float) -> float:
-        return within(seconds, limits.seconds_max)
-
-    async def bash(context: Context, command: str, seconds: float = limits.seconds) -> str:
-        """Always waited for."""
-        return ran_text(await shell.in_call(context, command, asked(seconds), None, OUTPUT_BYTES_MAX))
-
-    return (Tool(bash, prompt="bash_only", seconds=lambda arguments: asked(arguments["seconds"]) + MARGIN_SECONDS),)
-
-
 def _shown(ran: CommandResult, log: Log | None, most: int) -> str:
     """As the model sees it: in short where it is long, with the name under which the whole is kept."""
     if log is None or log.trouble:

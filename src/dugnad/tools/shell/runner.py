@@ -30,9 +30,7 @@ class Shell:
     def streamed_bytes_max(self) -> int:
         return self.sandbox.limits.streamed_bytes_max
 
-    async def in_call(
-        self, context: Context, command: str, seconds: float, hear: OnOutput | None, output_bytes_max: int = KEPT_BYTES
-    ) -> CommandResult:
+    async def in_call(self, context: Context, command: str, seconds: float, hear: OnOutput | None) -> CommandResult:
         """Within the time the call was given, and with its last line shown while it runs."""
         echo = echo_of(context, command)
 
@@ -42,15 +40,13 @@ class Shell:
             echo.hear(data)
 
         try:
-            return await self.run(command, time_of(context, seconds), both, output_bytes_max)
+            return await self.run(command, time_of(context, seconds), both)
         finally:
             echo.close()
 
-    async def run(
-        self, command: str, seconds: float, hear: OnOutput, output_bytes_max: int = KEPT_BYTES
-    ) -> CommandResult:
+    async def run(self, command: str, seconds: float, hear: OnOutput) -> CommandResult:
         return await self.sandbox.run(
-            command, tree=self.tree, seconds=seconds, output_bytes_max=output_bytes_max,
+            command, tree=self.tree, seconds=seconds, output_bytes_max=KEPT_BYTES,
             environment=self.environment, readable=self.readable, on_output=hear, hosts=self.hosts,
         )  # fmt: skip
 
