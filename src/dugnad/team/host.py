@@ -94,11 +94,9 @@ class Host:
 
     async def wait_for_move(self, seconds: float) -> None:
         """Until a task came to or went from one of our teammates, or the time is over."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._moved.wait()
-        except TimeoutError:
-            pass
         self._moved.clear()
 
     @property

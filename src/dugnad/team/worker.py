@@ -119,7 +119,7 @@ class Worker:
             return place
         delivery = Delivery(
             board=self.board, limits=self.limits, place=place, attempts=attempts, reviewer=self.reviewer
-        )  # fmt: skip
+        )
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
         told = self._told_at_first(claim, place)
