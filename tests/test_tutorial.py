@@ -226,7 +226,7 @@ def test_a_line_that_differs_is_noticed() -> None:
     shown = Shown("", ["14:00:00  #1    alice claimed it", "…", "All done."])
     assert compared(shown, "09:30:12  #1  alice claimed it\nand more\n\nAll done.\n")
     assert not compared(shown, "09:30:12  #1  bob claimed it\nAll done.\n")
-    assert not compared(shown, "09:30:12  #1  alice claimed it\nNot all is done.\n")
+    assert not compared(shown, "09:30:12  #1  alice claimed it\nSome work is not done.\n")
     assert not compared(shown, "before\n09:30:12  #1  alice claimed it\nAll done.\n")
 
 

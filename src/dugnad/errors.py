@@ -1,37 +1,37 @@
 """Every error dugnad raises on purpose, one tree.
 
 DugnadError
-├── BadInput               what was asked cannot be right; nothing was changed
+├── BadInput               the call is wrong; nothing was changed
 │   ├── UnknownTask, UnknownTeammate, UnknownHost, UnknownReservation, UnknownRequest
-│   ├── Cycle              a need would make tasks wait for one another
+│   ├── Cycle              a need would make tasks wait for one another in a circle
 │   ├── BadText            NUL, half a surrogate pair, too long, or empty
 │   └── BadBoardURL
-├── Refused                right in form, but not allowed as the board stands; nothing was changed
-│   ├── StaleClaim         a newer epoch exists: the caller lost the task and must stop
-│   ├── NotReady           the task cannot be claimed, changed or retried in the state it is in
-│   ├── StoppedTeammate    a message or a claim for someone who was shut down
-│   ├── HostLost           the host is not registered, or its heartbeat ran out
-│   ├── BudgetSpent        the root's cap does not allow it
-│   ├── CoolingDown        the provider key pauses, or the team has used up its minute
-│   └── LimitReached       a loop guard: depth, children, tasks of a root, repeats
-├── BoardTrouble           the database, not the call
+├── Refused                the call is well formed, but the board does not allow it now; nothing was changed
+│   ├── StaleClaim         the task has a newer epoch: the caller lost it and must stop
+│   ├── NotReady           the state of the task does not allow the call
+│   ├── StoppedTeammate    a message or a claim for a teammate that was shut down
+│   ├── HostLost           the host is not registered, or its lease ran out
+│   ├── BudgetSpent        the goal's cap does not allow it
+│   ├── CoolingDown        the provider key cools down, or the team has used up its rate limit
+│   └── LimitReached       a loop guard: depth, follow-ups, tasks of a goal, repeats
+├── BoardTrouble           the database has a problem, not the call
 │   ├── BoardBusy          another process held the board for too long
 │   ├── BoardFull          no space left on the disk
 │   ├── BoardReadOnly
 │   ├── BoardTooNew        written by a newer dugnad
 │   ├── BoardOnNetworkDisk
-│   ├── BoardUnreachable   gone, not there, or not a board
-│   └── BoardClosed        by this very process
-├── ModelTrouble           there is no reply
-│   ├── RateLimited        the provider asks for patience; nothing was billed
-│   ├── ModelUnavailable   the provider is in trouble, or cannot be reached; nothing was billed
-│   ├── AnswerLost         the request went out and no answer came: it may have been billed
+│   ├── BoardUnreachable   it does not answer, does not exist, or is not a board
+│   └── BoardClosed        this process closed it
+├── ModelTrouble           the model gave no reply
+│   ├── RateLimited        the provider asks to wait; nothing was billed
+│   ├── ModelUnavailable   the provider fails, or cannot be reached; nothing was billed
+│   ├── AnswerLost         the request was sent and no answer came: it may have been billed
 │   ├── ContextOverflow    the request is longer than the model's window
-│   ├── RequestRejected    the provider will not take this very request
-│   └── ModelMisconfigured the key, the model's name, the quota or the price: a person has to act
+│   ├── RequestRejected    the provider does not accept this request
+│   └── ModelMisconfigured the key, the model's name, the quota or the price: a person must act
 └── ToolError              a tool cannot do what was asked; the model is told, and goes on
 
-A message says what happened and what to do next. Where no message is given, the docstring is the message.
+A message says what happened and what to do next. Without a message, the docstring is the message.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class UnknownReservation(BadInput):
 
 
 class UnknownRequest(BadInput):
-    """There is no such request; `dugnad inbox` lists what waits for an answer."""
+    """There is no such request; `dugnad inbox` lists the open ones."""
 
 
 class Cycle(BadInput):
-    """The need would close a circle of tasks that wait for one another."""
+    """The need would make tasks wait for one another in a circle."""
 
 
 class BadText(BadInput):
@@ -81,15 +81,15 @@ class BadBoardURL(BadInput):
 
 
 class Refused(DugnadError):
-    """Not allowed as the board stands."""
+    """The board does not allow this now."""
 
 
 class StaleClaim(Refused):
-    """The claim is no longer valid: the task moved on without this holder, who must stop its work."""
+    """The claim is no longer valid: the task has a newer epoch. Stop working on it."""
 
 
 class NotReady(Refused):
-    """The task is not in a state that allows this."""
+    """The state of the task does not allow this."""
 
 
 class StoppedTeammate(Refused):
@@ -97,16 +97,16 @@ class StoppedTeammate(Refused):
 
 
 class HostLost(Refused):
-    """The host's heartbeat ran out; send a heartbeat, drop the work it lost, then go on."""
+    """The host's lease ran out; send a heartbeat, drop the work that it lost, then go on."""
 
 
 class BudgetSpent(Refused):
-    """The root's budget does not allow it; raise it with `dugnad budget`."""
+    """The goal's budget does not allow this; raise it with `dugnad budget`."""
 
     def __init__(self, message: str, *, kind: str, may_free_up: bool) -> None:
         super().__init__(message)
         self.kind = kind  # tasks, tokens, dollars or seconds.
-        self.may_free_up = may_free_up  # True: others hold reservations that may come back.
+        self.may_free_up = may_free_up  # True: other tasks hold reservations that may be given back.
 
 
 class CoolingDown(Refused):
@@ -115,11 +115,11 @@ class CoolingDown(Refused):
     def __init__(self, message: str, *, key: str, seconds: float) -> None:
         super().__init__(message)
         self.key = key
-        self.seconds = seconds  # How long to wait before asking again, spread so that waiters do not come as one.
+        self.seconds = seconds  # How long to wait before asking again; it has jitter.
 
 
 class LimitReached(Refused):
-    """A loop guard stopped this; a person has to look."""
+    """A loop guard stopped this; a person must look at it."""
 
     def __init__(self, message: str, *, guard: str) -> None:
         super().__init__(message)
@@ -127,15 +127,15 @@ class LimitReached(Refused):
 
 
 class BoardTrouble(DugnadError):
-    """The board's database is in trouble."""
+    """The board's database has a problem."""
 
 
 class BoardBusy(BoardTrouble):
-    """Another process held the board for too long; nothing was changed. Try again."""
+    """Another process locked the board for too long; nothing was changed. Try again."""
 
 
 class BoardFull(BoardTrouble):
-    """The disk of the board is full; nothing was changed. Free some space and try again."""
+    """The disk of the board is full; nothing was changed. Free some space, then try again."""
 
 
 class BoardReadOnly(BoardTrouble):
@@ -147,7 +147,7 @@ class BoardTooNew(BoardTrouble):
 
 
 class BoardOnNetworkDisk(BoardTrouble):
-    """SQLite cannot be trusted on a network file system; use a local path or a PostgreSQL board."""
+    """SQLite can lose writes on a network file system; use a local path or a PostgreSQL board."""
 
 
 class BoardUnreachable(BoardTrouble):
@@ -163,19 +163,19 @@ class ModelTrouble(DugnadError):
 
 
 class RateLimited(ModelTrouble):
-    """The provider asks for patience."""
+    """The provider asks to wait."""
 
     def __init__(self, message: str, *, seconds: float | None = None) -> None:
         super().__init__(message)
-        self.seconds = seconds  # What Retry-After said, if it said anything.
+        self.seconds = seconds  # The value of Retry-After, if there was one.
 
 
 class ModelUnavailable(ModelTrouble):
-    """The provider is in trouble; it is asked again later."""
+    """The provider fails; the call is repeated later."""
 
 
 class AnswerLost(ModelTrouble):
-    """The request went out and no answer came, so it counts as spent."""
+    """The request was sent and no answer came, so it counts as spent."""
 
 
 class ContextOverflow(ModelTrouble):
@@ -183,11 +183,11 @@ class ContextOverflow(ModelTrouble):
 
 
 class RequestRejected(ModelTrouble):
-    """The provider will not take this request."""
+    """The provider does not accept this request."""
 
 
 class ModelMisconfigured(ModelTrouble):
-    """The provider rejects the key or the model's name; set them right and start again."""
+    """The provider rejects the key or the model's name; correct them and start again."""
 
 
 class ToolError(DugnadError):

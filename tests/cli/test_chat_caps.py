@@ -51,7 +51,7 @@ def test_each_cap_typed_after_chat_is_that_of_its_one_account(
 
 def test_a_chat_at_its_cap_says_so_and_how_to_raise_it_and_then_goes_on(project: Path) -> None:
     ran = run("chat", "--tasks", "1", *MODEL, folder=project, given="Hi\n/add More\n")
-    assert "The cap of this chat is reached: no tasks are left." in ran.stdout
+    assert "This chat has reached its cap on tasks." in ran.stdout
     assert "/budget tasks=+10" in ran.stdout
     (account,) = accounts(project)
     assert told(project, "budget", str(account["id"]))["budget"]["runs"] == 1

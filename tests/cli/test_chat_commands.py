@@ -23,7 +23,7 @@ async def test_words_go_to_the_lead(board: Board) -> None:
 async def test_an_unknown_command_is_answered_with_the_nearest(board: Board) -> None:
     talk = Talk(board)
     assert await talk.says("/taks") == "There is no /taks; did you mean /tasks?\n"
-    assert "a space before the slash sends it" in await talk.says("/etc/passwd is wrong")
+    assert "a line that begins with a space is text" in await talk.says("/etc/passwd is wrong")
 
 
 async def test_help_has_one_line_for_each_command(board: Board) -> None:
@@ -55,7 +55,7 @@ async def test_tasks_shows_the_board_with_owners(board: Board) -> None:
     assert "Review it" in printed
     assert "Review it" not in await talk.says("/tasks claimed")
     assert "There are no such tasks." in await talk.says("/tasks failed")
-    assert "'pears' is no state; blocked," in await talk.says("/tasks pears")
+    assert "'pears' is not a state; write one of: blocked," in await talk.says("/tasks pears")
 
 
 async def test_a_long_board_shows_what_is_open_and_counts_the_rest(board: Board) -> None:
@@ -72,7 +72,7 @@ async def test_a_long_board_shows_what_is_open_and_counts_the_rest(board: Board)
 
 async def test_team_shows_who_is_doing_what(board: Board) -> None:
     talk = Talk(board)
-    assert "Nobody is on the team" in await talk.says("/team")
+    assert "The team has no teammates" in await talk.says("/team")
     lead = await play_lead(board, "alice", "bob")
     await board.put("Write it")
     await lead.claim("alice")
@@ -85,7 +85,7 @@ async def test_team_shows_who_is_doing_what(board: Board) -> None:
 async def test_inbox_shows_what_was_said_and_what_waits(board: Board) -> None:
     lead = await play_lead(board, "alice")
     talk = Talk(board)
-    assert "Nobody has written to you" in await talk.says("/inbox")
+    assert "There are no messages to you or from you" in await talk.says("/inbox")
     await talk.says("How far are you?")
     await board.show("human", [(await lead.says("Half of it.")).id])
     await lead.asks("alice", "Pick a licence", "Which?")
@@ -94,7 +94,7 @@ async def test_inbox_shows_what_was_said_and_what_waits(board: Board) -> None:
         "human to lead: How far are you?",
         "lead: Half of it.",
         "alice asks about #1 (m3): Which?",
-        "-> answer with: /answer m3 TEXT",
+        "-> to answer: /answer m3 TEXT",
     ]
     assert "How far are you?" in await talk.says("/inbox lead")
     assert "alice has read everything." in await talk.says("/inbox alice")
@@ -107,7 +107,7 @@ async def test_notes_are_found_by_their_words(board: Board) -> None:
     assert "There are no notes yet." in await talk.says("/notes")
     await board.write_note("lead", "Layout", "Sources are under src.")
     assert "Sources are under src." in await talk.says("/notes SOURCES layout")
-    assert "No note has all of these words." in await talk.says("/notes pears")
+    assert "No note contains all of these words." in await talk.says("/notes pears")
 
 
 async def test_a_budget_is_shown_set_and_added_to(board: Board) -> None:
@@ -138,7 +138,7 @@ async def test_the_log_is_shown_from_its_end_or_of_one_task(board: Board) -> Non
     assert "Nothing has happened yet." in await talk.says("/log")
     for number in range(1, 4):
         await board.put(f"Task {number}")
-    assert 'put "Task 3"' in await talk.says("/log 1")
+    assert 'added "Task 3"' in await talk.says("/log 1")
     assert "Task 2" not in await talk.says("/log 1")
     of_one = await talk.says("/log #2")
     assert "Task 2" in of_one
@@ -152,11 +152,11 @@ async def test_show_tells_everything_about_a_task(board: Board) -> None:
     assert "A goal  ready" in printed
     assert "In ␛[31mfull␛[0m." in printed
     assert "#2 ready: Its child" in printed
-    assert await Talk(board).says("/show") == "Which task? Write /show ID.\n"
+    assert await Talk(board).says("/show") == "The task is missing; write /show ID.\n"
 
 
 async def test_a_task_is_put_with_a_title_and_a_body(board: Board) -> None:
-    assert await Talk(board).says("/add Write it\nin full") == "#1 is on the board, ready.\n"
+    assert await Talk(board).says("/add Write it\nin full") == "#1 is on the board (ready).\n"
     task = await board.find(1)
     assert (task.title, task.body, task.put_by) == ("Write it", "in full", "human")
 
@@ -166,10 +166,10 @@ async def test_tasks_are_cancelled_retried_and_released(board: Board) -> None:
     talk = Talk(board)
     await board.put("Write it")
     await lead.claim("alice")
-    assert await talk.says("/release 1 too slow") == "#1 is back for anyone to take.\n"
+    assert await talk.says("/release 1 too slow") == "#1 is released; anyone may claim it.\n"
     assert (await board.find(1)).reason == "too slow"
     assert await talk.says("/cancel #1 not needed") == "Cancelled: #1.\n"
-    assert await talk.says("/retry 1") == "Open again: #1.\n"
+    assert await talk.says("/retry 1") == "Opened again: #1.\n"
     assert (await board.find(1)).state == "ready"
     await board.settle(await lead.claim("alice"), Failed("no"))
     assert (await talk.says("/release 1")).count("\n") == 1
@@ -177,7 +177,7 @@ async def test_tasks_are_cancelled_retried_and_released(board: Board) -> None:
 
 async def test_a_teammate_that_was_stopped_comes_back_as_it_was(board: Board) -> None:
     talk = Talk(board)
-    assert await talk.says("/spawn alice coder, tester") == "alice (coder, tester) is wanted.\n"
+    assert await talk.says("/spawn alice coder, tester") == "alice (coder, tester) will join.\n"
     await board.spawn("bob", roles=["coder"], lead=True, prompt="Be brief.", model="scripted:x", plan=True)
     await board.stop_teammate("bob")
     assert "spawn NAME brings it back" in await talk.says("/tell bob hello")
@@ -194,7 +194,7 @@ async def test_one_teammate_is_told(board: Board) -> None:
     talk = Talk(board)
     assert await talk.says("/tell alice look at  #2") == "Sent to alice.\n"
     assert (await board.inbox("alice"))[0].text == "look at  #2"
-    assert await talk.says("/tell alice") == "Something is missing; write /tell NAME TEXT.\n"
+    assert await talk.says("/tell alice") == "A word is missing; write /tell NAME TEXT.\n"
     assert "no teammate 'carol'" in await talk.says("/tell carol hello")
     assert list(talk.session.spoken_to) == ["alice"]
 
@@ -220,9 +220,9 @@ async def test_the_lead_is_asked_to_compact(board: Board) -> None:
 async def test_the_only_question_is_answered_without_its_number(board: Board) -> None:
     lead = await play_lead(board, "alice")
     talk = Talk(board)
-    assert "Nothing of that kind waits" in await talk.says("/answer yes")
+    assert "No such request waits" in await talk.says("/answer yes")
     asked = await lead.asks("alice", "Pick a licence", "Which?")
-    assert "What is the answer?" in await talk.says("/answer")
+    assert "The answer is missing" in await talk.says("/answer")
     assert await talk.says("/answer MIT") == "Answered; alice is told about #1.\n"
     assert (await board.find(1)).state == "ready"
     _, reply = await board.request(f"task-1-{asked.epoch}")
@@ -244,7 +244,7 @@ async def test_a_plan_is_approved_or_sent_back(board: Board) -> None:
     lead = await play_lead(board, "alice", "bob")
     talk = Talk(board)
     first = await lead.asks("alice", "Move the data", "Copy, then switch.", plan=True)
-    assert "Say why" in await talk.says("/reject")
+    assert "The reason is missing" in await talk.says("/reject")
     assert await talk.says("/reject there is no way back") == "Rejected; alice is told about #1.\n"
     second = await lead.asks("bob", "Move it back", "Switch.", plan=True)
     assert "approve" in await talk.says("/answer m3 yes")
@@ -272,7 +272,7 @@ async def test_a_yes_or_a_no_is_never_meant_for_a_plain_question(board: Board) -
     lead = await play_lead(board, "alice", "bob")
     talk = Talk(board)
     await lead.asks("alice", "Pick a licence", "Which?")
-    assert "Nothing of that kind waits for you" in await talk.says("/approve")
+    assert "No such request waits for you" in await talk.says("/approve")
     await lead.asks("bob", "Move the data", "Copy.", plan=True)
     assert await talk.says("/approve") == "Approved; bob is told about #2.\n"
     assert (await board.find(1)).state == "waiting"

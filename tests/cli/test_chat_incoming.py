@@ -56,11 +56,11 @@ async def test_questions_and_plans_come_with_how_to_answer_them(board: Board) ->
         await paper.until("/answer", "/approve")
     assert paper.text.splitlines() == [
         "alice asks about #1 (m1): Which?",
-        "-> answer with: /answer m1 TEXT",
+        "-> to answer: /answer m1 TEXT",
         "bob shows a plan about #2 (m2):",
         "  1. Copy",
         "  2. Switch",
-        "-> decide with: /approve m2   or   /reject m2 WHY",
+        "-> to decide: /approve m2   or   /reject m2 WHY",
     ]
 
 

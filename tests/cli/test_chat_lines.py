@@ -74,7 +74,7 @@ async def test_nobody_to_answer_is_not_waited_for(opener: Opener, url: str, fold
 async def test_a_lead_that_never_reads_is_not_waited_for_without_end(opener: Opener, url: str, folder: Path) -> None:
     await play_lead(await opener())
     printed = await ended(await started(url, folder, pickup_seconds=0.2), "Hello?\n")
-    assert printed == "lead has not read what was said; `dugnad inbox` shows what comes later.\nleft\n"
+    assert printed == "lead has not read your message; `dugnad inbox` shows later answers.\nleft\n"
 
 
 async def test_quit_ends_before_the_lines_do(opener: Opener, url: str, folder: Path) -> None:

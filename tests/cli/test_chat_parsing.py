@@ -54,7 +54,7 @@ def test_a_task_is_named_with_or_without_its_sign() -> None:
 
 @pytest.mark.parametrize("word", ["", "twelve", "-1", "1.5", "##1", "9" * 30, "١٢"])
 def test_a_wrong_number_is_answered_with_one_sentence(word: str) -> None:
-    with pytest.raises(BadInput, match=r"is no task's number; write 12 or #12\.$"):
+    with pytest.raises(BadInput, match=r"is not the number of a task; write 12 or #12\.$"):
         task_number(word)
 
 
@@ -85,13 +85,13 @@ def test_a_bare_number_names_a_plan_where_no_words_are_needed() -> None:
 
 def test_of_two_questions_one_has_to_be_named() -> None:
     both = [request(34, 12), request(35, None, "bob")]
-    with pytest.raises(BadInput, match=r"m34 \(alice, #12\), m35 \(bob\) wait for you; write /answer m34 TEXT\."):
+    with pytest.raises(BadInput, match=r"m34 \(alice, #12\), m35 \(bob\)\. Write /answer m34 TEXT\."):
         request_and_words("yes", both, "/answer m34 TEXT")
     assert request_and_words("12 yes", both, "") == ("m34", "yes")
 
 
 def test_an_answer_to_nothing_says_so() -> None:
-    with pytest.raises(BadInput, match="Nothing of that kind waits for you"):
+    with pytest.raises(BadInput, match="No such request waits for you"):
         request_and_words("yes", [], "")
 
 

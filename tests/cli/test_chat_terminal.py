@@ -57,7 +57,7 @@ async def test_a_question_appears_by_itself_and_is_answered(opener: Opener, url:
         screen.type("words for the lead")
         await screen.has_typed("words for the lead")
         await lead.asks("alice", "Pick a licence", "Which licence?")
-        await screen.shows("alice asks about #1 (m1): Which licence?", "-> answer with: /answer m1 TEXT")
+        await screen.shows("alice asks about #1 (m1): Which licence?", "-> to answer: /answer m1 TEXT")
         await screen.until(lambda: "1 question for you: /answer" in screen.bar)
         screen.type("\r")  # What was typed before the question came is still for the lead.
         assert [message.text for message in await lead.hears()] == ["words for the lead"]
@@ -91,7 +91,7 @@ async def test_typing_a_slash_offers_the_commands(opener: Opener, url: str, fold
     async with terminal(url, folder) as screen:
         await ready(screen)
         screen.type("/te")
-        await screen.shows("/team", "Who is working, idle, waiting.", "/tell")
+        await screen.shows("/team", "List the teammates and what each is doing.", "/tell")
         screen.type("\x03")
         await screen.until(lambda: "/team" not in screen.text)
 
@@ -125,6 +125,6 @@ async def test_control_c_twice_leaves(opener: Opener, url: str, folder: Path) ->
         screen.type("\x03")
         await screen.has_typed("")
         screen.type("\x03")
-        await screen.shows("Ctrl-C once more, or Ctrl-D, leaves.")
+        await screen.shows("Press Ctrl-C again, or Ctrl-D, to leave.")
         screen.type("\x03")
         await screen.leaves()

@@ -233,7 +233,7 @@ def completed(url: str, *words: str) -> dict[str, str | None]:
 
 
 def test_the_shell_completes_what_the_board_knows(shell: Shell) -> None:
-    assert completed(shell.url, "sh") == {"show": "All about one task."}
+    assert completed(shell.url, "sh") == {"show": "Show everything about one task."}
     assert completed(shell.url, "retry", "") == {"3": "fails"}
     assert completed(shell.url, "release", "") == {"4": "asks", "5": "plans", "6": "held"}
     assert completed(shell.url, "tell", "al") == {"alice": "working"}

@@ -106,7 +106,7 @@ def test_it_succeeds_everywhere_and_leaves_nobody_behind(played: Played) -> None
 def test_the_scripted_model_is_named_as_one(played: Played) -> None:
     assert "offline, with a scripted model" in played.seen.replace("\n", " ")
     assert "asks scripted:demo" in played.seen
-    assert played.lines.startswith("dugnad demo: offline, with a scripted model. What it says is written down before")
+    assert played.lines.startswith("dugnad demo: offline, with a scripted model. Its replies come from a file")
 
 
 def test_a_person_sees_every_part_of_the_idea(played: Played) -> None:
@@ -116,11 +116,11 @@ def test_a_person_sees_every_part_of_the_idea(played: Played) -> None:
     for name in ("alice", "bob", "carol"):
         assert any(f"working  #{number} " in line for line in _lines(seen, name) for number in range(1, 8)), name
     assert "claimed  alice" in seen
-    assert 'put "Handle accents in slugify()"' in seen
-    assert "bob tells carol" in seen
-    assert "carol works on a second host, another process. It will be killed in a moment." in seen
-    assert "carol's host died in the middle of her task; see how it goes on." in seen
-    assert "carol claimed it and goes on, attempt 2" in seen
+    assert 'added "Handle accents in slugify()"' in seen
+    assert "bob told carol" in seen
+    assert "carol works on a second host, another process, which will soon be killed." in seen
+    assert "carol's host died in the middle of her task; watch how it continues." in seen
+    assert "carol claimed it and continues, attempt 2" in seen
     assert " of 12 tasks, $0." in seen
     assert " of $0.50" in seen
 
@@ -132,7 +132,7 @@ def _lines(text: str, first: str) -> list[str]:
 def test_at_the_end_the_result_works_and_it_says_where_to_look(played: Played) -> None:
     end = played.end
     assert "Ctrl-C" not in end  # Nothing is left of the live view.
-    assert "It will be killed" not in end
+    assert "which will soon be killed" not in end
     for words in (
         "All done.", "budget  #1: 7 of 12 task runs used, $0.", "What they built works:", "blabaer-pa-dugnad",
         "4 tests", "carol: Test slugify()", f"cd {played.folder / 'kept'}", "show 4 --transcript", " log  ",
@@ -164,13 +164,13 @@ def test_a_pipe_gets_the_same_story_in_plain_lines(played: Played) -> None:
     lines = played.lines
     assert "\x1b" not in lines
     story = (
-        "alice claimed it, attempt 1", 'alice put "Write slugify()" for a coder', "bob claimed it, attempt 1",
+        "alice claimed it, attempt 1", 'alice added "Write slugify()" for a coder', "bob claimed it, attempt 1",
         "carol claimed it, attempt 1", ">>> kill -9 ", "took it back from carol",
-        "carol claimed it and goes on, attempt 2", "All done.", "What they built works:", "Where to look next:",
+        "carol claimed it and continues, attempt 2", "All done.", "What they built works:", "Where to look next:",
     )  # fmt: skip
     places = [lines.index(each) for each in story]
     assert places == sorted(places)
-    assert "bob tells carol" in lines
+    assert "bob told carol" in lines
     folder = Path(next(line.split("cd ")[1] for line in lines.splitlines() if line.startswith("    cd ")))
     assert folder.parent == played.folder / "pipe"
     assert (folder / "slug.py").exists()

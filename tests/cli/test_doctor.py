@@ -159,7 +159,7 @@ async def test_a_clock_that_was_set_back_is_found(folder: Path) -> None:
 
 async def test_work_without_a_host_is_found(board: Board, url: str, folder: Path) -> None:
     task = await board.put("Write it")
-    assert (await found(folder, url))["hosts"].says == f"No host runs, and work is ready: #{task.id}."
+    assert (await found(folder, url))["hosts"].says == f"Tasks are ready, and no host is running: #{task.id}."
     claim = await claimed(board, "alice")
     await raw.lapse(url, claim.host)
     assert (await found(folder, url))["hosts"].says == f"A lost host still holds #{task.id}."
@@ -171,7 +171,7 @@ async def test_what_waits_for_a_person_is_found(board: Board, url: str, folder: 
     (asked,) = await board.requests()
     said = (await found(folder, url))["answers"]
     assert said == Finding(
-        "answers", "warning", f"Waiting for you: m{asked.id} from alice about #{task.id}.", "dugnad inbox"
+        "answers", "warning", f"These wait for your answer: m{asked.id} from alice about #{task.id}.", "dugnad inbox"
     )
 
 
@@ -206,7 +206,7 @@ async def test_a_failed_teammate_and_a_resting_key_are_found(board: Board, url: 
     await board.cool_down("anthropic:3f9a1c02", reason="Too many requests.", by="alice", seconds=60)
     findings = await found(folder, url)
     assert findings["teammates"].says == "bob failed: KeyError: 'x'."
-    assert "anthropic:3f9a1c02 rests until" in findings["rate limits"].says
+    assert "anthropic:3f9a1c02 cools down until" in findings["rate limits"].says
 
 
 async def claimed_by_nobody(board: Board, reason: str = "KeyError: 'x'") -> None:
@@ -248,7 +248,7 @@ async def test_a_local_server_is_asked_only_when_that_is_wanted(folder: Path) ->
         local = {"DUGNAD_MODEL": "openai:llama-here", "DUGNAD_BASE_URL": f"{server.url}/v1"}
         findings = await found(folder, **local, OPENAI_API_KEY="sk-1234")
         assert not server.seen
-        assert findings["key"].says == "None is sent to 127.0.0.1."
+        assert findings["key"].says == "No key is sent to 127.0.0.1."
         assert (findings["price"].level, findings["window"].level) == ("warning", "warning")
         assert "sk-1234" not in str(findings)
         findings = await found(folder, **local, online=True)

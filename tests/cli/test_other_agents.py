@@ -77,4 +77,4 @@ def test_a_policy_that_cannot_be_held_for_it_is_refused(
     assert f"{tool} = 'deny'" in " ".join(ran.output.split())
     assert ran.exit_code != 0
     assert not asked(tree)
-    assert f"cannot be held: {tool}." in " ".join(shell("doctor").output.split())
+    assert f"cannot be enforced: {tool}." in " ".join(shell("doctor").output.split())

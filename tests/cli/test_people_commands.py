@@ -29,12 +29,10 @@ def test_a_teammate_is_wanted_with_its_settings(shell: Shell) -> None:
     )
     assert (made["lead"], made["plan"]) == (True, True)
     assert made["status"] == "wanted"
-    assert (
-        shell.says("spawn", "bob") == "bob is wanted. No host is running: `dugnad run` or `dugnad work` starts one.\n"
-    )
+    assert shell.says("spawn", "bob") == "bob will join when a host starts (`dugnad run` or `dugnad work`).\n"
     said = shell.says("team").splitlines()
     assert said[1].split()[:2] == ["alice", "(lead)"]
-    assert said[-1] == "No host is running: `dugnad run` or `dugnad work` starts one."
+    assert said[-1] == "No host is running; `dugnad run` or `dugnad work` starts one."
 
 
 def test_the_team_shows_who_holds_what(shell: Shell) -> None:
@@ -102,7 +100,7 @@ def test_what_cannot_be_answered_says_so(shell: Shell) -> None:
     assert "dugnad answer" in shell.fails(1, "approve", "1")
     assert "waits for no answer" in shell.fails(1, "answer", "2", "x")
     assert "no message m99" in shell.fails(2, "answer", "m99", "x")
-    assert "nothing to send" in shell.fails(2, "answer", "1", "  ")
+    assert "The text is empty" in shell.fails(2, "answer", "1", "  ")
     shell.says("answer", "m1", "This one.")
     assert "answered this already" in shell.fails(1, "answer", "m1", "That one.")
 
@@ -112,9 +110,9 @@ def test_the_log_has_one_line_for_each_event_and_hides_the_machinery(shell: Shel
     shell.settle("alice", Done("It works."))
     lines = shell.says("log").splitlines()
     assert [line.split("  ", 1)[1].strip() for line in lines if "#1" in line] == [
-        '#1    human put "a"',
+        '#1    human added "a"',
         "#1    alice claimed it, attempt 1",
-        "#1    alice is done: It works.",
+        "#1    alice finished it: It works.",
     ]
     every = [json.loads(line) for line in shell.says("log", "--after", "0", "--json").splitlines()]
     assert [event["seq"] for event in every] == list(range(1, len(every) + 1))
@@ -126,7 +124,7 @@ def test_the_log_has_one_line_for_each_event_and_hides_the_machinery(shell: Shel
 
 def test_notes_are_written_searched_and_shortened(shell: Shell) -> None:
     shell.says("add", "a")
-    assert shell.says("notes") == "No notes.\n"
+    assert shell.says("notes") == "There are no notes.\n"
     long = "Fifty requests a minute. " * 100
     assert shell.json("notes", "--write", "API limits", long)["note"]["author"] == "human"
     shell.says("notes", "--write", "Names", "Use short ones.")
@@ -135,7 +133,7 @@ def test_notes_are_written_searched_and_shortened(shell: Shell) -> None:
     assert said.startswith("API limits  human, ")
     assert "(2,500 characters in all)" in said
     assert long.strip() in shell.says("notes", "minute", "--full")
-    assert shell.says("notes", "nowhere") == "No note holds all of these words.\n"
+    assert shell.says("notes", "nowhere") == "No note contains all of these words.\n"
 
 
 def test_what_agents_write_moves_no_terminal(shell: Shell) -> None:

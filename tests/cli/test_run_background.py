@@ -71,7 +71,7 @@ def test_sigterm_stops_it_in_order_whatever_came_before(project: Path, command: 
         out, err = program.communicate(timeout=SECONDS)
     assert program.returncode == 130
     assert err.startswith("Stopping: turns under way are being recorded.")
-    assert "gave it back" in out
+    assert "released it" in out
     (attempt,) = told(project, "show", "1")["attempts"]
     assert attempt["ended_as"] == "released"
 

@@ -40,7 +40,7 @@ ENDS = [
     ("Ask", (), 1, 'dugnad answer m1 "..."    alice waits for you: Which colour?'),
     ("Many", ("--tasks", "2"), 3, "dugnad budget 1 --add --tasks 10    raises the cap; then `dugnad run`"),
 ]
-HEADS = {0: "All done.", 1: "Not all is done.", 3: "The budget ran out with work left."}
+HEADS = {0: "All done.", 1: "Some work is not done.", 3: "The budget ran out with work left."}
 STOPPING = "Stopping: turns under way are being recorded. Ctrl-C again ends at once.\n"
 KEYS = [
     "exit",
@@ -71,7 +71,7 @@ def test_the_exit_code_says_how_it_ended_and_the_report_what_to_do_next(
 ) -> None:
     ran = run("run", goal, *options, *MODEL, folder=project)
     assert (ran.returncode, ran.stderr) == (code, "")
-    assert f'#1    human put "{goal}"\n' in ran.stdout
+    assert f'#1    human added "{goal}"\n' in ran.stdout
     assert f"\n\n{HEADS[code]}\n" in ran.stdout
     assert [line for line in ran.stdout.splitlines() if line.startswith("     next")] == (
         [f"     next  {step}"] if step else []
@@ -94,8 +94,8 @@ def test_a_pipe_gets_plain_whole_lines(project: Path) -> None:
     said = run("run", "Hostile", *MODEL, folder=project, COLUMNS="40", FORCE_COLOR="1", TERM="xterm-256color").stdout
     assert "\x1b" not in said
     assert not [each for each in said if each != "\n" and ord(each) < 32]
-    assert f'alice put "{TITLE.strip()[:119].rstrip()}' in said  # Shortened where it must be, never wrapped.
-    assert 'alice put "␛[31mred ␇line"' in said
+    assert f'alice added "{TITLE.strip()[:119].rstrip()}' in said  # Shortened where it must be, never wrapped.
+    assert 'alice added "␛[31mred ␇line"' in said
     lines = said.splitlines()
     first = next(place for place, line in enumerate(lines) if line.startswith("Team ")) + 1
     assert all(line[2] == line[5] == ":" and line[:2].isdigit() for line in lines[first : lines.index("All done.") - 1])
@@ -139,7 +139,7 @@ def test_a_signal_ends_a_run_that_waits_for_its_model(project: Path, number: sig
         program.send_signal(number)
         out, err = program.communicate(timeout=SECONDS)
     assert (program.returncode, err) == (130, STOPPING)
-    assert "#1    alice gave it back: the run was stopped\n" in out
+    assert "#1    alice released it: the run was stopped\n" in out
     assert out.endswith("     next  dugnad run    goes on with what is left\n")
     (attempt,) = told(project, "show", "1")["attempts"]
     assert attempt["ended_as"] == "released"
@@ -179,7 +179,7 @@ def test_others_look_on_and_answer_while_a_run_goes_on(project: Path) -> None:
             assert told(project, "tasks", "--waiting")["tasks"][0]["reason"] == "Which colour?"
             assert told(project, "team")["teammates"][0]["holds"] == [1]
             run("answer", "1", "Blue.", folder=project)
-            until_line(log, "is done: So be it.")
+            until_line(log, "finished it: So be it.")
             log.send_signal(signal.SIGINT)
             assert log.wait(SECONDS) == 130
         out, err = program.communicate(timeout=SECONDS)
@@ -189,7 +189,7 @@ def test_others_look_on_and_answer_while_a_run_goes_on(project: Path) -> None:
 
 def test_two_runs_of_one_goal_share_it(project: Path) -> None:
     with started("run", "Many", *MODEL, folder=project) as first:
-        until_line(first, 'human put "Many"')
+        until_line(first, 'human added "Many"')
         with started("run", "Many", *MODEL, "--json", folder=project) as second:
             for program in (first, second):
                 _, err = program.communicate(timeout=SECONDS)
@@ -205,7 +205,7 @@ def test_work_takes_what_is_for_its_roles_and_says_who_worked(project: Path) -> 
     run("add", "Other", "--role", "writer", folder=project)
     ran = run("work", "--agents", "1", "--roles", "coder", *MODEL, folder=project)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "alice is done: It is done." in ran.stdout
+    assert "alice finished it: It is done." in ran.stdout
     assert ran.stdout.endswith("alice worked here; nothing is left to do.\n")
     assert states(project) == {"Good": "done", "Other": "ready"}
     said = json.loads(run("work", "--agents", "1", "--roles", "writer", *MODEL, "--json", folder=project).stdout)
@@ -228,7 +228,7 @@ def test_a_run_with_a_goal_says_what_else_waits_and_leaves_it_unless_told_otherw
     run("add", "Give up", folder=project)
     ran = run("run", "Good", "--tokens", "300000", *MODEL, folder=project)
     assert (ran.returncode, ran.stderr) == (0, "")
-    said = "2 other tasks wait on this board; --all works them too, and so does `dugnad work`."
+    said = "2 other tasks wait on this board; --all or `dugnad work` works on them too."
     assert ran.stdout.count(said) == 2  # When it begins, and in the report.
     assert states(project) == {"Left over": "ready", "Give up": "ready", "Good": "done"}
     everything = json.loads(run("run", "Good again", "--all", *MODEL, "--json", folder=project).stdout)

@@ -80,7 +80,7 @@ def test_the_live_view_shows_the_whole_on_any_screen(folder: Path, columns: int,
             assert any("#4  blocked" in line and "Put it together" in line for line in screen.lines)
             assert any("#3  done" in line and "Begin" in line for line in screen.lines)
             assert "waits for the human: Which colour?" in screen.text
-        assert "Ctrl-C stops in order" in view[-1]
+        assert "Ctrl-C stops the team in order" in view[-1]
         assert holds_no_view("\n".join(screen.above))  # Drawn in place: nothing scrolled away.
         assert not screen.cursor_is_visible
         screen.interrupt()
@@ -141,7 +141,7 @@ def test_a_window_that_changes_its_size_is_drawn_anew(folder: Path) -> None:
             screen.resize(columns, rows)
             seen = len(screen.drawn)
             screen.until(lambda before=seen: screen.drawn[before:].count(b"Ctrl-C stops") >= 2, "two drawings")
-            screen.shows("Build it   1 claimed", "dugnad answer m1", "Ctrl-C stops in order")
+            screen.shows("Build it   1 claimed", "dugnad answer m1", "Ctrl-C stops the team in order")
             assert view_of(screen)[-1].startswith("Ctrl-C stops")
             assert screen.text.count("Ctrl-C stops") == 1
         screen.interrupt()

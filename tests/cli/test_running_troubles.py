@@ -109,7 +109,7 @@ def test_a_provider_that_cannot_be_reached_is_said_and_waited_for(project: Path)
     make_project(project, QUICK, HASTY)
     more = {"OPENAI_API_KEY": "any", "DUGNAD_BASE_URL": "http://127.0.0.1:9"}
     with terminal("run", "Build it", "--model", "openai:x", folder=project, columns=140, **more) as screen:
-        screen.shows("alice pauses openai:", "cannot be reached")
+        screen.shows("alice paused openai:", "cannot be reached")
         screen.interrupt()
         assert screen.ends() == 130
         assert "ready  #1 Build it" in screen.text
@@ -165,7 +165,7 @@ def test_a_goal_may_be_as_long_as_a_page(project: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(project: Path) -> None:
     """Where nobody can make one, root as little as anybody."""
     ran = run("--board", "sqlite:////proc/nowhere/board.db", "run", "Build it", *MODEL, folder=project)
-    assert "Cannot make the folder /proc/nowhere for the board: " in sentence(ran, 1)
+    assert "The folder /proc/nowhere for the board cannot be made: " in sentence(ran, 1)
 
 
 def test_a_board_of_a_newer_version_is_left_alone(project: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(folder: Path
     with small_disk(place):
         make_project(place, QUICK.replace("- say", "- seconds: 2\n    say"))
         with started("run", "Build it", *MODEL, folder=place) as program:
-            until_line(program, 'noted "A word"')
+            until_line(program, 'wrote the note "A word"')
             with (place / "filler").open("wb", buffering=0) as filler:
                 try:
                     while filler.write(bytes(4096)):
@@ -254,7 +254,7 @@ def test_control_c_ends_a_run_whose_server_is_away(project: Path, server: Postgr
     make_project(project, QUICK.replace("- say", "- seconds: 60\n    say"))
     board = f"{server.url}?board=away"
     with started("--board", board, "run", "Build it", *MODEL, folder=project) as program:
-        until_line(program, 'noted "A word"')
+        until_line(program, 'wrote the note "A word"')
         server.stop()
         try:
             program.send_signal(signal.SIGINT)

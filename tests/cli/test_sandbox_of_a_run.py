@@ -80,7 +80,7 @@ def test_typed_each_time_commands_run_without_one_and_the_log_says_so(place: Pla
     assert "42\n" in said
     assert "hidden" in said
     log, _ = place.says("log")
-    assert log.count("human lets commands run without a sandbox on ") == 1
+    assert log.count("human allowed commands without a sandbox on ") == 1
     errors, _ = place.run()
     assert errors.strip() == REFUSED
 

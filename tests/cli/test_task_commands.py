@@ -40,7 +40,7 @@ def test_a_task_says_whose_approval_it_asks_for(shell: Shell) -> None:
     put = shell.json("add", "Write it", "--review", "reviewer")["task"]
     assert (put["review"], put["not_for"]) == ("reviewer", None)
     assert shell.json("show", "2")["task"] == put
-    assert "by any reviewer but its author" in shell.says("show", "2")
+    assert "by another reviewer" in shell.says("show", "2")
     assert "review" not in shell.says("show", "1")
     assert "'a b' cannot be a role" in shell.fails(2, "add", "t", "--review", "a b")
     assert "--review" in shell.fails(2, "add", "t", "--review")
@@ -101,7 +101,7 @@ def test_states_roles_names_and_goals_choose_what_is_listed(shell: Shell) -> Non
     assert ids("--role", "coder") == [1]
     assert ids("--claimed") == ids("--ended") == []
     assert "waits for a human: Which?" in shell.says("tasks", "--waiting")
-    assert shell.says("tasks", "--ended").startswith("Nothing to show. On the board: ")
+    assert shell.says("tasks", "--ended").startswith("No task matches. On the board: ")
 
 
 def test_a_long_list_comes_in_pages_and_says_so(shell: Shell) -> None:
@@ -110,7 +110,7 @@ def test_a_long_list_comes_in_pages_and_says_so(shell: Shell) -> None:
     assert ([task["id"] for task in first["tasks"]], first["more_after"]) == ([1, 2, 3, 4, 5], 5)
     second = shell.json("tasks", "--limit", "5", "--after", "5")
     assert ([task["id"] for task in second["tasks"]], second["more_after"]) == ([6, 7], None)
-    assert "There are more: dugnad tasks --after 5" in shell.says("tasks", "--limit", "5")
+    assert "There are more tasks: add --after 5 to the same command." in shell.says("tasks", "--limit", "5")
 
 
 def test_the_newest_that_ended_are_found_at_the_end_of_a_long_board(shell: Shell) -> None:
@@ -199,7 +199,7 @@ def test_held_work_says_how_it_goes_on_and_does_so(shell: Shell) -> None:
         assert await board.claim("alice", claim.host) is None
 
     shell.on_board(use_up)
-    assert "Held: the budget of tasks is used up." in shell.says("budget", "1")
+    assert "Held: the cap on tasks is reached." in shell.says("budget", "1")
     assert "dugnad budget 1 --add --tasks 10" in shell.says("budget", "1")
     assert shell.json("budget", "1", "--add", "--tasks", "10")["budget"]["held"] is None
 

@@ -100,7 +100,7 @@ def message(text: str, **fields: Any) -> Message:
     return Message(**{**blank, **usual, **fields})
 
 
-FORGED = "bob asks about #3 (m3): May I?\n-> answer with: /answer m3 yes\ndugnad answer m3 yes"
+FORGED = "bob asks about #3 (m3): May I?\n-> to answer: /answer m3 yes\ndugnad answer m3 yes"
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 2_000])
@@ -108,7 +108,7 @@ FORGED = "bob asks about #3 (m3): May I?\n-> answer with: /answer m3 yes\ndugnad
     "words",
     [FORGED, f"Hello.\n{FORGED}", FORGED.replace("\n", "\r"), FORGED.replace("\n", "\u2028"),
      *(" ".join(["x" * count, *FORGED.splitlines()]) for count in range(5, 90, 3)),
-     "\n" + FORGED, f"{'x' * 30}{' ' * 60}-> answer with: /answer m3 yes"],
+     "\n" + FORGED, f"{'x' * 30}{' ' * 60}-> to answer: /answer m3 yes"],
 )  # fmt: skip
 def test_no_words_of_a_message_begin_a_line_of_the_chat(words: str, columns: int) -> None:
     for kind in ("text", "question", "notice"):
@@ -117,7 +117,7 @@ def test_no_words_of_a_message_begin_a_line_of_the_chat(words: str, columns: int
         asks = kind == "question"
         assert ours[0].startswith("bob asks (m3):" if asks else "bob:")
         hint = " ".join(ours[1:])
-        assert hint == ("-> answer with: /answer m3 TEXT" if asks else ""), lines
+        assert hint == ("-> to answer: /answer m3 TEXT" if asks else ""), lines
 
 
 async def test_in_a_chat_only_our_hints_stand_at_the_beginning_of_a_line(opener: Opener) -> None:

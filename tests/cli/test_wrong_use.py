@@ -33,7 +33,7 @@ BAD_USE = [
     (["show", "9" * 30], "not the number of a task"),
     (["show", "99"], "no task #99"),
     (["show"], "Missing argument"),
-    (["add"], "Give a title"),
+    (["add"], "Give either a title"),
     (["add", "  "], "needs a title"),
     (["add", "x" * 201], "200 is the most"),
     (["add", "t", "--body", "b" * 300_000], "keep the rest in a file"),
@@ -60,12 +60,12 @@ BAD_USE = [
     (["log", "99"], "no task #99"),
     (["log", "--after", "-1"], "not in the range"),
     (["notes", "--write", " ", "x"], "needs a title"),
-    (["notes", "word", "--write", "a", "b"], "Either search"),
+    (["notes", "word", "--write", "a", "b"], "Search for words or use --write"),
     (["spawn", "two words"], "cannot be a teammate's name"),
     (["spawn", "human"], "'human' is taken"),
     (["stop", "nobody"], "no teammate 'nobody'"),
     (["tell", "nobody", "x"], "no teammate 'nobody'"),
-    (["tell", "alice", ""], "nothing to send"),
+    (["tell", "alice", ""], "The text is empty"),
     (["inbox", "nobody"], "no teammate 'nobody'"),
     (["answer", "x1", "y"], "neither a task (12) nor a message (m34)"),
     (["answer", "5", "y"], "no task #5"),
@@ -75,8 +75,8 @@ BAD_USE = [
     (["release", "99"], "no task #99"),
     (["budget", "99"], "no task #99"),
     (["budget", "--tasks", "5"], "whose budget"),
-    (["budget", "1", "--add"], "how much is to be added"),
-    (["budget", "1", "--add", "--tasks", "none"], "how much is to be added"),
+    (["budget", "1", "--add"], "how much to add"),
+    (["budget", "1", "--add", "--tasks", "none"], "how much to add"),
     (["dance"], "No such command 'dance'"),
 ]  # fmt: skip
 
@@ -206,7 +206,7 @@ def test_a_file_in_the_way_of_the_boards_folder_is_named(folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named() -> None:
     ran = run("add", "x", folder=Path("/proc"))  # Not even root makes anything there.
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("dugnad: Cannot make the folder /proc/.dugnad for the board: ")
+    assert ran.stderr.startswith("dugnad: The folder /proc/.dugnad for the board cannot be made: ")
     assert ran.stderr.count("\n") == 1
 
 

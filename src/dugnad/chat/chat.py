@@ -1,8 +1,8 @@
 """Talking with the lead while the team works.
 
-Everything goes through the board, so the team may run in this process or in any other. A line always means the same:
-words go to the lead, a slash makes a command. What somebody asks meanwhile never changes what Enter does with a line
-that is typed already.
+Everything goes through the board, so the team may run in this process or in another. A line always means the same: text
+goes to the lead, and a slash begins a command. A question that arrives never changes what Enter does with a line that
+is already typed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .screen import LineScreen, PromptScreen, said
 from .session import ChatLimits, Session, history_file
 from .status import look
 
-_WAIT_SECONDS = 15.0  # For a push; then what only time changes is looked at, a lost host for example.
+_WAIT_SECONDS = 15.0  # For a push. Then look anyway, for what changes without one, such as a lost host.
 
 
 async def chat(
     board: Board, *, lead: str, team_name: str, input: Input | None = None, output: Output | None = None,
     limits: ChatLimits | None = None, account: int | None = None,
 ) -> None:  # fmt: skip
-    """Until the person leaves. With a terminal a prompt is drawn; else lines are read and plain lines printed."""
+    """Run the chat until the person leaves: with a prompt on a terminal, or else line by line."""
     settings = limits or ChatLimits()
     greeting = said(
         f"Team {team_name}. What you type goes to {lead}; /help lists the commands, /quit or Ctrl-D leaves."
@@ -50,7 +50,7 @@ async def chat(
         async with alongside(session, incoming.listen()):
             await plain.converse(session, incoming, sys.stdin)
         return
-    # Whatever else prints in this process is drawn above the prompt as well.
+    # Other output of this process is also shown above the prompt.
     with create_app_session(input=input, output=output), patch_stdout():
         session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account)
         history = open_history(history_file(os.environ.get("XDG_STATE_HOME"), Path.home()), settings.history_bytes_max)
@@ -85,7 +85,7 @@ async def _converse(session: Session, prompt: PromptSession[str]) -> None:
             if interrupted:
                 break
             interrupted = True
-            await session.screen.show(said("Ctrl-C once more, or Ctrl-D, leaves."))
+            await session.screen.show(said("Press Ctrl-C again, or Ctrl-D, to leave."))
             continue
         interrupted = False
         task = asyncio.create_task(turn(text))
@@ -99,12 +99,12 @@ async def _converse(session: Session, prompt: PromptSession[str]) -> None:
 
 
 async def _keep_standing(session: Session, prompt: PromptSession[str]) -> None:
-    """The bar follows the board, but changes no faster than anyone can read."""
+    """Keep the status bar up to date, but no faster than anyone can read."""
 
     async def look_again() -> float:
         try:
             session.standing = await look(session.board, session.account)
-        except Exception as trouble:  # Shown in the bar, and looked at again.
+        except Exception as trouble:  # Shown in the status bar, and tried again.
             session.standing = replace(session.standing, trouble=str(trouble))
         prompt.app.invalidate()
         return session.limits.refresh_seconds

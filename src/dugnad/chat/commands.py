@@ -1,4 +1,4 @@
-"""What can be asked for with a slash: one table, and one small function for each row of it."""
+"""The slash commands of the chat: one table, and one small function for each row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATES: dict[str, frozenset[str]] = {
 
 
 async def respond(session: Session, text: str) -> None:
-    """Do what a typed line asks for. Whatever goes wrong is told in a sentence, and the chat goes on."""
+    """Do what a typed line asks for. An error is shown as one sentence, and the chat goes on."""
     meant = parse.read_line(text)
     try:
         if meant.command is not None:
@@ -40,8 +40,8 @@ async def respond(session: Session, text: str) -> None:
         elif meant.rest:
             await _say(session, session.lead, meant.rest)
     except StoppedTeammate as refused:
-        await session.screen.show(sentence(refused).append(" /spawn NAME brings it back as it was."))
-    except Exception as error:  # Also a bug of ours: it must not take a team down that works in this process.
+        await session.screen.show(sentence(refused).append(" /spawn NAME brings it back with its old settings."))
+    except Exception as error:  # Also a bug of ours: it must not stop the team that works in this process.
         await session.screen.show(sentence(error))
 
 
@@ -50,7 +50,7 @@ def _find(name: str) -> SlashCommand:
         if command.name == name:
             return command
     meant = parse.nearest(name, (command.name for command in COMMANDS))
-    hint = f"did you mean /{meant}?" if meant else "/help lists the commands, and a space before the slash sends it."
+    hint = f"did you mean /{meant}?" if meant else "/help lists the commands; a line that begins with a space is text."
     raise BadInput(f"There is no /{one_line(name, 40)}; {hint}")
 
 
@@ -64,10 +64,10 @@ async def _say(session: Session, to: str, text: str) -> None:
 async def tasks(session: Session, rest: str) -> None:
     word = rest.casefold() or "all"
     if word not in STATES:
-        raise BadInput(f"{one_line(rest, 40)!r} is no state; {', '.join(STATES)} are.")
+        raise BadInput(f"{one_line(rest, 40)!r} is not a state; write one of: {', '.join(STATES)}.")
     counts = await session.board.count_tasks()
     wanted, most = STATES[word], session.limits.tasks_shown
-    if not rest and sum(counts.values()) > most:  # What is still to do comes first on a long board.
+    if not rest and sum(counts.values()) > most:  # On a long board only open tasks are shown.
         wanted = OPEN
     states: list[TaskState] = [state for state in get_args(TaskState) if state in wanted]
     found = await session.board.list_tasks(states=states, page=most)
@@ -78,21 +78,21 @@ async def tasks(session: Session, rest: str) -> None:
     if not found and not left:
         parts.append(said("There are no such tasks." if rest else "The board is empty; /add TITLE puts a task on it."))
     elif left > 0:
-        parts.append(said(f"{counted(left, 'task')} more; /tasks STATE shows those in one state, /show ID any."))
+        parts.append(said(f"{counted(left, 'task')} more; /tasks STATE lists those in one state, /show ID shows one."))
     await session.screen.show(Group(*parts))
 
 
 async def team(session: Session, rest: str) -> None:
     members = await session.board.team()
     if not members:
-        await session.screen.show(said("Nobody is on the team; /spawn NAME brings somebody."))
+        await session.screen.show(said("The team has no teammates; /spawn NAME adds one."))
         return
     held = await session.board.list_tasks(states=("claimed", "waiting"), page=1_000)
     await session.screen.show(tables.team_table(members, held))
 
 
 async def inbox(session: Session, rest: str) -> None:
-    """One's own: what was said lately, and what waits. Another's: what it has not read yet."""
+    """Your inbox: recent messages and open requests. A teammate's inbox: its unread messages."""
     if rest and rest != HUMAN:
         name = (await session.board.teammate(parse.first_word(rest)[0])).name
         unread = await session.board.inbox(name)
@@ -103,7 +103,7 @@ async def inbox(session: Session, rest: str) -> None:
     talk = await session.board.recent_talk(HUMAN, page=session.limits.messages_shown)
     lately = [message for message in talk if message.id not in open_ids][-session.limits.messages_shown :]
     shown = [announcement(message, lead=session.lead, waits=message in waiting) for message in [*lately, *waiting]]
-    await session.screen.show(Group(*shown) if shown else said("Nobody has written to you, nor you to them."))
+    await session.screen.show(Group(*shown) if shown else said("There are no messages to you or from you."))
 
 
 async def notes(session: Session, rest: str) -> None:
@@ -111,7 +111,7 @@ async def notes(session: Session, rest: str) -> None:
     if found:
         await session.screen.show(tables.notes_table(found))
     else:
-        await session.screen.show(said("No note has all of these words." if rest else "There are no notes yet."))
+        await session.screen.show(said("No note contains all of these words." if rest else "There are no notes yet."))
 
 
 async def log(session: Session, rest: str) -> None:
@@ -151,13 +151,13 @@ async def _children(session: Session, task: Task) -> list[Task]:
 async def add(session: Session, rest: str) -> None:
     title, body = parse.title_and_body(rest)
     task = await session.board.put(title, body=body, parent=session.account)
-    await session.screen.show(said(f"#{task.id} is on the board, {task.state}."))
+    await session.screen.show(said(f"#{task.id} is on the board ({task.state})."))
 
 
 async def retry(session: Session, rest: str) -> None:
     number, _ = parse.task_and_words(rest, "/retry ID")
     opened = await session.board.retry(number)
-    await session.screen.show(said(f"Open again: {_numbers(opened)}."))
+    await session.screen.show(said(f"Opened again: {_numbers(opened)}."))
 
 
 async def cancel(session: Session, rest: str) -> None:
@@ -169,7 +169,7 @@ async def cancel(session: Session, rest: str) -> None:
 async def release(session: Session, rest: str) -> None:
     number, why = parse.task_and_words(rest, "/release ID [WHY]")
     await session.board.release(number, why=why)
-    await session.screen.show(said(f"#{number} is back for anyone to take."))
+    await session.screen.show(said(f"#{number} is released; anyone may claim it."))
 
 
 def _numbers(tasks_: Sequence[int]) -> str:
@@ -177,7 +177,7 @@ def _numbers(tasks_: Sequence[int]) -> str:
 
 
 async def budget(session: Session, rest: str) -> None:
-    """Show what a root has used, or change what it may use; the caps that are not named stay."""
+    """Show the account of a goal, or change its caps. Caps that are not named stay."""
     change, board = parse.caps_words(rest), session.board
     root = change.root
     if root is None:
@@ -193,7 +193,7 @@ async def budget(session: Session, rest: str) -> None:
         spending = await board.set_budget(root, parse.new_budget(spending, change))
     page = [tables.budget_text(spending, await board.find(root))]
     if spending.held is not None:
-        page.append(said(f"Here: /budget {root} {spending.held}=+10."))
+        page.append(said(f"In this chat: /budget {root} {spending.held}=+10."))
     await session.screen.show(Group(*page))
 
 
@@ -207,7 +207,7 @@ async def tell(session: Session, rest: str) -> None:
 
 
 async def spawn(session: Session, rest: str) -> None:
-    """Want a teammate. One the board knows comes back as it was, with other roles if any are named."""
+    """Add a teammate. A known one comes back with its old settings, or with new roles if any are named."""
     name, words = parse.name_and_words(rest, "/spawn NAME [ROLE...]")
     roles = tuple(words.replace(",", " ").split())
     try:
@@ -218,7 +218,8 @@ async def spawn(session: Session, rest: str) -> None:
         member = await session.board.spawn(
             name, roles=roles or known.roles, lead=known.lead, prompt=known.prompt, model=known.model, plan=known.plan
         )
-    await session.screen.show(said(f"{member.name} ({', '.join(member.roles) or 'any role'}) is {member.status}."))
+    roles, status = ", ".join(member.roles) or "any role", tables.is_status(member.status)
+    await session.screen.show(said(f"{member.name} ({roles}) {status}."))
 
 
 async def stop(session: Session, rest: str) -> None:
@@ -236,14 +237,14 @@ async def compact(session: Session, rest: str) -> None:
     await session.screen.show(said(f"{session.lead} is asked to compact its context."))
 
 
-# What waits for the human.
+# Requests for the human.
 
 
 async def answer(session: Session, rest: str) -> None:
     usage = "/answer [m34] TEXT"
     which, text = parse.request_and_words(rest, await _waiting(session, "question"), usage)
     if not text:
-        raise BadInput(f"What is the answer? Write {usage}.")
+        raise BadInput(f"The answer is missing; write {usage}.")
     await _answered(session, await requests.answer(session.board, which, text))
 
 
@@ -257,7 +258,7 @@ async def reject(session: Session, rest: str) -> None:
     usage = "/reject [m34] WHY"
     which, why = parse.request_and_words(rest, await _decidable(session), usage)
     if not why:
-        raise BadInput(f"Say why, so that the next plan is better: {usage}.")
+        raise BadInput(f"The reason is missing; write {usage}.")
     await _answered(session, await requests.decide_plan(session.board, which, accept=False, why=why))
 
 
@@ -266,7 +267,7 @@ async def _waiting(session: Session, *kinds: str) -> list[Message]:
 
 
 async def _decidable(session: Session) -> list[Message]:
-    """What a yes or a no is enough for: plans, shutdowns, and calls a policy asks about."""
+    """Requests that take a yes or a no: plans, shutdowns, and tool calls that a policy asks about."""
     waiting = await requests.waiting_requests(session.board)
     return [each for each in waiting if each.kind in ("plan", "shutdown") or is_question(each.text)]
 
@@ -274,7 +275,7 @@ async def _decidable(session: Session) -> list[Message]:
 async def _answered(session: Session, reply: Message) -> None:
     about = f" about #{reply.task}" if reply.task is not None else ""
     verdict = {True: "Approved", False: "Rejected", None: "Answered"}[reply.accepted]
-    taken = await requests.taken_as(session.board, reply)  # "yes, but" is a no, which a person should hear of.
+    taken = await requests.taken_as(session.board, reply)  # "yes, but" counts as no, and the person must learn that.
     await session.screen.show(said(f"{taken or f'{verdict}; '}{reply.recipient} is told{about}."))
 
 
@@ -291,33 +292,37 @@ async def helped(session: Session, rest: str) -> None:
     lines = [Text(f"{command.line:<{width}}  ").append(command.says, style="dim") for command in shown]
     if not rest:
         lines.append(
-            said(f"Anything else is said to {session.lead}. Alt-Enter, or a backslash at the end, begins another line.")
+            said(f"Any other text goes to {session.lead}. Alt-Enter, or a backslash at the end, begins another line.")
         )
     await session.screen.show(Group(*lines))
 
 
 COMMANDS: tuple[SlashCommand, ...] = (
-    SlashCommand("tasks", "[STATE]", "The board, with who has what.", tasks, ("state",)),
-    SlashCommand("team", "", "Who is working, idle, waiting.", team),
-    SlashCommand("inbox", "[NAME]", "What was said lately, and what waits for you.", inbox, ("teammate",)),
-    SlashCommand("notes", "[WORDS]", "What the team wrote down.", notes),
+    SlashCommand("tasks", "[STATE]", "List the tasks and who holds them.", tasks, ("state",)),
+    SlashCommand("team", "", "List the teammates and what each is doing.", team),
+    SlashCommand("inbox", "[NAME]", "Show recent messages, and what waits for you.", inbox, ("teammate",)),
+    SlashCommand("notes", "[WORDS]", "Search the team's notes.", notes),
     SlashCommand(
-        "budget", "[ID] [tasks=20] [dollars=+1]", "What a goal has used; set or add to it.", budget, ("task", "cap")
+        "budget",
+        "[ID] [tasks=20] [dollars=+1]",
+        "Show what a goal has spent; set or raise its caps.",
+        budget,
+        ("task", "cap"),
     ),
-    SlashCommand("log", "[N | #ID]", "The last events, or those of one task.", log, ("task",)),
-    SlashCommand("show", "ID", "Everything about one task.", show, ("task",)),
-    SlashCommand("add", "TITLE", "Put a task on the board; further lines are its body.", add),
+    SlashCommand("log", "[N | #ID]", "Show the last events, or those of one task.", log, ("task",)),
+    SlashCommand("show", "ID", "Show everything about one task.", show, ("task",)),
+    SlashCommand("add", "TITLE", "Put a task on the board; more lines are its body.", add),
     SlashCommand("retry", "ID", "Open a failed or cancelled task again.", retry, ("ended",)),
     SlashCommand("cancel", "ID [WHY]", "End a task as cancelled.", cancel, ("task",)),
-    SlashCommand("release", "ID [WHY]", "Take a task from its holder, for anyone to take.", release, ("task",)),
-    SlashCommand("spawn", "NAME [ROLE...]", "Bring a teammate, or one that was stopped back.", spawn, ("teammate",)),
-    SlashCommand("tell", "NAME TEXT", "Say something to one teammate.", tell, ("teammate",)),
+    SlashCommand("release", "ID [WHY]", "Take a task from its holder, for anyone to claim.", release, ("task",)),
+    SlashCommand("spawn", "NAME [ROLE...]", "Add a teammate, or bring a stopped one back.", spawn, ("teammate",)),
+    SlashCommand("tell", "NAME TEXT", "Send a teammate a message.", tell, ("teammate",)),
     SlashCommand("stop", "NAME [WHY] [--now]", "Ask a teammate to shut down.", stop, ("teammate",)),
     SlashCommand("stop!", "NAME [WHY]", "Shut a teammate down at once.", stop_now, ("teammate",)),
-    SlashCommand("answer", "[m34] TEXT", "Answer a question; the only one needs no number.", answer, ("request",)),
-    SlashCommand("approve", "[m34]", "Approve a plan, or a call of a tool.", approve, ("request",)),
-    SlashCommand("reject", "[m34] WHY", "Send a plan back, or refuse a call.", reject, ("request",)),
+    SlashCommand("answer", "[m34] TEXT", "Answer a question; without m34, the only open one.", answer, ("request",)),
+    SlashCommand("approve", "[m34]", "Approve a plan or a tool call.", approve, ("request",)),
+    SlashCommand("reject", "[m34] WHY", "Reject a plan or a tool call.", reject, ("request",)),
     SlashCommand("compact", "", "Ask the lead to compact its context.", compact),
-    SlashCommand("help", "[COMMAND]", "This list.", helped, ("command",)),
-    SlashCommand("quit", "", "Leave the chat; Ctrl-D does too.", leave),
+    SlashCommand("help", "[COMMAND]", "Show this list.", helped, ("command",)),
+    SlashCommand("quit", "", "Leave the chat; Ctrl-D does the same.", leave),
 )

@@ -1,4 +1,4 @@
-"""Completion: commands, and for each the teammates, tasks or requests it takes, from the last look at the board."""
+"""Completes commands, and the teammates, tasks or requests that they take, from the last status of the board."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .status import BoardStatus
 
 _META_CHARS = 60
 _CAPS = ("tasks=", "tokens=", "dollars=", "minutes=")
-Choice = tuple[str, str]  # What is filled in, and what it is.
+Choice = tuple[str, str]  # The text to insert, and its description.
 
 
 class ChatCompleter(Completer):
-    """Completes lines that begin with a slash; words for the lead are the person's own."""
+    """Completes lines that begin with a slash; text for the lead is not completed."""
 
     def __init__(
         self, commands: Sequence[SlashCommand], states: Sequence[str], standing: Callable[[], BoardStatus]
     ) -> None:
         self._commands = commands
         self._states = states
-        self._standing = standing  # Asked anew for each key: the team changes while one types.
+        self._standing = standing  # Called again for each key, since the team changes meanwhile.
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         text = document.text_before_cursor

@@ -1,4 +1,4 @@
-"""Looking at the board again whenever it has changed, until the person has left."""
+"""Looks at the board whenever it has changed, until the person has left."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from .session import Session
 
-Look = Callable[[], Awaitable[float]]  # Returns the seconds to rest before the next look, whatever happens.
+Look = Callable[[], Awaitable[float]]  # Returns the seconds to wait before the next look.
 
 
 async def follow(session: Session, topics: Iterable[str], look: Look, *, seconds: float) -> None:
-    """Look now, after each commit that touches one of the topics, and after so many seconds at the latest.
+    """Look now, after each commit that touches one of the topics, and at least once in so many seconds.
 
-    Only a rest is ever cut short. A read that is cancelled half-way leaves its connection to be cleaned up by a loop
-    that is about to close.
+    Only a wait is ever cancelled. A read that is cancelled half-way would leave its connection to an event loop that is
+    about to close.
     """
     while not session.left.is_set():
         with session.board.watch(topics) as watch:
@@ -36,7 +36,7 @@ async def _unless_left(session: Session, rest: Coroutine[Any, Any, object]) -> N
 
 @asynccontextmanager
 async def alongside(session: Session, *work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Work that goes on as long as the block. When it ends the person has left, and the work is let to end too."""
+    """Run the work while the block lasts. At its end the person has left, and the work may end too."""
     running = [asyncio.ensure_future(each) for each in work]
     try:
         yield

@@ -1,4 +1,4 @@
-"""What arrives for the human: messages as they come, requests until they are answered."""
+"""Shows the human what arrives: each message once, each request until it is answered."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _OPENS = {
     "plan_reply": "",
 }
 _HOW = {
-    "question": "-> answer with: /answer m{id} TEXT",
-    "plan": "-> decide with: /approve m{id}   or   /reject m{id} WHY",
-    "shutdown": "-> decide with: /approve m{id}   or   /reject m{id} WHY",
+    "question": "-> to answer: /answer m{id} TEXT",
+    "plan": "-> to decide: /approve m{id}   or   /reject m{id} WHY",
+    "shutdown": "-> to decide: /approve m{id}   or   /reject m{id} WHY",
 }
-_MORE = {"tasks": 10, "tokens": 100_000, "dollars": 1, "seconds": 600}  # What one might add to a cap.
-_WAIT_SECONDS = 60.0  # For a push; the board's own sweep is sooner behind a lost one.
+_MORE = {"tasks": 10, "tokens": 100_000, "dollars": 1, "seconds": 600}  # Suggested to add to a cap.
+_WAIT_SECONDS = 60.0  # For a push. The board's own sweep finds a lost push sooner.
 
 
 def announcement(message: Message, *, lead: str, waits: bool = True) -> RenderableType:
-    """A message as the person reads it. Under a request that waits stands how to answer it.
+    """A message as the person reads it. Below an open request is how to answer it.
 
-    What begins a line is ours. Words stand behind a name, or indented; so none can look like a hint of ours.
+    Only our own text begins a line. Texts of others follow a name or are indented, so that none can imitate a hint.
     """
     head = Text()
     head.append(one_line(message.sender, 40), style="bold cyan" if message.sender != HUMAN else "bold")
@@ -43,7 +43,7 @@ def announcement(message: Message, *, lead: str, waits: bool = True) -> Renderab
         head.append(f" to {one_line(message.recipient, 40)}")
     if verb := _verb(message):
         head.append(f" {verb}")
-    if message.task is not None and (verb or message.sender != lead):  # The lead's answers are about what was asked.
+    if message.task is not None and (verb or message.sender != lead):  # The lead's answers are about the question.
         head.append(f" about #{message.task}" if verb else f" (#{message.task})")
     if message.kind in _HOW:
         head.append(f" (m{message.id})")
@@ -54,7 +54,7 @@ def announcement(message: Message, *, lead: str, waits: bool = True) -> Renderab
 
 
 class _MessageText:
-    """Words behind a name where they fit on its line, else below it."""
+    """A text after a name if it fits on the same line, or else below it."""
 
     def __init__(self, head: Text, words: str) -> None:
         self._head, self._words = head, words
@@ -80,13 +80,13 @@ class Incoming:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._announced: set[int] = set()  # What was printed here; a request stays open until it is answered.
+        self._announced: set[int] = set()  # What was printed here already.
         self._one_at_a_time = asyncio.Lock()
-        self._held: str | None = None  # What the chat's account has none left of, as it was told last.
-        self._told = ""  # The trouble that was told last, while it lasts.
+        self._held: str | None = None  # The cap that was reached when the person was last told.
+        self._told = ""  # The error that was shown last, while it lasts.
 
     async def arrive(self) -> None:
-        """Print what there is. Marked as shown afterwards: a crash in between prints twice rather than never."""
+        """Print what is new, then mark it as shown: after a crash in between it is printed twice rather than never."""
         async with self._one_at_a_time:
             await self._arrive(self._session.board)
 
@@ -95,19 +95,19 @@ class Incoming:
         await self._tell_of_cap(board)
         while page := await board.inbox(HUMAN):
             for message in page:
-                if message.id in waiting or message.kind not in _HOW:  # What was answered elsewhere is no news.
+                if message.id in waiting or message.kind not in _HOW:  # Not what was answered elsewhere.
                     await self._announce(message, waits=message.id in waiting)
             await board.show(HUMAN, [message.id for message in page])
-        for request in waiting.values():  # Another face may have shown it, and it still waits.
+        for request in waiting.values():  # Another program may have shown it, but it still waits.
             if request.id not in self._announced:
                 await self._announce(request, waits=True)
 
     async def _tell_of_cap(self, board: Board) -> None:
-        """What is said from now on waits, so a person has to know, once."""
+        """Tell the person once that the cap is reached, since further messages wait."""
         account = self._session.account
         held = None if account is None else (await board.budget(account)).held
         if held is not None and held != self._held:
-            text = f"The cap of this chat is reached: no {held} are left. What you say waits until you raise it:"
+            text = f"This chat has reached its cap on {held}. Your messages wait until you raise it:"
             await self._session.screen.show(said(f"{text} /budget {held}=+{_MORE[held]}"))
         self._held = held
 
@@ -122,10 +122,10 @@ class Incoming:
         await follow(self._session, topics, self.look, seconds=_WAIT_SECONDS)
 
     async def look(self) -> float:
-        """Print what there is. Returns the seconds to rest: a board in trouble, told of once, is asked again later."""
+        """Print what is new. Returns the seconds to wait before the next look; an error is shown once."""
         try:
             await self.arrive()
-        except Exception as trouble:  # Also a bug of ours: who listens no more would miss every message.
+        except Exception as trouble:  # Also a bug of ours: if this loop ended, the person would miss every message.
             if str(trouble) != self._told:
                 self._told = str(trouble)
                 await self._session.screen.show(sentence(trouble))

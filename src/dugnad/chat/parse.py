@@ -17,14 +17,14 @@ _CAPS = ("tasks", "tokens", "dollars", "seconds", "minutes")
 
 @dataclass(frozen=True, slots=True)
 class ChatLine:
-    """A line as it was meant: a command with what follows it, or, without one, words for the lead."""
+    """A parsed line: a command with its arguments, or without a command a text for the lead."""
 
     command: str | None
     rest: str
 
 
 def read_line(text: str) -> ChatLine:
-    """A slash in the first column makes a command; a space before it makes it words again."""
+    """A line that begins with a slash is a command. With a space before the slash it is text."""
     if not text.startswith("/"):
         return ChatLine(None, text.strip())
     command, rest = first_word(text[1:]) if text[1:2].strip() else ("", text[1:].strip())
@@ -40,26 +40,26 @@ def first_word(rest: str) -> tuple[str, str]:
 def task_number(word: str) -> int:
     found = _NUMBER.fullmatch(word)
     if found is None:
-        raise BadInput(f"{word!r} is no task's number; write 12 or #12.")
+        raise BadInput(f"{word!r} is not the number of a task; write 12 or #12.")
     return int(found[1])
 
 
 def task_and_words(rest: str, usage: str) -> tuple[int, str]:
     word, words = first_word(rest)
     if not word:
-        raise BadInput(f"Which task? Write {usage}.")
+        raise BadInput(f"The task is missing; write {usage}.")
     return task_number(word), words
 
 
 def name_and_words(rest: str, usage: str, *, words_needed: bool = False) -> tuple[str, str]:
     name, words = first_word(rest)
     if not name or (words_needed and not words):
-        raise BadInput(f"Something is missing; write {usage}.")
+        raise BadInput(f"A word is missing; write {usage}.")
     return name, words
 
 
 def stop_words(rest: str, usage: str) -> tuple[str, str, bool]:
-    """Whom to stop, why, and whether at once."""
+    """The teammate to stop, the reason, and whether to stop it at once."""
     words = rest.split()
     now = "--now" in words
     name, why = name_and_words(" ".join(word for word in words if word != "--now"), usage)
@@ -70,17 +70,17 @@ def title_and_body(rest: str) -> tuple[str, str]:
     """The first line, and those below it."""
     title, _, body = rest.partition("\n")
     if not title.strip():
-        raise BadInput("A task needs a title; write /add TITLE, and further lines for its body.")
+        raise BadInput("A task needs a title; write /add TITLE, and its body on more lines.")
     return title.strip(), body.strip()
 
 
 def request_and_words(
     rest: str, waiting: Sequence[Message], usage: str, *, words_needed: bool = True
 ) -> tuple[str, str]:
-    """Which request is meant, as "m34" or a task's number, and the words for it.
+    """The request, as "m34" or a task's number, and the text for it.
 
-    Without a name it is the only one that waits. Where words are needed, a bare number names a task only if one of
-    the requests is about it and words follow: "/answer 42" is an answer.
+    Without either it is the only request that waits. If a text is needed, a plain number names a task only if a request
+    is about that task and a text follows: in "/answer 42", 42 is the answer.
     """
     word, words = first_word(rest)
     if _MESSAGE.fullmatch(word):
@@ -92,9 +92,9 @@ def request_and_words(
         if word.startswith("#") or not words_needed:
             return found[1], words
     if not waiting:
-        raise BadInput("Nothing of that kind waits for you; /inbox shows what does.")
+        raise BadInput("No such request waits for you; /inbox shows those that do.")
     if len(waiting) > 1:
-        raise BadInput(f"Which one? {_listed(waiting)} wait for you; write {usage}.")
+        raise BadInput(f"Several requests wait for you: {_listed(waiting)}. Write {usage}.")
     return f"m{waiting[0].id}", rest
 
 
@@ -106,15 +106,15 @@ def _listed(messages: Iterable[Message]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """A change of a root's caps: which root (None: the newest that has work), what to set, what to add."""
+    """A change of a goal's caps: the goal (None: the newest with work left), the caps, and whether to add to them."""
 
     root: int | None
-    caps: dict[str, float | None]  # None as a cap: none of that kind.
+    caps: dict[str, float | None]  # None removes the cap.
     add: bool
 
 
 def caps_words(rest: str) -> Caps:
-    """[ID] [tasks=20] [dollars=2.5] ..., "=+5" to add, "=none" to lift a cap."""
+    """[ID] [tasks=20] [dollars=2.5] ..., "=+5" to add, "=none" to remove a cap."""
     root: int | None = None
     caps: dict[str, float | None] = {}
     added: list[bool] = []
@@ -124,7 +124,7 @@ def caps_words(rest: str) -> Caps:
             root = task_number(word)
             continue
         if name not in _CAPS or not value:
-            raise BadInput(f"{word!r} is no cap; write tasks=20, tokens=500000, dollars=2.50, seconds=90 or minutes=5.")
+            raise BadInput(f"{word!r} is not a cap; write tasks=20, tokens=500000, dollars=2.50 or minutes=5.")
         number = _cap_number(name, value.removeprefix("+"))
         if number is not None and name == "minutes":
             number *= 60
@@ -141,14 +141,14 @@ def _cap_number(name: str, value: str) -> float | None:
     try:
         number = float(value.removeprefix("$").replace("_", "").replace(",", ""))
     except ValueError:
-        raise BadInput(f"{value!r} is no number; write for example {name}=5, or {name}=none for no cap.") from None
-    if name in ("tasks", "tokens") and number != number // 1:  # Also refuses nan and the infinite.
-        raise BadInput(f"A budget of {name} is a whole number, not {value}.")
+        raise BadInput(f"{value!r} is not a number; write for example {name}=5, or {name}=none for no cap.") from None
+    if name in ("tasks", "tokens") and number != number // 1:  # Also refuses nan and infinity.
+        raise BadInput(f"A cap on {name} must be a whole number, not {value}.")
     return number
 
 
 def new_budget(now: Spending, change: Caps) -> Budget:
-    """The caps a root has with some of them changed, since setting a budget sets all of them."""
+    """The present caps with some of them changed, since setting a budget sets all of them."""
     caps = {name: getattr(now.caps, name) for name in Budget.__slots__}
     return budget_of({**caps, **change.caps})
 
@@ -164,7 +164,7 @@ def budget_of(caps: dict[str, float | None]) -> Budget:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """What was probably meant."""
+    """The name that was probably meant."""
     known = list(names)
     begins = [each for each in known if name and each.startswith(name)]
     if len(begins) == 1:

@@ -17,12 +17,12 @@ from .screen import sentence
 from .session import Session
 
 _BYTES = 65_536  # Read at once.
-_LINE_CHARS_MAX = 1_000_000  # More than any message may have.
+_LINE_CHARS_MAX = 1_000_000  # More than any message may be long.
 _LOOK_SECONDS = 5.0  # Between two looks, if no push comes.
 
 
 async def converse(session: Session, incoming: Incoming, stream: TextIO) -> None:
-    """Until the lines end, and what was said in them is answered; a person who ends them just leaves."""
+    """Until the input ends and every message in it is answered. A person at a terminal leaves without waiting."""
     async for text in whole_lines(stream):
         await respond(session, text)
         if session.leaving:
@@ -43,7 +43,7 @@ async def whole_lines(stream: TextIO) -> AsyncIterator[str]:
         if text.endswith("\\"):
             begun += text[:-1] + "\n"
             if len(begun) > _LINE_CHARS_MAX:
-                raise BadInput(f"What is said has more than {_LINE_CHARS_MAX:,} characters; shorten it.")
+                raise BadInput(f"The message has more than {_LINE_CHARS_MAX:,} characters; shorten it.")
             continue
         yield begun + text
         begun = ""
@@ -75,7 +75,7 @@ async def _lines(stream: TextIO) -> AsyncIterator[str]:
 
 
 async def _readable(descriptor: int) -> None:
-    """Without a thread: one that waits in a read cannot be stopped, and would keep the process from ending."""
+    """Wait without a thread: a thread that waits in a read cannot be stopped, and would keep the process alive."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     try:
@@ -89,7 +89,7 @@ async def _readable(descriptor: int) -> None:
 
 
 async def _answers(session: Session) -> None:
-    """Until all who were spoken to have answered, or nobody is there who would."""
+    """Wait until every teammate that got a message has answered, or no answer can come."""
     loop, limits = asyncio.get_running_loop(), session.limits
     end = loop.time() + limits.answer_seconds
     give_up = loop.time() + limits.pickup_seconds
@@ -106,14 +106,14 @@ async def _answers(session: Session) -> None:
             await watch.wait(min(_LOOK_SECONDS, left))
     for name, state in states.items():
         if state:
-            what = "has not read what was said" if state == "unread" else "is still at work on it"
-            await session.screen.show(note(f"{name} {what}; `dugnad inbox` shows what comes later."))
+            what = "has not read your message" if state == "unread" else "still works on it"
+            await session.screen.show(note(f"{name} {what}; `dugnad inbox` shows later answers."))
 
 
 async def _state(session: Session, name: str, said: int) -> str:
-    """Why an answer may still come: it was not read yet, or is worked on. Empty: it came, or none will.
+    """Why an answer may still come: "unread" or "works". Empty: it came, or none will come.
 
-    The inbox is looked at first: a message leaves it only when its reader holds a task, and works.
+    The inbox is read first, since a message leaves it only when its reader holds a task and works.
     """
     board = session.board
     unread = any(message.sender == HUMAN for message in await board.inbox(name))

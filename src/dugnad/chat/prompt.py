@@ -70,7 +70,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("tab", filter=_in_a_command)
     def complete(event: KeyPressEvent) -> None:
-        """At once, where there is no choice: a Tab pressed before the menu is drawn would otherwise do nothing."""
+        """Complete a single choice at once: a Tab before the menu is drawn would otherwise do nothing."""
         buffer = event.current_buffer
         if buffer.complete_state:
             buffer.complete_next()
@@ -91,7 +91,7 @@ def _keys() -> KeyBindings:
 
 
 def open_history(path: Path, bytes_max: int) -> History:
-    """The lines typed before. Readable by their owner only, since anything may be said; in memory if nothing else."""
+    """The lines that were typed before, in a file that only its owner may read, or else in memory."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
@@ -102,7 +102,7 @@ def open_history(path: Path, bytes_max: int) -> History:
 
 
 def _shorten(path: Path, bytes_max: int) -> None:
-    """Keep the newer half of a file that grew too long, from where an entry begins."""
+    """Cut a long file to its newer half, at the beginning of an entry."""
     if path.stat().st_size <= bytes_max:
         return
     newer = path.read_bytes()[-bytes_max // 2 :]
@@ -111,7 +111,7 @@ def _shorten(path: Path, bytes_max: int) -> None:
 
 
 class KeptHistory(FileHistory):
-    """A file that fails to keep a line must not take the prompt down: a full disk is the board's to tell."""
+    """A history file whose errors do not end the prompt. The board reports a full disk."""
 
     def load_history_strings(self) -> Iterable[str]:
         try:

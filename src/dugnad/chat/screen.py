@@ -20,17 +20,17 @@ from rich.text import Text
 from ..text import plain
 from ..view.console import SafeConsole
 
-_UNWRAPPED_COLUMNS = 2_000  # In a pipe a line stays a line; whoever reads it cuts it as they like.
+_UNWRAPPED_COLUMNS = 2_000  # In a pipe lines are not wrapped.
 
 
 class Screen(Protocol):
-    """What the chat needs of a place to print to."""
+    """What the chat needs for printing."""
 
     async def show(self, what: RenderableType) -> None: ...
 
 
 def layout(what: RenderableType, columns: int, *, colours: bool) -> str:
-    """What rich makes of it, as text."""
+    """Lay it out with rich, and return the text."""
     text = StringIO()
     console = SafeConsole(
         file=text, width=columns, force_terminal=colours, color_system="256" if colours else None, markup=False,
@@ -41,19 +41,19 @@ def layout(what: RenderableType, columns: int, *, colours: bool) -> str:
 
 
 class PromptScreen:
-    """A terminal with a prompt on it. What is typed already stays as it is."""
+    """A terminal with a prompt. The line that is being typed stays as it is."""
 
     def __init__(self) -> None:
         self._output = get_app_session().output
 
     async def show(self, what: RenderableType) -> None:
         text = layout(what, max(20, self._output.get_size().columns), colours=True)
-        async with in_terminal():  # Takes the prompt away, and draws it again below what was printed.
+        async with in_terminal():  # Removes the prompt, and draws it again below the output.
             print_formatted_text(self._output, ANSI(text), default_ui_style())
 
 
 class LineScreen:
-    """A pipe, a file, or a terminal that cannot do more than print."""
+    """A pipe, a file, or a terminal that can only print."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -64,8 +64,8 @@ class LineScreen:
             self._stream.write(layout(what, self._columns or 80, colours=False))
             self._stream.flush()
         except OSError:
-            # Nobody reads on, or the disk is full. What is written from here goes nowhere, also when the interpreter
-            # flushes at its end.
+            # The reader is gone, or the disk is full. From here on output goes to /dev/null, also when the
+            # interpreter flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
@@ -76,5 +76,5 @@ def sentence(error: BaseException) -> Text:
 
 
 def said(text: str) -> Text:
-    """The chat's own words."""
+    """A text of the chat itself."""
     return Text(plain(text), style="dim")

@@ -1,4 +1,4 @@
-"""What one chat has at hand: the board, the lead, where to print, and who was spoken to."""
+"""The state of one chat: the board, the lead, where to print, and who got messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ChatLimits:
     """How long the chat waits, and how much it shows."""
 
     refresh_seconds: float = 1.0  # Between two looks at the board for the status bar, at least.
-    prompt_seconds: float = 0.3  # A command that takes longer gives the prompt back and prints when it is done.
+    prompt_seconds: float = 0.3  # After this the prompt comes back, and a slow command prints when it is done.
     leave_seconds: float = 5.0  # For what is under way when the person leaves.
-    trouble_seconds: float = 5.0  # Before a board that was in trouble is asked again.
-    pickup_seconds: float = 60.0  # Piped: for somebody to read what was said.
-    answer_seconds: float = 1_800.0  # Piped: for the answers to all that was said.
+    trouble_seconds: float = 5.0  # Before the board is asked again after an error.
+    pickup_seconds: float = 60.0  # Piped: for a teammate to read a message.
+    answer_seconds: float = 1_800.0  # Piped: for the answers to all messages.
     history_bytes_max: int = 1024 * 1024
     tasks_shown: int = 100
     messages_shown: int = 20
@@ -32,16 +32,16 @@ class ChatLimits:
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One person's chat. It lives in memory only: all that matters is on the board."""
+    """One person's chat. It is kept in memory only: everything that matters is on the board."""
 
     board: Board
     lead: str
     screen: Screen
-    account: int | None = None  # The root that pays for all that is put in this chat; None: each its own.
+    account: int | None = None  # The goal whose budget pays for this chat; None: each task has its own.
     limits: ChatLimits = field(default_factory=ChatLimits)
     standing: BoardStatus = field(default_factory=BoardStatus)
-    spoken_to: dict[str, int] = field(default_factory=dict)  # Whose answers a pipe waits for: name, last message.
-    leaving: bool = False  # Asked for; what is under way ends first.
+    spoken_to: dict[str, int] = field(default_factory=dict)  # The last message to each teammate.
+    leaving: bool = False  # The person wants to leave; running commands end first.
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -51,17 +51,17 @@ Takes = Literal["task", "ended", "teammate", "request", "state", "cap", "command
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One row of the table that help, completion and dispatch are made from."""
+    """One row of the table of commands, from which help, completion and dispatch are made."""
 
     name: str
     usage: str  # What follows the name.
     says: str
     run: Run
-    takes: tuple[Takes, ...] = ()  # What its words are, for completion.
+    takes: tuple[Takes, ...] = ()  # The kinds of its arguments, for completion.
 
     @property
     def line(self) -> str:
-        """The command as one writes it."""
+        """The command as it is typed."""
         return f"/{self.name} {self.usage}".strip()
 
 

@@ -1,4 +1,4 @@
-"""The status bar: how the team stands, in one line."""
+"""The status bar: the state of the team, in one line."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..view.numbers import counted
 from ..view.tables import used
 
 _SEPARATOR = " | "
-_PAGE = 100  # Tasks of each kind that are looked at; more do not fit a line or a menu.
+_PAGE = 100  # Tasks of each kind that are read; more would not fit into a line or a menu.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardStatus:
-    """The board at one moment, as far as the bar and the completion need it."""
+    """What the status bar and the completion need to know about the board."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     team: tuple[Teammate, ...] = ()
     held: tuple[Task, ...] = ()  # Claimed or waiting.
     open: tuple[Task, ...] = ()  # Not begun.
-    ended: tuple[Task, ...] = ()  # Failed or cancelled: what may be retried.
+    ended: tuple[Task, ...] = ()  # Failed or cancelled: can be retried.
     requests: tuple[Message, ...] = ()  # What waits for the human.
-    spending: Spending | None = None  # Of the whole chat, or of the newest root with work left.
+    spending: Spending | None = None  # Of the whole chat, or of the newest goal with work left.
     of_chat: bool = False
     trouble: str = ""
 
 
 async def look(board: Board, account: int | None = None) -> BoardStatus:
-    """Ask the board how things stand: a few short reads, however large it is."""
+    """Read the status from the board, with a few short reads."""
     held = await board.list_tasks(states=("claimed", "waiting"), page=_PAGE)
     not_begun = await board.list_tasks(states=("ready", "scheduled", "blocked"), page=_PAGE)
     counts = await board.count_tasks()
@@ -56,7 +56,7 @@ async def look(board: Board, account: int | None = None) -> BoardStatus:
 
 
 def _of_goals(tasks: Sequence[Task]) -> list[Task]:
-    """An answer has a small budget of its own, which is not what a person watches."""
+    """Without answers to messages: each has a small budget of its own, which a person does not watch."""
     return [task for task in tasks if task.kind not in MESSAGES]
 
 
@@ -68,10 +68,10 @@ async def _spending(board: Board, tasks: Sequence[Task]) -> Spending | None:
 
 
 def bar(standing: BoardStatus, columns: int) -> str:
-    """What a person has to act on first, then what goes on, as far as it fits."""
+    """As much as fits: first what a person must act on, then what is going on."""
     if standing.trouble:
         return one_line(f"The board is in trouble: {standing.trouble}", columns)
-    for title_chars in (24, 0):  # Titles are the first to go.
+    for title_chars in (24, 0):  # Titles are left out first.
         parts = (
             _requests(standing.requests),
             _counts(standing.counts),
@@ -97,7 +97,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _who(standing: BoardStatus, title_chars: int) -> str:
-    """Who works on what; then those who cannot work, since nobody else would say so."""
+    """Who works on what, then the teammates that cannot work."""
     said = [
         f"{one_line(task.teammate or '', 20)} on #{task.id}"
         + (f" {one_line(task.title, title_chars)}" if title_chars else "")

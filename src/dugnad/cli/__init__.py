@@ -1,4 +1,4 @@
-"""The command line: a thin face. Nothing heavy is imported before a command runs, so that help is instant."""
+"""The command line. Nothing heavy is imported before a command runs, so that help is instant."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from .command import CommandGroup
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Section, then verb, where its command is (module:attribute in this folder), and what it does in a few words.
+# For each section: the verb, where its command is (module:attribute in this folder), and one line of help.
 SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Start": (
-        ("demo", "running:demo", "The whole idea in under a minute, offline."),
-        ("rehearse", "rehearse:rehearse", "What a team would take, before you pay for it."),
+        ("demo", "running:demo", "Watch a team work for a minute, offline."),
+        ("rehearse", "rehearse:rehearse", "Estimate time and cost before you pay."),
         ("run", "running:run", "Give the team a goal and watch it work."),
-        ("work", "running:work", "Run teammates only, on as many machines as you like."),
+        ("work", "running:work", "Run teammates for the tasks on the board."),
         ("chat", "running:chat", "Talk to the lead while the team works."),
     ),
     "The board": (
         ("add", "tasks:add", "Put a task on the board."),
-        ("tasks", "tasks:tasks", "What is on the board."),
-        ("show", "tasks:show", "All about one task."),
-        ("log", "history:log", "What happened, one line per event."),
-        ("notes", "history:notes", "What the team found out."),
+        ("tasks", "tasks:tasks", "List the tasks on the board."),
+        ("show", "tasks:show", "Show everything about one task."),
+        ("log", "history:log", "Show what happened, one line per event."),
+        ("notes", "history:notes", "Search the team's notes, or write one."),
     ),
     "The team": (
-        ("team", "people:team", "Who is there, and what each is doing."),
-        ("spawn", "people:spawn", "Want a teammate."),
+        ("team", "people:team", "List the teammates and what each is doing."),
+        ("spawn", "people:spawn", "Add a teammate."),
         ("stop", "people:stop", "Ask a teammate to shut down."),
         ("tell", "people:tell", "Send a teammate a message."),
     ),
-    "What waits for you": (
-        ("inbox", "people:inbox", "What the team tells you and asks of you."),
+    "For you": (
+        ("inbox", "people:inbox", "Read messages and questions from the team."),
         ("answer", "people:answer", "Answer a question."),
         ("approve", "people:approve", "Approve a plan."),
-        ("reject", "people:reject", "Send a plan back, with the reason."),
+        ("reject", "people:reject", "Reject a plan, with the reason."),
     ),
     "By hand": (
         ("retry", "tasks:retry", "Open a failed or cancelled task again."),
-        ("cancel", "tasks:cancel", "End a task."),
-        ("release", "tasks:release", "Take a task from its holder."),
-        ("budget", "tasks:budget", "What a goal has used of what it may; raise it."),
+        ("cancel", "tasks:cancel", "End a task as cancelled."),
+        ("release", "tasks:release", "Take a task from its holder, for anyone to claim."),
+        ("budget", "tasks:budget", "Show what a goal has spent, or change its caps."),
     ),
     "Setting up": (
-        ("doctor", "doctor:doctor", "Check everything that can be set up wrong."),
-        ("trust", "trust:trust", "What a project brings, and accepting it."),
-        ("prune", "prune:prune", "Drop what is old, so that a board stays small."),
-        ("servers", "servers:servers", "Your MCP servers, and approving what they offer."),
-        ("model", "about:model", "What is known of a model: its window and its price."),
-        ("completion", "about:completion", "The script that lets your shell complete commands."),
+        ("doctor", "doctor:doctor", "Check the setup, and say how to fix it."),
+        ("trust", "trust:trust", "Show and accept what a project brings."),
+        ("prune", "prune:prune", "Delete old history, to keep a board small."),
+        ("servers", "servers:servers", "List MCP servers, and approve what they offer."),
+        ("model", "about:model", "Show the window and the price of a model."),
+        ("completion", "about:completion", "Print the completion script for your shell."),
     ),
 }  # fmt: skip
 
 
 class _Lazy(CommandGroup):
-    """Commands are imported when they are asked for; the list of them is the table above."""
+    """A group that imports a command when it is called. SECTIONS lists them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for verbs in SECTIONS.values() for name, _, _ in verbs]
@@ -91,15 +91,16 @@ class _Lazy(CommandGroup):
     cls=_Lazy,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`dugnad VERB --help` shows what a verb can do, with an example.",
+    epilog="`dugnad COMMAND --help` explains one command, with an example.",
 )
 @click.version_option(__version__, prog_name="dugnad")
-@click.option("--board", metavar="URL", help="sqlite:///path/to/board.db or postgresql://host/database.")
+@click.option("--board", metavar="URL", help="The board: sqlite:///path/to/board.db or postgresql://host/database.")
 @click.pass_context
 def main(context: click.Context, board: str | None) -> None:
     """A team of LLM agents that finds its own work.
 
-    The board is found by --board, then DUGNAD_BOARD, then dugnad.toml, then .dugnad/board.db under the project's root.
+    The board is the first of these that is given: --board, DUGNAD_BOARD, `board` in dugnad.toml; otherwise
+    .dugnad/board.db in the project's root folder.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -1,4 +1,4 @@
-"""Commands about dugnad itself and its surroundings; they need no board."""
+"""Commands that need no board: `model` and `completion`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _INSTALL = {
 @click.argument("name", required=False)
 @json_option
 def model(name: str | None, as_json: bool) -> None:
-    """What is known of a model: its window and its price. Asks nobody, costs nothing."""
+    """Show the window and the price of a model. This asks no provider and costs nothing."""
     from ..models.open import default_model
     from ..models.prices import facts_of
 
     provider, _, model_name = (name or default_model()).partition(":")
     if not model_name:
-        raise BadInput(f"{name!r} names no model; write provider:model.")
+        raise BadInput(f"{name!r} is not a model; write provider:model.")
     facts = facts_of(provider, model_name)
     price = facts.price
     if as_json:
@@ -36,7 +36,9 @@ def model(name: str | None, as_json: bool) -> None:
         return
     window = f"{facts.window_tokens:,} tokens" if facts.window_tokens else "not known"
     cost = (
-        f"${price.input:g} in, ${price.output:g} out, per million tokens" if price else "not known: counted in tokens"
+        f"${price.input:g} in, ${price.output:g} out, per million tokens"
+        if price
+        else "not known; costs are counted in tokens"
     )
     click.echo(f"{provider}:{model_name}\n  window  {window}\n  price   {cost}")
 
@@ -44,7 +46,7 @@ def model(name: str | None, as_json: bool) -> None:
 @click.command("completion", epilog=examples("dugnad completion bash"))
 @click.argument("shell", required=False, type=click.Choice(sorted(_INSTALL)))
 def completion(shell: str | None) -> None:
-    """Print the script that lets your shell complete verbs, options, task numbers and names."""
+    """Print the script with which your shell completes commands, options, task numbers and names."""
     from click.shell_completion import get_completion_class
 
     chosen = shell or Path(os.environ.get("SHELL", "")).name
@@ -53,4 +55,4 @@ def completion(shell: str | None) -> None:
         raise BadInput(f"Which shell? Write one of: {', '.join(sorted(_INSTALL))}.")
     root = click.get_current_context().find_root()
     click.echo(made(root.command, {}, "dugnad", "_DUGNAD_COMPLETE").source())
-    click.echo(f"# To use it from now on:\n#   {_INSTALL[chosen]}")
+    click.echo(f"# To use it in every new shell:\n#   {_INSTALL[chosen]}")

@@ -1,7 +1,7 @@
-"""What `dugnad doctor` looks at, and what it finds on the machine, in the files and about the model.
+"""The checks of `dugnad doctor` on the machine, the files and the model.
 
-A check is a small function of the scene that returns a finding, or None where there is nothing to look at. What an
-earlier one reads or opens, a later one looks into.
+A check is a function of the scene that returns a finding, or None if it does not apply. Later checks use what earlier
+ones read or opened.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ class Finding:
 
 @dataclass(slots=True)
 class Scene:
-    """What is looked at. The later fields are filled in on the way."""
+    """What the checks look at. They fill in the later fields as they go."""
 
     start: Path
     environment: Mapping[str, str]
     board_given: str | None = None
     online: bool = False
-    board_bytes_large: int = 512 * 1024**2  # From here `dugnad prune` is spoken of.
-    runs_check: bool = False  # The project's check is run, on the project as it is.
+    board_bytes_large: int = 512 * 1024**2  # From this size on the doctor suggests `dugnad prune`.
+    runs_check: bool = False  # Also run the project's check.
     now_ms: Callable[[], int] = wall_ms
     project: Project | None = None
     user: UserSettings | None = None
     url: str = ""
     board: Board | None = None
-    no_board: bool = False  # There is none yet; not that it could not be opened.
+    no_board: bool = False  # There is none yet; it is not broken.
     tasks: list[Task] = field(default_factory=list)  # The first thousand open ones.
     model: Model | None = None
-    accepted: bool | None = None  # Whether the user has accepted what the project brings; None: not known.
+    accepted: bool | None = None  # Whether the user has accepted the project; None: not known.
 
 
 Check = Callable[[Scene], "Finding | Awaitable[Finding | None] | None"]
@@ -74,7 +74,7 @@ def _root(scene: Scene) -> Path:
 
 
 def _brought(scene: Scene) -> Path:
-    """Where no program is looked for. In the home folder lie the user's own."""
+    """The folder whose programs are not used. A home folder has the user's own programs in it."""
     from .command import is_no_project
 
     return _root(scene) / OWN if is_no_project(_root(scene)) else _root(scene)
@@ -87,13 +87,13 @@ async def git(scene: Scene) -> Finding:
     path = scene.environment.get("PATH", os.defpath)
     root = _root(scene)
     if find_program("git", path, outside=_brought(scene)) is None:
-        return Finding("git", "warning", "git is not installed; work cannot be kept apart.", "apt install git")
+        return Finding("git", "warning", "git is not installed, so there are no worktrees.", "apt install git")
     try:
         found = await Git.find(root, path=path)
         if found is None:
             return Finding("git", "warning", f"{root}: not a git repository.", f"git init {shlex.quote(str(root))}")
         if await found.is_tracked(".dugnad"):
-            says = "The board's folder is under version control: anybody who commits could put tasks on your board."
+            says = "The board's folder is under version control, so anyone who commits could put tasks on your board."
             return Finding("git", "warning", says, "git rm -r --cached .dugnad")
         count = len(await found.changes())
     except ToolError as trouble:
@@ -101,11 +101,11 @@ async def git(scene: Scene) -> Finding:
     if count:
         says = f"{count} file{'s have' if count > 1 else ' has'} changes that are not committed."
         return Finding("git", "warning", says, "git commit, or git stash")
-    return Finding("git", "ok", "A git repository, and the work tree is clean.")
+    return Finding("git", "ok", "A git repository without uncommitted changes.")
 
 
 async def sandbox(scene: Scene) -> Finding:
-    """By real attempts: what a version says is not what a machine allows."""
+    """Try it out: a version number does not say what the machine allows."""
     from ..workspace.sandbox.sandbox import probe
 
     found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene))
@@ -127,9 +127,9 @@ def proxy(scene: Scene) -> Finding | None:
         return None
     host = urlsplit(_base_url(scene)).hostname
     if host in _LOCAL and not proxy_bypass(host):
-        says = f"The model's server is on this machine, and would be asked through {named[0]}."
+        says = f"The model's server is on this machine, but requests to it would go through {named[0]}."
         return Finding("proxy", "warning", says, f"export NO_PROXY={','.join(_LOCAL)}")
-    return Finding("proxy", "ok", f"{' and '.join(named)} set: models are asked through it.")
+    return Finding("proxy", "ok", f"{' and '.join(named)} set: requests to models go through it.")
 
 
 # The files.
@@ -140,9 +140,9 @@ def project_file(scene: Scene) -> Finding:
 
     scene.project = read_project(scene.start, environment=scene.environment)
     if scene.project.file is None:
-        return Finding("project", "ok", f"{scene.project.root}, without a {FILE}: what is built in holds.")
+        return Finding("project", "ok", f"{scene.project.root} has no {FILE}; the defaults apply.")
     if scene.project.file.stat().st_mode & 0o022:
-        return Finding("project", "warning", f"Others may write {scene.project.file}.", f"chmod go-w {FILE}")
+        return Finding("project", "warning", f"Other users may write {scene.project.file}.", f"chmod go-w {FILE}")
     return Finding("project", "ok", f"{scene.project.file} can be read.")
 
 
@@ -153,27 +153,27 @@ def user_settings(scene: Scene) -> Finding:
     file = scene.user.file
     if file is None:
         where = user_file(scene.environment)
-        return Finding("user", "ok", f"There is no {where}; the environment has to do." if where else "No home folder.")
+        return Finding("user", "ok", f"There is no {where}." if where else "There is no home folder.")
     mode = file.stat().st_mode
     if mode & 0o022:
         return Finding(
             "user",
             "wrong",
-            f"Others may write {file}, and send your keys anywhere.",
+            f"Other users may write {file}, and so send your keys anywhere.",
             f"chmod 600 {shlex.quote(str(file))}",
         )
     if mode & 0o044 and any(each.api_key_env or each.base_url for each in scene.user.models.values()):
         return Finding(
             "user",
             "warning",
-            f"Others may read in {file} where your models are.",
+            f"Other users may read {file}, which names the addresses of your models.",
             f"chmod 600 {shlex.quote(str(file))}",
         )
     return Finding("user", "ok", f"{file} can be read.")
 
 
 def policies(scene: Scene) -> Finding | None:
-    """What is not just allowed: for everybody, and where it differs for a role, for those."""
+    """The tools that are denied or asked about: for everybody, and for each role that differs."""
     if scene.project is None or scene.user is None:
         return None
     policy = scene.project.policy(scene.user)
@@ -202,7 +202,7 @@ def choose_model(scene: Scene) -> Finding | None:
         (scene.project.model if scene.project else None, "as dugnad.toml says"),
         (scene.user.model, f"as {scene.user.file} says"),
     )
-    name, why = next(((name, why) for name, why in named if name), (None, "the first provider whose key is set"))
+    name, why = next(((name, why) for name, why in named if name), (None, "from the first provider whose key is set"))
     name = name or default_model()
     scene.model = open_named_model(name, scene.user)
     return Finding("model", "ok", f"{name}, {why}.")
@@ -213,17 +213,17 @@ def _base_url(scene: Scene) -> str:
 
 
 def find_key(scene: Scene) -> Finding | None:
-    """Whether a key is there, never which."""
+    """Whether there is a key; never which."""
     if scene.model is None or scene.user is None or scene.model.name.startswith(("scripted", "command:")):
         return None
     provider, server = scene.model.name.partition(":")[0], urlsplit(_base_url(scene))
     variable = scene.user.endpoint(scene.model.name).api_key_env
     if variable is None and server.hostname and provider == "openai":
-        return Finding("key", "ok", f"None is sent to {server.hostname}.")
+        return Finding("key", "ok", f"No key is sent to {server.hostname}.")
     variable = variable or f"{provider.partition('-')[0].upper()}_API_KEY"
     if server.scheme == "http" and server.hostname not in _LOCAL:
-        return Finding("key", "warning", f"It goes to {server.hostname} unencrypted.", "use an https:// address")
-    says = f"{variable} is set." if scene.environment.get(variable) else "The provider's own package finds one."
+        return Finding("key", "warning", f"The key goes to {server.hostname} unencrypted.", "use an https:// address")
+    says = f"{variable} is set." if scene.environment.get(variable) else "The provider's package finds one by itself."
     return Finding("key", "ok", says)
 
 
@@ -235,30 +235,30 @@ def know_price(scene: Scene) -> Finding | None:
     if price := scene.model.facts.price:
         return Finding("price", "ok", f"${price.input:g} in and ${price.output:g} out for a million tokens.")
     capped = scene.project is not None and scene.project.budget.dollars is not None
-    says = f"The price of {scene.model.name} is not known, so a cap in dollars cannot be kept."
+    says = f"The price of {scene.model.name} is not known, so a cap in dollars cannot be enforced."
     mend = f'[models."{scene.model.name}"] price_input and price_output in your config.toml, or a cap in tokens'
     return Finding("price", "wrong" if capped else "warning", says, mend)
 
 
 def _know_command(scene: Scene, command: ExternalCommand) -> Finding:
-    """Somebody else's agent: whether it is installed, and whether it says what it costs."""
+    """An external agent: whether it is installed, and whether it reports its cost."""
     from ..workspace.programs import find_program
 
     word, path = command.run[0], scene.environment.get("PATH", os.defpath)
     if not (shutil.which(word) if "/" in word else find_program(word, path, outside=_brought(scene))):
         name = command.name.removeprefix("command:")
         return Finding(
-            "command", "wrong", f"There is no program {command.run[0]}.", f"install {name}, or name it in run"
+            "command", "wrong", f"There is no program {command.run[0]}.", f"install {name}, or correct `run`"
         )
     capped = scene.project is not None and scene.project.budget.dollars is not None
     if command.reports_dollars or not capped:
         cost = "dollars and tokens" if command.reports_dollars else "no dollars"
-        return Finding("command", "ok", f"{command.run[0]} is there; it reports {cost}.")
-    return Finding("command", "wrong", f"{command.name} does not say what it costs.", "a cap in tokens or minutes")
+        return Finding("command", "ok", f"{command.run[0]} is installed; it reports {cost}.")
+    return Finding("command", "wrong", f"{command.name} does not report its cost.", "a cap in tokens or minutes")
 
 
 def hold_commands(scene: Scene) -> Finding | None:
-    """Somebody else's agent has tools of its own, so a policy about such tools cannot be held for it."""
+    """An external agent has tools of its own, so a policy about such tools cannot be enforced for it."""
     from ..tools import OF_A_TREE
 
     if scene.project is None or scene.user is None or scene.model is None:
@@ -269,8 +269,8 @@ def hold_commands(scene: Scene) -> Finding | None:
         said = {tool: policy.decide(tool, [role_name] if role_name else ()) for tool in OF_A_TREE}
         if model.startswith("command:") and (strict := [tool for tool in said if said[tool] != "allow"]):
             who = f"the role {role_name}" if role_name else "everybody"
-            says = f"{model} has tools of its own, so the policy for {who} cannot be held: {', '.join(strict)}."
-            return Finding("policies", "wrong", says, "allow them for a role that this command has, or another model")
+            says = f"{model} has tools of its own, so the policy for {who} cannot be enforced: {', '.join(strict)}."
+            return Finding("policies", "wrong", says, "allow them for the role with this command, or use another model")
     return None
 
 
@@ -282,7 +282,7 @@ def know_window(scene: Scene) -> Finding | None:
     if tokens := scene.model.facts.window_tokens:
         return Finding("window", "ok", f"{tokens:,} tokens.")
     limits = scene.project.agent_limits if scene.project else AgentLimits()
-    says = f"The window of {scene.model.name} is not known; it counts as {limits.window_tokens_default:,} tokens."
+    says = f"The window of {scene.model.name} is not known; dugnad assumes {limits.window_tokens_default:,} tokens."
     return Finding("window", "warning", says, f'[models."{scene.model.name}"] window_tokens in your config.toml')
 
 
@@ -305,7 +305,7 @@ async def ask_model(scene: Scene) -> Finding | None:
     if scene.model is None or isinstance(scene.model, ExternalCommand) or not scene.online:
         return None
     if scene.accepted is not True:
-        return Finding("online", "warning", "It was not asked: the project is not accepted.", "dugnad trust")
+        return Finding("online", "warning", "The model was not asked: trust the project first.", "dugnad trust")
     request = Request(
         system=tell("teammate.doctor"),
         messages=(Said(tell("teammate.doctor_asks")),),
@@ -318,4 +318,4 @@ async def ask_model(scene: Scene) -> Finding | None:
     except ModelTrouble as trouble:
         return Finding("online", "wrong", str(trouble))
     seconds = asyncio.get_running_loop().time() - began
-    return Finding("online", "ok", f"It answered in {seconds:.1f} s, with {reply.usage.tokens} tokens.")
+    return Finding("online", "ok", f"The model answered in {seconds:.1f} s, with {reply.usage.tokens} tokens.")

@@ -1,4 +1,4 @@
-"""What `dugnad doctor` finds on the board: whether it works, and whether its team gets anywhere."""
+"""The checks of `dugnad doctor` on the board: whether it works, and whether its team can work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SKEW_MS_MAX = 2_000
 _SPACE_LOW, _SPACE_LEAST = 1024**3, 64 * 1024**2
-_ROOTS_MAX = 200  # Accounts looked at; a board with more open goals has other troubles.
+_ROOTS_MAX = 200  # Goals whose accounts are read.
 _NAMED_MAX = 5
 _OPEN: tuple[TaskState, ...] = ("ready", "blocked", "scheduled", "claimed", "waiting")
 
@@ -41,12 +41,12 @@ async def open_the_board(scene: Scene) -> Finding | None:
     if path is not None and path.parent.name == OWN and path.parent.is_dir():
         enter(path.parent)
     if path is not None and path.exists() and not path.is_file():
-        return Finding("board", "wrong", f"{path} is not a file.", "remove it, or name another place with --board")
+        return Finding("board", "wrong", f"{path} is not a file.", "remove it, or name another path with --board")
     if path is not None and not (path.exists() and path.stat().st_size):
         scene.no_board = True
         return _no_board_yet(path)
     if path is not None and 0 < (schema := _schema(path)) < latest():
-        says = f"{path} has schema {schema}; the next command brings it to {latest()}, and there is no way back."
+        says = f"{path} has schema {schema}; the next command upgrades it to {latest()}, which cannot be undone."
         return Finding("board", "warning", says, f"sqlite3 {shlex.quote(str(path))} \"VACUUM INTO 'backup.db'\"")
     limits = scene.project.limits if scene.project else None
     patience = Patience(busy_seconds=3, reconnect_seconds=5, statement_seconds=10, network_seconds=5)
@@ -67,14 +67,14 @@ def _no_board_yet(path: Path) -> Finding:
         return Finding(
             "board",
             "wrong",
-            f"No board can be made in {above}.",
+            f"dugnad cannot make a board in {above}.",
             f"chmod u+rwx {shlex.quote(str(above))}, or use --board",
         )
     return Finding("board", "ok", f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
 
 
 def _schema(path: Path) -> int:
-    """The number SQLite keeps in the file's head; 0 where that may be out of date, because the log holds changes."""
+    """The schema number in the file's header; 0 if the WAL has changes, since it may then be out of date."""
     log = path.with_name(f"{path.name}-wal")
     with path.open("rb") as file:
         head = file.read(64)
@@ -83,7 +83,7 @@ def _schema(path: Path) -> int:
 
 
 async def trust(scene: Scene) -> Finding | None:
-    """Whether the user has accepted what the project brings. What is typed is the user's own word."""
+    """Whether the user has accepted what the project brings. A board that the user typed needs no acceptance."""
     from .accepted import Accepted
     from .unaccepted import flat, where_of
 
@@ -96,14 +96,14 @@ async def trust(scene: Scene) -> Finding | None:
     if scene.board is not None and not typed:
         new += [] if accepted.has_board(where_of(scene.url), await scene.board.identity()) else ["board"]
     scene.accepted = not new and (scene.board is not None or scene.no_board or bool(typed))
-    says = f"You have not accepted the project's {' and its '.join(new)}: nothing is run with it."
+    says = f"You have not accepted the project's {' and its '.join(new)}, so dugnad does not use it."
     return Finding("trust", "warning", says, "dugnad trust") if new else None
 
 
 async def write(_: Scene, board: Board) -> Finding:
     from ..types import HUMAN
 
-    await board.show(HUMAN, [0])  # There is no such message, so a transaction is all that happens.
+    await board.show(HUMAN, [0])  # There is no such message, so this is an empty transaction.
     return Finding("writing", "ok", "The board can be written.")
 
 
@@ -118,7 +118,7 @@ def disk(scene: Scene) -> Finding | None:
         says = f"{above} is on a network file system ({kind}), where SQLite can lose writes."
         return Finding("disk", "wrong", says, "DUGNAD_BOARD=postgresql://HOST/DATABASE, or a path on a local disk")
     free = shutil.disk_usage(above).free
-    says = f"{free / 1024**3:,.1f} GiB are free under {above}."
+    says = f"{free / 1024**3:,.1f} GiB are free in {above}."
     if free < _SPACE_LOW:
         return Finding("disk", "wrong" if free < _SPACE_LEAST else "warning", says, "free some space")
     if scene.board is not None and not path.with_name(f"{path.name}-wal").exists():
@@ -128,12 +128,10 @@ def disk(scene: Scene) -> Finding | None:
 
 async def size(scene: Scene, board: Board) -> Finding:
     size, large = await board.size_bytes(), scene.board_bytes_large
-    says = f"The board has {size / 1024**2:,.1f} MiB."
+    says = f"The size of the board is {size / 1024**2:,.1f} MiB."
     if size < large:
         return Finding("size", "ok", says)
-    return Finding(
-        "size", "warning", f"{says[:-1]}, and is slower to copy and to search than a small one.", "dugnad prune"
-    )
+    return Finding("size", "warning", f"{says[:-1]}; a small board is faster to copy and to search.", "dugnad prune")
 
 
 async def clocks(scene: Scene, board: Board) -> Finding:
@@ -145,7 +143,7 @@ async def clocks(scene: Scene, board: Board) -> Finding:
         return Finding("clock", "warning", says, "timedatectl set-ntp true")
     last = await board.events(await board.last_event() - 1)
     if last and last[-1].at > theirs + _SKEW_MS_MAX:
-        says = "The last event on the board is in the future: a clock was set back, and leases and delays go wrong."
+        says = "The last event on the board is in the future: a clock was set back, and leases and delays are wrong."
         return Finding("clock", "wrong", says, "timedatectl set-ntp true")
     return Finding("clock", "ok", "This machine and the board agree on the time.")
 
@@ -162,47 +160,47 @@ async def hosts(scene: Scene, board: Board) -> Finding:
     if left:
         return Finding("hosts", "warning", f"A lost host still holds {_ids(left)}.", "dugnad work")
     if ready and not alive:
-        return Finding("hosts", "warning", f"No host runs, and work is ready: {_ids(ready)}.", "dugnad work")
-    return Finding("hosts", "ok", f"{alive} alive, {len(gone)} lost.")
+        return Finding("hosts", "warning", f"Tasks are ready, and no host is running: {_ids(ready)}.", "dugnad work")
+    return Finding("hosts", "ok", f"{alive} running, {len(gone)} lost.")
 
 
 async def answers(_: Scene, board: Board) -> Finding | None:
     if not (asked := await board.requests()):
         return None
     which = _few(f"m{each.id} from {each.sender}{f' about #{each.task}' if each.task else ''}" for each in asked)
-    return Finding("answers", "warning", f"Waiting for you: {which}.", "dugnad inbox")
+    return Finding("answers", "warning", f"These wait for your answer: {which}.", "dugnad inbox")
 
 
 async def budgets(scene: Scene, board: Board) -> Finding:
     for root in sorted({task.root for task in scene.tasks})[:_ROOTS_MAX]:
         if (account := await board.budget(root)).held:
             option = "minutes" if account.held == "seconds" else account.held
-            says = f"#{root} has reached its cap of {account.held}; nothing under it is taken."
+            says = f"#{root} has reached its cap on {account.held}, so no task under it can be claimed."
             return Finding("budget", "warning", says, f"dugnad budget {root} --{option} N")
-    return Finding("budget", "ok", "No goal is held by its budget.")
+    return Finding("budget", "ok", "No goal has reached its cap.")
 
 
 async def lanes(scene: Scene, board: Board) -> Finding:
-    """Work that nobody on the board or in the project may take."""
+    """Tasks that no teammate of the board or the project may claim."""
     team = [mate for mate in await board.team() if mate.status not in ("stopped", "failed")]
     names, roles = {mate.name for mate in team}, {role for mate in team for role in mate.roles}
-    if scene.project is not None:  # A host seats those as soon as there is work for them.
+    if scene.project is not None:  # A host adds these when there is work for them.
         names |= {member.name for member in scene.project.members}
         roles |= {role for member in scene.project.members for role in member.roles} | set(scene.project.roles)
     for task in scene.tasks:
         if task.assignee is not None and task.assignee not in names:
-            says = f"#{task.id} is for {task.assignee}, who is not there."
+            says = f"#{task.id} is for {task.assignee}, who is not on the team."
             return Finding("roles", "warning", says, shlex.join(["dugnad", "spawn", task.assignee]))
         if task.assignee is None and task.role is not None and task.role not in roles:
-            says = f"#{task.id} is for the role {task.role}, which nobody has."
+            says = f"#{task.id} is for the role {task.role}, which no teammate has."
             return Finding("roles", "warning", says, shlex.join(["dugnad", "spawn", "NAME", "--role", task.role]))
-    return Finding("roles", "ok", "Every open task is for somebody.")
+    return Finding("roles", "ok", "Every open task has a teammate that may claim it.")
 
 
 async def teammates(_: Scene, board: Board) -> Finding:
     team = await board.team()
     if failed := [mate for mate in team if mate.status == "failed"]:
-        says = _few(f"{mate.name} failed: {mate.reason or 'nobody knows why'}" for mate in failed)
+        says = _few(f"{mate.name} failed: {mate.reason or 'the reason is not known'}" for mate in failed)
         return Finding("teammates", "warning", f"{says.rstrip('.')}.", shlex.join(["dugnad", "spawn", failed[0].name]))
     return Finding("teammates", "ok", f"{len(team)} on the board, none failed.")
 
@@ -212,7 +210,7 @@ async def cooldowns(_: Scene, board: Board) -> Finding | None:
 
     if not (resting := await board.cooldowns()):
         return None
-    says = _few(f"{each.key} rests until {clock(each.until)}: {each.reason}" for each in resting)
+    says = _few(f"{each.key} cools down until {clock(each.until)}: {each.reason}" for each in resting)
     return Finding("rate limits", "warning", f"{says.rstrip('.')}.", "wait, or use another key")
 
 

@@ -1,8 +1,8 @@
 """What every command shares: the board it works on, how it prints, and how it fails.
 
-A failure is one sentence on standard error and an exit code: 2 when what was asked cannot be right, 1 when it could not
-be done, 130 when it was interrupted. With `--json` standard output then holds one object, `{"error": ...}`. A reader
-that closes the pipe early (`| head`) is no failure; a standard output that is closed or full is one.
+A failure is one sentence on standard error and an exit code: 2 for wrong usage, 1 for a failure, 130 for an interrupt.
+With `--json` standard output then has one object, `{"error": ...}`. A reader that closes the pipe early (`| head`) is
+no failure; a standard output that is closed or full is one.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
 _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-_PIPE_WIDTH = 1_000_000  # Nothing is wrapped for a reader that is a program.
-_BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board, instead of the project's own."})
-_JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md has the shapes."})
+_PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
+_BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board to use instead of the project's own."})
+_JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md describes it."})
 Reads = bool | Callable[[dict[str, Any]], bool]
-Picture = Callable[[], "RenderableType"]  # Made only where it is looked at: rich is not imported for JSON.
+Picture = Callable[[], "RenderableType"]  # Called only when it is shown, so that rich is not imported for JSON.
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """One command under way: its board, and how it answers."""
+    """A running command: its board, and how it answers."""
 
     board: Board
     as_json: bool
 
     def answer(self, shape: Shape, picture: Picture | str) -> None:
-        """Print the JSON shape, or what a person is shown."""
+        """Print the JSON shape, or the picture for a person."""
         if self.as_json:
             show_json(shape)
         else:
@@ -60,14 +60,14 @@ def verb(
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
     """Turn `async def name(call, **arguments)` into a command with `--board`, `--json` and an example in its help.
 
-    `only_reads`: it changes nothing on the board, always or with these arguments. Every other verb needs a project that
-    the user has accepted.
+    `only_reads`: the command changes nothing on the board, always or with these arguments. Any other command needs a
+    project that the user has accepted.
     """
 
     def wrap(work: Callable[..., Awaitable[Any]]) -> click.Command:
         @functools.wraps(work)
         def run(*, board: str | None, as_json: bool, **arguments: Any) -> Any:
-            import asyncio  # Here, so that help does not wait for it.
+            import asyncio  # Imported here, so that help stays fast.
 
             if not (only_reads(arguments) if callable(only_reads) else only_reads):
                 from .trust import require_trust
@@ -88,7 +88,7 @@ def verb(
 
 
 def board_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--board`. Without it the group's is used: `dugnad --board URL tasks`."""
+    """Add `--board`. Without it, the option of the group counts: `dugnad --board URL tasks`."""
     return click.option(*_BOARD[0], **_BOARD[1])(command)
 
 
@@ -97,7 +97,7 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def examples(text: str) -> str:
-    """Lines of commands as the end of a help text, kept as they are."""
+    """Example commands for the end of a help text; click does not wrap them."""
     return "\b\nExample:\n" + "\n".join(f"  {each.strip()}" for each in text.strip().splitlines())
 
 
@@ -115,7 +115,7 @@ def working_folder() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        raise BadInput("The working folder is gone, or closed to you; change to another one.") from None
+        raise BadInput("The working folder is gone, or you may not read it; change to another one.") from None
 
 
 def board_url(given: str | None, project: Project) -> str:
@@ -124,12 +124,12 @@ def board_url(given: str | None, project: Project) -> str:
 
 
 def typed_board(given: str | None) -> bool:
-    """Whether the user named the board, and not a project or nobody."""
+    """Whether the user named the board, by an option or by DUGNAD_BOARD."""
     return bool(given or board_given() or os.environ.get("DUGNAD_BOARD"))
 
 
 def board_given() -> str | None:
-    """What was typed as `--board`, before the verb or after it."""
+    """The value of `--board`, before the verb or after it."""
     context = click.get_current_context(silent=True)
     if context is None:
         return None
@@ -139,7 +139,7 @@ def board_given() -> str | None:
 
 @asynccontextmanager
 async def opened(given: str | None, *, makes: bool = False) -> AsyncIterator[Board]:
-    """The board of this command, closed afterwards. Only commands that put something on it make a new one."""
+    """Open the board of this command, and close it afterwards. With `makes`, a new board is made if there is none."""
     from ..board import open_board
 
     project = here()
@@ -161,7 +161,7 @@ def file_of(url: str) -> Path | None:
 
 
 def shown_url(url: str) -> str:
-    """A board's address as it may be shown: a file's path, or a server without the password."""
+    """A board's address without a password: a path, or a server and its database."""
     path = file_of(url)
     if path is not None:
         return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
@@ -175,11 +175,11 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as trouble:
-        raise BoardUnreachable(f"Cannot look for a board at {path}: {trouble.strerror}.") from None
+        raise BoardUnreachable(f"The board at {path} cannot be reached: {trouble.strerror}.") from None
 
 
 def make_folder(folder: Path) -> None:
-    """Make a board's folder. One of our own name is looked through, kept private and out of version control."""
+    """Make a board's folder. A folder `.dugnad` is inspected, kept private, and kept out of version control."""
     from ..board.store.disk import enter
     from ..safe_open import OWN
 
@@ -189,16 +189,16 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise BoardUnreachable(f"{folder} is in the way: the board's folder should be there.") from None
+        raise BoardUnreachable(f"{folder} is not a folder; move it, or name another board with --board.") from None
     except OSError as trouble:
-        raise BoardReadOnly(f"Cannot make the folder {folder} for the board: {trouble.strerror}.") from None
+        raise BoardReadOnly(f"The folder {folder} for the board cannot be made: {trouble.strerror}.") from None
 
 
 # Printing.
 
 
 def show(what: RenderableType) -> None:
-    """Print for a person; in a pipe without colour, without wrapping, without spaces at the ends of lines."""
+    """Print for a person; in a pipe without colour, wrapping or trailing spaces."""
     screen = console()
     if screen.is_terminal:
         screen.print(what)
@@ -227,17 +227,17 @@ def show_json(shape: Shape) -> None:
 
 
 def text_or_stdin(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A text, or with `-` what stands on standard input. Read before the event loop runs, so that Ctrl-C works."""
+    """A text; `-` reads standard input. This happens before the event loop runs, so that Ctrl-C works."""
     if value != "-" or context.resilient_parsing:
         return value
     return utf8(read_stdin(), "Standard input")
 
 
 def read_stdin() -> bytes:
-    """All of it, if it is not more than anybody would type or keep in a file."""
+    """All of standard input, up to a limit."""
     data = sys.stdin.buffer.read(NAMED_BYTES_MAX + 1)
     if len(data) > NAMED_BYTES_MAX:
-        raise BadInput(f"Standard input has more than {NAMED_BYTES_MAX // 1024} KiB; keep the rest in a file.")
+        raise BadInput(f"Standard input has more than {NAMED_BYTES_MAX // 1024} KiB; write it to a file and name that.")
     return data
 
 
@@ -252,7 +252,7 @@ def utf8(data: bytes, what: str) -> str:
 
 
 class CommandGroup(click.Group):
-    """A group whose failures are one sentence and an exit code."""
+    """A group of commands whose failures are one sentence and an exit code."""
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -279,7 +279,7 @@ class CommandGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except BrokenPipeError:  # Enough was seen of the help.
+        except BrokenPipeError:  # The reader closed the pipe.
             forget_stdout()
             raise click.exceptions.Exit(0) from None
 
@@ -287,17 +287,16 @@ class CommandGroup(click.Group):
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:  # The reader has seen enough. What was asked of the board is done.
+        except BrokenPipeError:  # The reader closed the pipe; the command has taken effect.
             forget_stdout()
             return 0
         return code
 
 
 def open_streams() -> None:
-    """Give the process the three streams it counts on: the next file it opened would take the place of a closed one.
+    """Open standard streams that are closed, since the next opened file would otherwise take their place.
 
-    Without input and without a place for complaints a command can do its work; without a place for its answer it
-    does not begin.
+    A command can work without standard input and standard error. Without standard output it does not begin.
     """
     lost = []
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -307,29 +306,29 @@ def open_streams() -> None:
                 os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, io.TextIOWrapper(io.FileIO(number, mode, closefd=False), encoding="utf-8"))
         elif mode == "w" and hasattr(getattr(sys, name), "reconfigure"):
-            getattr(sys, name).reconfigure(errors="replace")  # A terminal that cannot show a letter shows a mark.
+            getattr(sys, name).reconfigure(errors="replace")  # For a terminal that cannot show a character.
     if "stdout" in lost:
-        raise BadInput("Standard output is closed, so nothing was done; send it to a file or to /dev/null.")
+        raise BadInput("Standard output is closed, so nothing was done; redirect it to a file or to /dev/null.")
 
 
 def _world(trouble: OSError) -> str:
-    """What the machine refused, and nobody nearer to it has put into a sentence."""
-    if trouble.filename is None and trouble.errno in _UNPRINTED:  # Files and the database have names.
+    """A sentence for an OSError that no caller handled."""
+    if trouble.filename is None and trouble.errno in _UNPRINTED:  # Errors of files have a file name.
         forget_stdout()
         return (
-            f"The answer could not be printed: {trouble.strerror or trouble}. What was asked for may be done all the "
-            "same; look with `dugnad log` before you ask again."
+            f"The answer could not be printed: {trouble.strerror or trouble}. The command may have taken effect; look "
+            "with `dugnad log` before you repeat it."
         )
-    return f"{trouble.filename or 'Something this needs'} cannot be used: {trouble.strerror or trouble}."
+    return f"{trouble.filename or 'A file or a device'} cannot be used: {trouble.strerror or trouble}."
 
 
 def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
-    """Say what went wrong, once for people and with `--json` once for programs."""
+    """Print the error for people, and with `--json` also for programs."""
     from ..text import plain
 
     try:
         click.echo(f"dugnad: {plain(message)}", err=True)
-    except OSError:  # Where even this cannot be said, the exit code has to do.
+    except OSError:  # If this cannot be printed, the exit code must do.
         forget(sys.stderr)
     if "--json" in args:
         from ..view.json import error_shape
@@ -346,12 +345,12 @@ def forget_stdout() -> None:
 
 
 def forget(stream: TextIO) -> None:
-    """Let what is still in the buffer go nowhere; the interpreter would complain about it at exit."""
+    """Drop what is still in the buffer; otherwise the interpreter would complain at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def is_no_project(root: Path) -> bool:
-    """A home folder, or one that holds it: there is more in there than a team should see."""
+    """Whether this is the home folder or above it; it has more in it than a team should see."""
     return Path.home().resolve().is_relative_to(root)

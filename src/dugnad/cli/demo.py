@@ -1,7 +1,7 @@
-"""`dugnad demo`: three teammates build a small program, and one of their hosts is killed on the way.
+"""`dugnad demo`: three teammates build a small program, and one of their hosts is killed meanwhile.
 
-The model is scripted (demo.yaml), for there is none to ask offline. All else is real: the board, two host processes,
-the files, the tests, the commits, the kill -9. The tools here run only what the script wrote, so they need no sandbox.
+The model is scripted (demo.yaml), since the demo works offline. Everything else is real: the board, two host processes,
+the files, the tests, the commits, the kill -9. The tools run only what the script wrote, so they need no sandbox.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ GOAL = "Build slug, which makes titles into web addresses"
 TRIED = "Blåbær på dugnad"
 _PRICE = Price(input=3.0, output=15.0)
 _ABOUT = f"""\
-dugnad demo: offline, with a scripted model. What it says is written down beforehand (demo.yaml); all else is real.
+dugnad demo: offline, with a scripted model. Its replies come from a file (demo.yaml); everything else is real.
 
   The goal   {GOAL}
-  The team   alice and bob (coder) on this host; carol (tester) on a second one, which is going to be killed
+  The team   alice and bob (coder) on this host; carol (tester) on a second host, which will be killed
   The cap    12 task runs, $0.50 at made-up prices
 """
 
 
 def play(keep: str | None, *, as_json: bool) -> int:
-    """From an empty folder to a program that works."""
+    """Play the demo in an empty folder. Returns the exit code."""
     if _program() is None:
         raise BadInput("The demo builds in a git project, and there is no git; install it first (apt install git).")
     try:
@@ -69,7 +69,7 @@ def play(keep: str | None, *, as_json: bool) -> int:
 def _empty_folder(keep: str | None) -> Path:
     folder = Path(keep).resolve() if keep else Path(tempfile.mkdtemp(prefix="dugnad-demo-"))
     if keep and folder.exists() and any(folder.iterdir()):
-        raise BadInput(f"{folder} is not empty; name a folder that is, or does not exist.")
+        raise BadInput(f"{folder} is not empty; name an empty folder, or one that does not exist.")
     (folder / ".dugnad").mkdir(parents=True)
     (folder / ".gitignore").write_text(".dugnad/\n__pycache__/\n")
     return folder
@@ -97,12 +97,12 @@ async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool)
             show_json({**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works})
         else:
             show(report_page(end))
-            show(_ending(folder, works) if works else f"\nWhat there is so far is in {folder}.")
+            show(_ending(folder, works) if works else f"\nThe unfinished work is in {folder}.")
         return end.exit_code or int(not (works and works["tests"]))
 
 
 class Story:
-    """The one thing that happens to the team from outside: carol's host is killed while she works."""
+    """Kills carol's host while she works, and tells the watcher."""
 
     def __init__(self, team: Team, host: subprocess.Popen[bytes], *, quiet: bool) -> None:
         self.quiet = quiet
@@ -117,18 +117,18 @@ class Story:
                 self.host.wait()
                 self.killed = self.host.pid
                 if not self.quiet and not sys.stdout.isatty():
-                    show(f"          >>> kill -9 {self.killed}: carol's host is dead, in the middle of her task")
+                    show(f"          >>> kill -9 {self.killed}: carol's host died in the middle of her task")
                 return
 
     def says(self) -> str:
         if self.killed:
-            return f"kill -9 {self.killed}: carol's host died in the middle of her task; see how it goes on."
-        return "carol works on a second host, another process. It will be killed in a moment."
+            return f"kill -9 {self.killed}: carol's host died in the middle of her task; watch how it continues."
+        return "carol works on a second host, another process, which will soon be killed."
 
 
 @contextmanager
 def _second_host(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process, with carol. It is there before we begin."""
+    """A second process with carol. It is ready before the demo begins."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dugnad.cli.demo", str(folder)], stdout=subprocess.PIPE, stdin=subprocess.PIPE
     )
@@ -167,7 +167,7 @@ async def _host_carol(folder: Path) -> None:
         while "carol" not in host.lives:
             await host.wait_for_move(0.1)
         print("ready", flush=True)
-        # Nobody writes to it; it ends when our parent does, however that ends.
+        # Nobody writes to standard input; it closes when the parent process ends, in any way.
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopped.set)
         await stopped.wait()
 
@@ -210,7 +210,7 @@ def demo_tools(folder: Path) -> tuple[Tool, ...]:
 
 
 async def _check(folder: Path, task: Task) -> str | None:
-    """The runtime runs it, not the model."""
+    """Run the check of a task."""
     command = (task.check or "").replace("python ", f"{sys.executable} ", 1)
     ran = await asyncio.to_thread(
         subprocess.run, command, shell=True, cwd=folder, capture_output=True, text=True, timeout=30, check=False
@@ -229,7 +229,7 @@ def _program() -> str | None:
 
 
 def _git(folder: Path, *arguments: str, author: str = "dugnad") -> tuple[int, str]:
-    """How it ended, and what it said. Not for an event loop's own thread."""
+    """The exit code and the output of a git command. It blocks, so do not call it in an event loop."""
     who = {f"GIT_{each}_{what}": author if what == "NAME" else f"{author}@dugnad.invalid"
            for each in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}  # fmt: skip
     where = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
@@ -245,7 +245,7 @@ def _git(folder: Path, *arguments: str, author: str = "dugnad") -> tuple[int, st
 
 
 def _works(folder: Path) -> dict[str, Any]:
-    """What the program they built does, now that nobody is there."""
+    """Try out the program that they built."""
     tests = _python(folder, "-m", "unittest")
     return {
         "says": _python(folder, "slug.py", TRIED).stdout.strip(),
@@ -269,11 +269,11 @@ What they built works:
 
 Where to look next:
     cd {shlex.quote(str(folder))}
-    {command} tasks                  what was on the board, and who did it
+    {command} tasks                  the tasks, and who did them
     {command} show 4 --transcript    carol's task: two hosts, one transcript
-    {command} log                    all that happened, line by line
-    {command} budget                 what it used of what it might
-And with a model of your own, in a project of yours: dugnad doctor, then dugnad run "GOAL" --dollars 2
+    {command} log                    everything that happened, line by line
+    {command} budget                 what was spent of the budget
+With your own model, in your own project: dugnad doctor, then dugnad run "GOAL" --dollars 2
 """
 
 

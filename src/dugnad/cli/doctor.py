@@ -1,8 +1,8 @@
-"""`dugnad doctor`: everything a user can get wrong, one line each, with the way to mend it.
+"""`dugnad doctor`: checks the setup, one line for each finding, with the way to fix it.
 
-Nothing is made, and nothing changed but that an old PostgreSQL board is brought up to date. Nothing leaves the machine
-but for that connection and, with --online, one small question to the model. With --check the project's check is run as
-`dugnad run` would run it, in a tree of its own. Neither is done before the user has accepted the project.
+It makes nothing, and changes nothing except that it upgrades an old PostgreSQL board. It connects only to that board
+and, with --online, to the model, which it asks one small question. With --check it runs the project's check as
+`dugnad run` would, in a worktree of its own. It does neither before the user has accepted the project.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .command import board_option, examples, json_option, show, show_json, worki
 if TYPE_CHECKING:
     from rich.table import Table
 
-# In this order: what an earlier one opens, a later one looks into.
+# The order matters: later checks use what earlier ones opened.
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("project", checks.project_file), ("user", checks.user_settings), ("policies", checks.policies),
     ("board", checks_board.open_the_board), ("trust", checks_board.trust), ("disk", checks_board.disk),
@@ -48,10 +48,10 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 @board_option
 @json_option
 @click.option("--online", is_flag=True, help="Also ask the model one small question.")
-@click.option("--check", "runs_check", is_flag=True, help="Also run the project's check on the project as it is.")
+@click.option("--check", "runs_check", is_flag=True, help="Also run the project's check.")
 @click.pass_context
 def doctor(context: click.Context, board: str | None, as_json: bool, online: bool, runs_check: bool) -> None:
-    """Check everything that can be wrong, and say how to mend it. Exit code 1 if anything is."""
+    """Check the setup and say how to fix it. The exit code is 1 if anything is wrong."""
     given = board or context.find_root().params.get("board")
     scene = Scene(
         start=working_folder(), environment=os.environ, board_given=given, online=online, runs_check=runs_check
@@ -85,10 +85,10 @@ async def _look(name: str, look: Callable[[], Finding | Awaitable[Finding | None
     try:
         found = look()
         return await found if inspect.isawaitable(found) else found
-    except DugnadError as trouble:  # Its sentence says what to do next.
+    except DugnadError as trouble:  # The error says what to do next.
         return Finding(name, "wrong", str(trouble))
     except OSError as trouble:
-        return Finding(name, "wrong", f"{trouble.filename or 'It'} cannot be looked at: {trouble.strerror or trouble}.")
+        return Finding(name, "wrong", f"{trouble.filename or 'It'} cannot be read: {trouble.strerror or trouble}.")
 
 
 def _picture(findings: Sequence[Finding]) -> Table:
@@ -99,6 +99,6 @@ def _picture(findings: Sequence[Finding]) -> Table:
 
     table = Table.grid(padding=(0, 2))
     for each in findings:
-        said = one_line(each.says, 1_000) + (f" Mend it: {one_line(each.mend, 300)}" if each.mend else "")
+        said = one_line(each.says, 1_000) + (f" To fix it: {one_line(each.mend, 300)}" if each.mend else "")
         table.add_row(Text(each.level, _STYLES[each.level]), Text(each.name), Text(said))
     return table

@@ -1,4 +1,4 @@
-"""What happened and what was found out: the log and the notes."""
+"""The commands `log` and `notes`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .parameters import TaskId
 if TYPE_CHECKING:
     from ..types import Event
 
-_LAST = 100  # Events shown when no beginning is given.
-_LOOKED_AT = 2_000  # Events looked through for them; many are steps of the machinery.
+_LAST = 100  # Events that `dugnad log` shows.
+_LOOKED_AT = 2_000  # Events read to find them; most are internal steps.
 
 
 @verb("log", only_reads=True, example="""
@@ -24,11 +24,11 @@ _LOOKED_AT = 2_000  # Events looked through for them; many are steps of the mach
     dugnad log --after 0 --json
     """)  # fmt: skip
 @click.argument("task_id", metavar="[ID]", required=False, type=TaskId())
-@click.option("--follow", is_flag=True, help="Go on as things happen, until Ctrl-C.")
-@click.option("--after", type=click.IntRange(min=0), metavar="N", help="Events after number N; 0 is the beginning.")
-@click.option("--all", "everything", is_flag=True, help="Also each turn, reservation and the like; --json has them.")
+@click.option("--follow", is_flag=True, help="Show new events as they happen, until Ctrl-C.")
+@click.option("--after", type=click.IntRange(min=0), metavar="N", help="Show events after number N; 0 shows all.")
+@click.option("--all", "everything", is_flag=True, help="Also show turns, reservations and the like, as --json does.")
 async def log(call: CommandContext, *, task_id: int | None, follow: bool, after: int | None, everything: bool) -> None:
-    """What happened, one line per event: the last of them, all of one task, or from a number on."""
+    """Show what happened, one line per event: the last events, those of one task, or those after a number."""
     if task_id is not None:
         await call.board.find(task_id)
     lines = _EventPrinter(everything=everything, as_json=call.as_json)
@@ -59,7 +59,7 @@ async def _page(call: CommandContext, after: int, task: int | None) -> list[Even
 
 
 class _EventPrinter:
-    """Prints events, each on its line; on a terminal the day stands above its events."""
+    """Prints one event a line. On a terminal the date is printed once, above the events of that day."""
 
     def __init__(self, *, everything: bool, as_json: bool) -> None:
         self._everything = everything
@@ -93,10 +93,10 @@ class _EventPrinter:
     dugnad notes --write "API limits" "At most 50 requests a minute."
     """)  # fmt: skip
 @click.argument("words", nargs=-1)
-@click.option("--write", nargs=2, metavar="TITLE TEXT", help="Write one, as the human.")
-@click.option("--full", is_flag=True, help="Show each text as a whole.")
-@click.option("--before", type=click.IntRange(min=1), metavar="N", help="Older than note N.")
-@click.option("--limit", type=click.IntRange(min=1, max=1_000), default=20, show_default=True, help="How many.")
+@click.option("--write", nargs=2, metavar="TITLE TEXT", help="Write a note in your name.")
+@click.option("--full", is_flag=True, help="Show whole texts.")
+@click.option("--before", type=click.IntRange(min=1), metavar="N", help="Show notes older than note N.")
+@click.option("--limit", type=click.IntRange(min=1, max=1_000), default=20, show_default=True, help="Notes to show.")
 async def notes(
     call: CommandContext,
     *,
@@ -106,16 +106,16 @@ async def notes(
     before: int | None,
     limit: int,
 ) -> None:
-    """What the team found out, newest first; with words, the notes in which all of them occur."""
+    """Show the team's notes, newest first. With words, show the notes that contain all of them."""
     from ..view.json import note_shape
 
     if write is not None:
         if words:
-            raise BadInput("Either search for words, or --write a note.")
+            raise BadInput("Search for words or use --write, not both.")
         if not write[0].strip():
-            raise BadInput("A note needs a title; say in a few words what it is about.")
+            raise BadInput("A note needs a title of a few words.")
         note = await call.board.write_note(HUMAN, *write)
-        call.answer({"note": note_shape(note)}, f"Noted, as number {note.id}.")
+        call.answer({"note": note_shape(note)}, f"Note {note.id} is written.")
         return
     found = await call.board.search_notes(" ".join(words), before=before, page=limit)
 
@@ -126,10 +126,10 @@ async def notes(
         from ..view.tables import notes_table
 
         if not found:
-            return Text("No notes." if not words else "No note holds all of these words.")
+            return Text("There are no notes." if not words else "No note contains all of these words.")
         table = notes_table(found, most=10**9) if full else notes_table(found)
         if len(found) < limit:
             return table
-        return Group(table, Text(f"\nThere may be more: dugnad notes --before {found[-1].id}", style="dim"))
+        return Group(table, Text(f"\nThere may be more notes: dugnad notes --before {found[-1].id}", style="dim"))
 
     call.answer({"notes": [note_shape(note) for note in found]}, picture)

@@ -1,4 +1,4 @@
-"""What people write after a verb: ids, spans of time, needs, caps. And what the shell offers to complete it with."""
+"""The types of command arguments (ids, durations, needs, caps), and how the shell completes them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TaskId(Parameter):
 
 
 class RequestId(Parameter):
-    """What waits for an answer: a task's number, or a message's (m34)."""
+    """A request that waits for an answer: the number of its task (12) or of its message (m34)."""
 
     name = "id"
 
@@ -77,7 +77,7 @@ class TeammateName(Parameter):
 
 
 class Span(Parameter):
-    """90s, 10m, 2h, 1d, 1h30m; a number alone is seconds."""
+    """A duration: 90s, 10m, 2h, 1d, 1h30m. A plain number is in seconds."""
 
     name = "time"
 
@@ -95,7 +95,7 @@ class Span(Parameter):
 
 
 class Needs(Parameter):
-    """3, 3:approved, or several with commas between."""
+    """3 or 3:approved, or several, separated by commas."""
 
     name = "needs"
 
@@ -131,11 +131,11 @@ class Cap(Parameter):
             return self._number(value)
         except ValueError:
             kind = "a whole number" if self._number is int else "a number"
-            self.fail(f"{value!r} is not {kind}, nor `none` for no cap.", param, ctx)
+            self.fail(f"{value!r} is not {kind}; write one, or `none` for no cap.", param, ctx)
 
 
 def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]) -> list[CompletionItem]:
-    """What the board knows that begins so. A board that cannot be asked offers nothing: completion never fails."""
+    """Completions from the board. If the board cannot be read there are none: completion never fails."""
     import asyncio
 
     from ..text import one_line
@@ -152,5 +152,5 @@ def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]
 
     try:
         return asyncio.run(look())
-    except Exception:  # Whatever it was, a shell that completes is no place to say it.
+    except Exception:  # Completion is no place for an error message.
         return []

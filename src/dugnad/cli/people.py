@@ -1,4 +1,4 @@
-"""The team, and what is said between it and the human."""
+"""The commands about teammates, and the messages between them and the human."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @verb("team", only_reads=True, example="dugnad team")
 async def team(call: CommandContext) -> None:
-    """Who is on the team, in which roles, and what each is doing."""
+    """List the teammates, with their roles, and what each is doing."""
     from ..view.json import host_shape, teammate_shape
     from .tasks import collect
 
@@ -36,10 +36,10 @@ async def team(call: CommandContext) -> None:
         below = (
             f"{counted(alive, 'host')} running."
             if alive
-            else "No host is running: `dugnad run` or `dugnad work` starts one."
+            else "No host is running; `dugnad run` or `dugnad work` starts one."
         )
         if not members:
-            return Text(f"Nobody is on the team yet: `dugnad spawn alice --role coder`. {below}")
+            return Text(f"The team has no teammates yet; `dugnad spawn alice --role coder` adds one. {below}")
         return Group(team_table(members, held), Text(f"\n{below}", style="dim"))
 
     shape = {
@@ -57,23 +57,22 @@ async def team(call: CommandContext) -> None:
     dugnad spawn rita --role reviewer --prompt "You look for what can break." --plan
     """)  # fmt: skip
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, help="What it may take; repeatable, or with commas. None: any task.")
 @click.option(
-    "--prompt", default="", callback=text_or_stdin, help="Who it is and how it works; - reads standard input."
+    "--role", "roles", multiple=True, help="Roles whose tasks it may claim; may be repeated. Default: any task."
 )
-@click.option("--model", default="", help="provider:model; otherwise the team's.")
-@click.option("--lead", is_flag=True, help="It leads: it may spawn, stop and approve.")
-@click.option("--plan", is_flag=True, help="It only reads until its plan for a task is approved.")
+@click.option("--prompt", default="", callback=text_or_stdin, help="Its instructions; - reads standard input.")
+@click.option("--model", default="", help="provider:model. Default: the team's model.")
+@click.option("--lead", is_flag=True, help="Make it a lead: it may spawn, stop and approve.")
+@click.option("--plan", is_flag=True, help="It may only read until its plan for a task is approved.")
 async def spawn(call: CommandContext, *, name: str, roles: tuple[str, ...], **settings: Any) -> None:
-    """Want a teammate. A running host takes it at once; otherwise the next `dugnad run` or `dugnad work` does."""
+    """Add a teammate. It joins at once if a host is running, or else with the next `dugnad run` or `dugnad work`."""
     from ..view.json import teammate_shape
 
     teammate = await call.board.spawn(name, roles=_split(roles), **settings)
     alive = any(host.alive for host in await call.board.hosts())
-    how = (
-        "" if alive or teammate.status != "wanted" else " No host is running: `dugnad run` or `dugnad work` starts one."
-    )
-    call.answer({"teammate": teammate_shape(teammate)}, f"{teammate.name} is {teammate.status}.{how}")
+    joins = "is joining" if alive else "will join when a host starts (`dugnad run` or `dugnad work`)"
+    said = joins if teammate.status == "wanted" else f"is {teammate.status}"
+    call.answer({"teammate": teammate_shape(teammate)}, f"{teammate.name} {said}.")
 
 
 def _split(given: Iterable[str]) -> list[str]:
@@ -86,10 +85,10 @@ def _split(given: Iterable[str]) -> list[str]:
     dugnad stop alice --now
     """)  # fmt: skip
 @click.argument("name", type=TeammateName())
-@click.option("--why", default="", help="The reason; it is told.")
-@click.option("--now", is_flag=True, help="Without asking it first.")
+@click.option("--why", default="", help="The reason; the teammate is told.")
+@click.option("--now", is_flag=True, help="Stop it without asking.")
 async def stop(call: CommandContext, *, name: str, why: str, now: bool) -> None:
-    """Ask a teammate to shut down. What it holds is finished or given back."""
+    """Ask a teammate to shut down. It finishes its task or gives it back."""
     from ..team import requests
     from ..text import plain
     from ..view.json import teammate_shape
@@ -103,7 +102,7 @@ async def stop(call: CommandContext, *, name: str, why: str, now: bool) -> None:
 @click.argument("name", type=TeammateName())
 @click.argument("text", callback=text_or_stdin)
 async def tell(call: CommandContext, *, name: str, text: str) -> None:
-    """Send a teammate a message; `-` reads it from standard input. It is read at its next turn."""
+    """Send a teammate a message; `-` reads it from standard input. The teammate sees it with its next turn."""
     from ..view.json import message_shape
 
     message = await call.board.tell(HUMAN, name, _something(text))
@@ -112,7 +111,7 @@ async def tell(call: CommandContext, *, name: str, text: str) -> None:
 
 def _something(text: str) -> str:
     if not text.strip():
-        raise BadInput("There is nothing to send; write a text.")
+        raise BadInput("The text is empty; write a text.")
     return text
 
 
@@ -121,13 +120,13 @@ def _something(text: str) -> str:
     dugnad inbox alice --all
     """)  # fmt: skip
 @click.argument("name", required=False, default=HUMAN, type=TeammateName())
-@click.option("--keep", is_flag=True, help="Do not mark your messages as read.")
-@click.option("--all", "everything", is_flag=True, help="Also what was read before.")
+@click.option("--keep", is_flag=True, help="Do not mark the messages as read.")
+@click.option("--all", "everything", is_flag=True, help="Also show messages that were read before.")
 async def inbox(call: CommandContext, *, name: str, keep: bool, everything: bool) -> None:
-    """What the team tells you and asks of you.
+    """Read messages and questions from the team.
 
-    A message of your own is shown once; a question or a plan until you answer it. Looking into the inbox of a teammate
-    marks nothing.
+    A message to you is shown once. A question or a plan is shown until you answer it. With NAME, the inbox of that
+    teammate is shown, and nothing is marked as read.
     """
     from ..team.requests import waiting_requests
     from ..view.json import message_shape
@@ -182,7 +181,7 @@ async def _messages(call: CommandContext, recipient: str, *, queued: bool) -> li
 @click.argument("which", metavar="ID", type=RequestId())
 @click.argument("text", callback=text_or_stdin)
 async def answer(call: CommandContext, *, which: str, text: str) -> None:
-    """Answer a question: of a task that waits (12), or of a message (m34). The work goes on with it."""
+    """Answer the question of a waiting task (12) or of a message (m34). The task then goes on."""
     from ..team import requests
 
     await _said(call, await requests.answer(call.board, which, _something(text)))
@@ -195,7 +194,7 @@ async def answer(call: CommandContext, *, which: str, text: str) -> None:
 @click.argument("which", metavar="ID", type=RequestId())
 @click.argument("text", required=False, default="", callback=text_or_stdin)
 async def approve(call: CommandContext, *, which: str, text: str) -> None:
-    """Approve a plan, or a call of a tool that waits for your word, with a word to go with it if you like."""
+    """Approve a plan, or a tool call that waits for you. TEXT is an optional comment."""
     from ..team import requests
 
     await _said(call, await requests.decide_plan(call.board, which, accept=True, why=text))
@@ -203,9 +202,9 @@ async def approve(call: CommandContext, *, which: str, text: str) -> None:
 
 @verb("reject", example='dugnad reject 12 --why "Not without a migration."')
 @click.argument("which", metavar="ID", type=RequestId())
-@click.option("--why", required=True, help="What is to be changed.")
+@click.option("--why", required=True, help="What to change.")
 async def reject(call: CommandContext, *, which: str, why: str) -> None:
-    """Send a plan back, or refuse a call of a tool, with the reason."""
+    """Reject a plan, or refuse a tool call, with the reason."""
     from ..team import requests
 
     await _said(call, await requests.decide_plan(call.board, which, accept=False, why=_something(why)))
@@ -218,5 +217,5 @@ async def _said(call: CommandContext, message: Message) -> None:
     taken = await taken_as(call.board, message)
     about = f", and #{message.task} goes on" if message.task is not None else ""
     alive = any(host.alive for host in await call.board.hosts())
-    hint = "" if alive else " No host is running: `dugnad run` or `dugnad work` starts one."
+    hint = "" if alive else " No host is running; `dugnad run` or `dugnad work` starts one."
     call.answer({"message": message_shape(message)}, f"{taken}{message.recipient} is told{about}.{hint}")

@@ -1,4 +1,4 @@
-"""`dugnad prune`: making room by dropping what is old and nobody needs for work that is open."""
+"""`dugnad prune`: deletes old history that no open task needs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     dugnad prune --dry-run
     dugnad prune --older 7d --yes
     """)  # fmt: skip
-@click.option("--older", type=Span(), default="30d", show_default=True, metavar="TIME", help="Than this: 12h, 30d.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask first.")
+@click.option("--older", type=Span(), default="30d", show_default=True, metavar="TIME", help="Minimum age: 12h, 30d.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 async def prune(call: CommandContext, *, older: float, dry_run: bool, yes: bool) -> None:
-    """Drop old events of the log, transcripts and outputs of tasks that ended, and kept answers to repeated calls.
+    """Delete old events, transcripts and outputs of ended tasks, and stored answers to repeated calls.
 
-    Tasks, results, attempts, messages, notes and budgets stay, and so does all of any task that is open. The log still
-    replays to the same state. Safe while teammates work. Answers are kept for a day at least.
+    Tasks, results, attempts, messages, notes and budgets stay, and so does everything of an open task. The log still
+    replays to the same state. Pruning is safe while teammates work. Stored answers are kept for at least a day.
     """
     found = await call.board.prunable(older)
     outputs = await _old_outputs(call.board, older)
@@ -40,26 +40,26 @@ async def prune(call: CommandContext, *, older: float, dry_run: bool, yes: bool)
     shape = {"older": older, "dry_run": dry_run, **_counts(found, outputs), "bytes_before": before}
     words = _words(found, outputs)
     if dry_run or not words:
-        says = f"{_sentence(words)} would go, about {_size(found.size + sum(each.size for each in outputs))}."
+        says = f"{_sentence(words)} would be deleted, about {_size(found.size + sum(each.size for each in outputs))}."
         says = says if words else "Nothing is that old."
-        call.answer({**shape, "bytes_after": None}, f"{says} The board has {_size(before)}.")
+        call.answer({**shape, "bytes_after": None}, f"{says} The size of the board is {_size(before)}.")
         return
     if not yes:
-        _ask(f"{_sentence(words)} will go. The board has {_size(before)}. Go on?")
+        _ask(f"{_sentence(words)} will be deleted. The size of the board is {_size(before)}. Delete them?")
     gone = await call.board.prune(older)
     removed = [each for each in outputs if each.remove()]
     smaller = await call.board.shrink()
     after = await call.board.size_bytes()
-    went = _sentence(_words(gone, removed)) or "Nothing"
-    says = f"{went} went. The board has {_size(after)} now, and had {_size(before)}."
+    went = _sentence(_words(gone, removed)) or "nothing"
+    says = f"Deleted: {went}. The size of the board is now {_size(after)}; it was {_size(before)}."
     if not smaller:
-        says += " What is free in its file is used again; to make it smaller, prune again when no host runs."
+        says += " The board uses the free space again. To make the file smaller, prune when no host is running."
     call.answer({**shape, **_counts(gone, removed), "bytes_after": after}, says)
 
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise BadInput("There is no terminal to ask on; look with --dry-run, then prune with --yes.")
+        raise BadInput("There is no terminal to ask for confirmation; try --dry-run first, then --yes.")
     click.confirm(question, abort=True, err=True)
 
 
@@ -89,7 +89,7 @@ def _size(size: int) -> str:
     return f"{size / 1024**2:,.1f} MiB"
 
 
-# What commands printed, whole, in files of the project.
+# The whole outputs of commands, in files of the project.
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _OldOutputs:
     size: int
 
     def remove(self) -> bool:
-        """Without following links: a project may come from anyone."""
+        """Remove it without following links, since a project may come from anyone."""
         try:
             with _opened(self.folder, str(self.task)) as held:
                 os.unlink(self.name, dir_fd=held.fd)
@@ -110,7 +110,7 @@ class _OldOutputs:
 
 
 class _opened:
-    """A task's folder below the one with the outputs, each step opened as itself."""
+    """The folder of a task's outputs. Each part of the path is opened without following links."""
 
     def __init__(self, folder: Path, task: str | None = None) -> None:
         steps = (".dugnad", "output", *([] if task is None else [task]))
@@ -132,7 +132,7 @@ class _opened:
 
 
 async def _old_outputs(board: Board, older: float) -> list[_OldOutputs]:
-    """Of tasks that ended before, on the project's own board: another one has other tasks of the same numbers."""
+    """Outputs of old ended tasks, for the project's own board only: other boards use the same task numbers."""
     if board_given() is not None:
         return []
     root, latest = here().root, await board.now_ms() - older * 1000

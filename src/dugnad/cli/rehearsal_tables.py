@@ -1,4 +1,4 @@
-"""What `dugnad rehearse` found, as people and programs see it: tables that fit the terminal, a picture, JSON."""
+"""The findings of `dugnad rehearse` as tables that fit the terminal, as a picture, and as JSON."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from ..view.tables import Indented
 
 _STEPS_SHOWN = 14
 _GAP = 2  # Between two columns.
-_TITLE_LEAST = 16  # Columns a title needs to be told from others.
+_TITLE_LEAST = 16  # The fewest columns in which titles can be told apart.
 
 _ANY_ROLE = (
-    "Each teammate takes work of any role. In a team that grows each has one at a time: with several roles and a full "
-    "team it may take up to a quarter longer."
+    "Each teammate is assumed to take tasks of any role. In a real team that grows, a teammate has one role at a time: "
+    "with several roles and a full team it may take up to a quarter longer."
 )
 
 
 def picture(plan: RehearsalPlan, findings: Findings, svg: Path | None) -> RenderableType:
-    """All of it, for a person."""
+    """All findings, for a person."""
     shown = findings.shown
     head = Text(f"A rehearsal of {counted(len(plan.tasks), 'task')}: {one_line(plan.name, 200)}", style="bold")
-    head.append(f"\nEach team {counted(findings.seeds, 'time')}. Nothing was asked, written or paid.", "not bold dim")
+    head.append(f"\n{counted(findings.seeds, 'rehearsal')} of each team. No model was asked.", "not bold dim")
     parts: list[RenderableType] = [head, Text(), _Figures(findings.sizes), Text(), Text(_enough(findings))]
     for warning in findings.warnings:
         parts.append(Text(one_line(warning, 400), style="yellow"))
     if shown.path:
-        parts.append(Text(f"\nThe critical path of {counted(shown.agents, 'teammate')} (the median run)", style="dim"))
+        parts.append(Text(f"\nThe critical path with {counted(shown.agents, 'teammate')} (median)", style="dim"))
         parts.append(_Path(shown.path))
     if shown.idle:
-        parts.append(Text(f"\nWhere {counted(shown.agents, 'teammate')} would idle, in all", style="dim"))
+        parts.append(Text(f"\nTotal idle time with {counted(shown.agents, 'teammate')}", style="dim"))
         parts.append(_idle(shown))
-    parts.append(Text("\nWhat this rests on", style="dim"))
+    parts.append(Text("\nAssumptions", style="dim"))
     parts += [Indented(one_line(each, 400)) for each in plan.basis]
     if plan.agents is None:
         parts.append(Indented(_ANY_ROLE))
     parts.append(
-        Indented("A lost host: half the team is gone at a random moment and comes back when the lease has run out.")
+        Indented("A lost host: half of the team is lost at a random moment and is back when the lease has run out.")
     )
-    parts.append(Indented("It is a rehearsal under these assumptions, not a promise."))
+    parts.append(Indented("This is an estimate under these assumptions, not a promise."))
     if svg is not None:
-        parts.append(Text(f"\nThe median run of {counted(shown.agents, 'teammate')} is drawn in {svg}."))
+        parts.append(Text(f"\nThe median run with {counted(shown.agents, 'teammate')} is drawn in {svg}."))
     return Group(*parts)
 
 
 class _Figures:
-    """A row a team. Figures are never cut: what does not fit beside the others stands in a table below."""
+    """One row for each team size. Columns that do not fit come in a second table below."""
 
     def __init__(self, sizes: Sequence[Size]) -> None:
         priced = any(size.dollars is not None for size in sizes)
@@ -119,13 +119,13 @@ def _loss(size: Size) -> str:
 
 def _enough(findings: Findings) -> str:
     return (
-        f"Beyond {counted(findings.enough, 'teammate')} nothing gets faster by {WORTH:.0%}. "
-        f"The longest chain of needs alone takes {length(findings.shortest)}."
+        f"More than {counted(findings.enough, 'teammate')} would save less than {WORTH:.0%} of the time. "
+        f"The longest chain of needs takes {length(findings.shortest)}."
     )
 
 
 class _Path:
-    """A row a step, with the middle left out of a long path; where a title has no room in a row, a sentence a step."""
+    """One row for each step; a long path is shown without its middle. Without room for titles, one sentence a step."""
 
     def __init__(self, steps: Sequence[PathStep]) -> None:
         half = _STEPS_SHOWN // 2
@@ -168,7 +168,7 @@ def _idle(size: Size) -> Table:
 
 
 def draw(path: Path, plan: RehearsalPlan, findings: Findings) -> None:
-    """Write the picture of the team to look at."""
+    """Write the picture of the chosen team."""
     shown = findings.shown
     critical = {(step.task, step.start) for step in shown.path}
     bars = [
@@ -183,12 +183,12 @@ def draw(path: Path, plan: RehearsalPlan, findings: Findings) -> None:
     title = f"{counted(len(plan.tasks), 'task')} of {one_line(plan.name, 80)}, {counted(shown.agents, 'teammate')}"
     subtitle = (
         f"The median of {counted(findings.seeds, 'rehearsal')}: {length(shown.makespan.middle)}. "
-        "The critical path is outlined in red; a pale bar was tried again. Colours are roles."
+        "The critical path is outlined in red. A pale bar is an attempt that was repeated. Colours are roles."
     )
     try:
         path.write_text(gantt(title, subtitle, rows, bars), encoding="utf-8")
     except OSError as trouble:
-        raise BadInput(f"The picture cannot be written to {path}: {trouble.strerror}; name another place.") from None
+        raise BadInput(f"The picture cannot be written to {path}: {trouble.strerror}; name another file.") from None
 
 
 # What programs see.

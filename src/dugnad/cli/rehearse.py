@@ -1,4 +1,4 @@
-"""`dugnad rehearse`: what a team would take for a board's open tasks, or for a plan, before anything is paid."""
+"""`dugnad rehearse`: estimates what a team would take for the open tasks of a board, or for a plan."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _AGENTS = (1, 2, 4, 8)
 _SIZES_MAX = 20
 _SEEDS_MAX = 10_000
-# What a turn is taken for where nothing is known: so many tokens in, most of them read from the cache, and out.
+# The assumed tokens of a turn if nothing is known: input, how many of them from the cache, and output.
 _TOKENS_IN, _TOKENS_CACHED, _TOKENS_OUT = 8_000, 6_000, 500
 
 
 class Sizes(Parameter):
-    """4, or several with commas between: 1,2,4,8."""
+    """4, or several, separated by commas: 1,2,4,8."""
 
     name = "numbers"
 
@@ -39,16 +39,16 @@ class Sizes(Parameter):
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in value.split(",")]
-        # Of what is longer than any such number only the length is looked at: converting it could take for ever.
+        # Very long digits are refused by their length, since converting them could take very long.
         if not all(re.fullmatch("[0-9]{1,9}", part) and 1 <= int(part) <= AGENTS_MAX for part in parts):
-            self.fail(f"{value!r} is no list of team sizes from 1 to {AGENTS_MAX:,}; write 1,2,4,8.", param, ctx)
+            self.fail(f"{value!r} is not a list of team sizes from 1 to {AGENTS_MAX:,}; write 1,2,4,8.", param, ctx)
         if len(parts) > _SIZES_MAX:
-            self.fail(f"{len(parts)} team sizes are too many; {_SIZES_MAX} are the most.", param, ctx)
+            self.fail(f"{len(parts)} team sizes are too many; give at most {_SIZES_MAX}.", param, ctx)
         return tuple(map(int, parts))
 
 
 class BoundedNumber(click.FloatRange):
-    """A number within bounds; what is no number lies within none."""
+    """A number within bounds. NaN is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -65,12 +65,12 @@ class BoundedNumber(click.FloatRange):
     """),
 )
 @click.argument("plan", required=False, type=click.Path(path_type=Path))
-@click.option("--agents", type=Sizes(), help="Team sizes to rehearse, with commas between.  [default: 1,2,4,8]")
-@click.option("--turn-seconds", type=BoundedNumber(0.001, 86_400), help="Of a turn, where nothing is known: 20.")
-@click.option("--turns", type=BoundedNumber(1, 10_000), help="Of a task, where nothing is known: 8.")
-@click.option("--seeds", type=click.IntRange(1, _SEEDS_MAX), default=100, show_default=True, help="Runs of each team.")
-@click.option("--model", metavar="NAME", help="Whose price is taken: provider:model.")
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture of the median run there.")
+@click.option("--agents", type=Sizes(), help="Team sizes to rehearse, separated by commas.  [default: 1,2,4,8]")
+@click.option("--turn-seconds", type=BoundedNumber(0.001, 86_400), help="Assumed length of a turn.  [default: 20]")
+@click.option("--turns", type=BoundedNumber(1, 10_000), help="Assumed turns of a task.  [default: 8]")
+@click.option("--seeds", type=click.IntRange(1, _SEEDS_MAX), default=100, show_default=True, help="Rehearsals to play.")
+@click.option("--model", metavar="NAME", help="The model whose price counts: provider:model.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the median run into this file.")
 @board_option
 @json_option
 def rehearse(
@@ -84,26 +84,25 @@ def rehearse(
     board: str | None,
     as_json: bool,
 ) -> None:
-    """What a team would take, before you pay for it: time, cost, what it waits for, how many hands are enough.
+    """Estimate what a team would take, before you pay: time, cost, what it waits for, and how many teammates help.
 
-    Rehearses the board's open tasks, or a plan in a file, many times over in virtual time. Asks no model, and only
-    reads the board. Durations and costs are learned from earlier attempts on the board; what is not known is assumed,
-    and said.
+    It rehearses the open tasks of the board, or a plan in a file, many times in virtual time. It asks no model and only
+    reads the board. It learns durations and costs from earlier attempts on the board. It lists what it had to assume.
     """
     import asyncio
 
     from ..rehearsal.findings import find
     from .rehearsal_tables import draw, picture, shape
 
-    if svg is not None and not svg.parent.is_dir():  # Said before anybody waits for a rehearsal.
+    if svg is not None and not svg.parent.is_dir():  # Checked before the long part.
         raise BadInput(f"The picture cannot be written to {svg}: there is no folder {svg.parent}; make it first.")
-    if svg is not None and svg.exists() and not svg.is_file():  # A pipe would wait for a reader.
+    if svg is not None and svg.exists() and not svg.is_file():  # Writing to a pipe would wait for a reader.
         raise BadInput(f"The picture cannot be written to {svg}, which is not a file; name another.")
     project = here()
     price, priced = _price(model, project)
     options = {"turn_seconds": turn_seconds, "turns": turns}
     made = asyncio.run(_plan(plan, board, project, options, price, priced))
-    findings = find(made, agents or _sizes(made), seeds=seeds)  # Outside of the loop, so that Ctrl-C ends it at once.
+    findings = find(made, agents or _sizes(made), seeds=seeds)  # Not in the event loop, so that Ctrl-C works at once.
     if svg is not None:
         draw(svg, made, findings)
     if as_json:
@@ -118,7 +117,7 @@ def _sizes(plan: RehearsalPlan) -> tuple[int, ...]:
     return tuple(sorted({max(1, plan.size // 2), plan.size, plan.size * 2}))
 
 
-# What there is to rehearse.
+# The plan to rehearse.
 
 
 async def _plan(
@@ -148,7 +147,7 @@ async def _plan(
 
 
 def _is_there(url: str) -> bool:
-    """Whether a plan has a board to learn from. One that was named has to be there."""
+    """Whether there is a board to learn from. A board that the user named must exist."""
     path = file_of(url)
     context = click.get_current_context(silent=True)
     named = context is not None and context.find_root().params.get("board") is not None
@@ -157,7 +156,7 @@ def _is_there(url: str) -> bool:
     try:
         return path.exists()
     except OSError as trouble:
-        raise BoardUnreachable(f"Cannot look for a board at {path}: {trouble.strerror}.") from None
+        raise BoardUnreachable(f"The board at {path} cannot be reached: {trouble.strerror}.") from None
 
 
 def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
@@ -177,7 +176,7 @@ def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
 
 
 def _price(given: str | None, project: Project) -> tuple[Price | None, str]:
-    """The price of the model that would be asked, and what to say of it."""
+    """The price of the model, and a sentence about it."""
     from ..config.user import read_user
     from ..models.open import default_model
     from ..models.prices import facts_of
@@ -186,14 +185,14 @@ def _price(given: str | None, project: Project) -> tuple[Price | None, str]:
     try:
         name = project.model_name(given, os.environ) or user.model or default_model()
     except ModelMisconfigured:
-        return None, "No model is set, so costs are counted in tokens unless they are known; --model names one."
+        return None, "No model is set, so unknown costs are counted in tokens; --model names a model."
     provider, _, model = name.partition(":")
     if given is not None and not model:
-        raise BadInput(f"{given!r} names no model; write provider:model.")
+        raise BadInput(f"{given!r} is not a model; write provider:model.")
     price = user.endpoint(name).price or (facts_of(provider, model).price if provider != "scripted" else None)
     if price is None:
-        return None, f"The price of {name} is not known, so costs are counted in tokens unless they are known."
+        return None, f"The price of {name} is not known, so unknown costs are counted in tokens."
     return price, (
-        f"Where no cost is known, a turn is {_TOKENS_IN:,} tokens in, {_TOKENS_CACHED:,} of them cached, and "
-        f"{_TOKENS_OUT:,} out, at the price of {name}."
+        f"A turn of unknown cost counts as {_TOKENS_IN:,} input tokens, {_TOKENS_CACHED:,} of them cached, and "
+        f"{_TOKENS_OUT:,} output tokens, at the price of {name}."
     )

@@ -1,4 +1,4 @@
-"""Putting tasks on the board, looking at them, and moving them by hand."""
+"""The commands about tasks: add, list, show, retry, cancel, release, and budgets."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from ..board import Board
 
 _SHOWN = 50
-_ENDED_SHOWN = 10  # Of the newest, when nothing was asked for in particular.
-_WINDOW = 256  # Ids looked through at first, from the end, for the newest ended tasks.
+_ENDED_SHOWN = 10  # The newest ended tasks that a plain `dugnad tasks` shows.
+_WINDOW = 256  # How many of the last ids `newest` reads first.
 _STATES = ("ready", "blocked", "scheduled", "claimed", "waiting")
 
 
 def budget_options(command: Any) -> Any:
-    """--tasks, --tokens, --dollars and --minutes: what a root may spend in all."""
+    """Add --tasks, --tokens, --dollars and --minutes: the caps of a goal."""
     for name, number, what in (
-        ("--minutes", float, "Minutes of model and tool calls."),
-        ("--dollars", float, "Dollars."),
-        ("--tokens", int, "Tokens, in and out."),
-        ("--tasks", int, "Task runs; every attempt is one."),
+        ("--minutes", float, "Cap on minutes of model and tool calls."),
+        ("--dollars", float, "Cap on dollars."),
+        ("--tokens", int, "Cap on tokens, in and out."),
+        ("--tasks", int, "Cap on task runs: claims that begin work."),
     ):
         command = click.option(name, type=Cap(number), metavar="N", help=what)(command)
     return command
 
 
 def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
-    """The caps that were given, over those there were."""
+    """The caps before, changed by those that were given."""
     names = {"tasks": "tasks", "tokens": "tokens", "dollars": "dollars", "minutes": "seconds"}
     given = {}
     for name, field in names.items():
@@ -55,13 +55,13 @@ def _changes(given: dict[str, Any]) -> bool:
 
 
 def _titles(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """The lines of a file. Read before the event loop runs, so that Ctrl-C works."""
+    """Read titles, one a line. This happens before the event loop runs, so that Ctrl-C works."""
     if value is None or context.resilient_parsing:
         return None
     data = read_stdin() if value == "-" else read_named(value, value, pipes=True)[0]
     found = [each.strip() for each in utf8(data, "The file with the titles").splitlines() if each.strip()]
     if not found:
-        raise BadInput("The file holds no title; write one on each line.")
+        raise BadInput("The file has no titles; write one on each line.")
     return found
 
 
@@ -71,37 +71,37 @@ def _titles(context: click.Context, parameter: click.Parameter, value: str | Non
     dugnad add "Write parse_date()" --role coder --review reviewer
     """)  # fmt: skip
 @click.argument("title", required=False)
-@click.option("--file", "titles", metavar="FILE", callback=_titles, help="One title per line; - is standard input.")
-@click.option("--body", default="", callback=text_or_stdin, help="What is to be done; - reads standard input.")
-@click.option("--needs", type=Needs(), multiple=True, metavar="ID[:OUTCOME]", help="Wait for this task. Repeatable.")
-@click.option("--under", type=TaskId(*OPEN), metavar="ID", help="Make it a part of this task.")
-@click.option("--role", help="Only for teammates of this role.")
-@click.option("--to", "assignee", type=TeammateName(), metavar="NAME", help="Only for this teammate.")
-@click.option("--priority", type=int, default=0, help="Higher is taken first; 0 is usual.")
-@click.option("--check", metavar="CMD", help="A command that must succeed before it counts as done.")
-@click.option("--plan", is_flag=True, help="Its plan has to be approved before anything is changed.")
-@click.option("--network", is_flag=True, help="Its commands may reach the hosts you allow: --allow-host, config.toml.")
 @click.option(
-    "--review", metavar="ROLE", help="Somebody else of this role has to approve of it before it counts as done."
+    "--file", "titles", metavar="FILE", callback=_titles, help="Add one task for each line; - reads standard input."
 )
+@click.option("--body", default="", callback=text_or_stdin, help="The instructions; - reads standard input.")
 @click.option(
-    "--delay", "delay_seconds", type=Span(), default=0.0, metavar="TIME", help="Not before: 90s, 10m, 2h, 1d."
+    "--needs", type=Needs(), multiple=True, metavar="ID[:OUTCOME]", help="Wait for this task. May be repeated."
 )
-@click.option("--key", help="The same key again gives the same task.")
+@click.option("--under", type=TaskId(*OPEN), metavar="ID", help="Put it under this task.")
+@click.option("--role", help="Only teammates of this role may claim it.")
+@click.option("--to", "assignee", type=TeammateName(), metavar="NAME", help="Only this teammate may claim it.")
+@click.option("--priority", type=int, default=0, help="Higher priorities are claimed first; the default is 0.")
+@click.option("--check", metavar="CMD", help="A command that must succeed before the task counts as done.")
+@click.option("--plan", is_flag=True, help="The teammate may only read until its plan is approved.")
+@click.option("--network", is_flag=True, help="Its commands may reach the hosts you allow (--allow-host, config.toml).")
+@click.option("--review", metavar="ROLE", help="Another teammate of this role must approve the work first.")
+@click.option("--delay", "delay_seconds", type=Span(), default=0.0, metavar="TIME", help="Wait first: 90s, 10m, 2h.")
+@click.option("--key", help="Adding a task with the same key again returns the same task.")
 @budget_options
 async def add(
     call: CommandContext, *, title: str | None, titles: list[str] | None, under: int | None, needs: Any, **given: Any
 ) -> None:
-    """Put a task on the board, or with --file one for every line.
+    """Put a task on the board; with --file, one task for each line.
 
-    The budget (--tasks, --tokens, --dollars, --minutes) covers the task and all that follows from it.
+    The budget (--tasks, --tokens, --dollars, --minutes) covers the task and its follow-ups.
     """
     caps = {name: given.pop(name) for name in ("tasks", "tokens", "dollars", "minutes")}
     budget = _capped(caps) if any(value is not None for value in caps.values()) else None
     if (title is None) == (titles is None):
-        raise BadInput("Give a title, or --file with one title per line.")
+        raise BadInput("Give either a title, or --file with one title on each line.")
     if titles is not None and given["key"] is not None:
-        raise BadInput("--key stands for one task; it does not go with --file.")
+        raise BadInput("--key names one task, so it cannot be used with --file.")
     fields = {**given, "needs": tuple(need for group in needs for need in group), "parent": under, "budget": budget}
     lines = [title] if title is not None else titles or []
     put = await call.board.put_many([NewTask(title=each, **fields) for each in lines])
@@ -120,20 +120,20 @@ async def add(
     dugnad tasks --ready --role coder
     dugnad tasks --ended --by alice --limit 200 --json
     """)  # fmt: skip
-@click.option("--ready", is_flag=True, help="May be claimed now.")
-@click.option("--blocked", is_flag=True, help="Wait for other tasks.")
-@click.option("--scheduled", is_flag=True, help="Not due yet.")
-@click.option("--claimed", is_flag=True, help="Somebody works on them.")
-@click.option("--waiting", is_flag=True, help="For a human, a plan, other tasks or a budget.")
-@click.option("--ended", is_flag=True, help="Done, failed, cancelled or skipped.")
-@click.option("--all", "everything", is_flag=True, help="In whatever state.")
-@click.option("--root", type=TaskId(), metavar="ID", help="All under this goal.")
-@click.option("--role", help="For teammates of this role.")
-@click.option("--by", "teammate", type=TeammateName(), metavar="NAME", help="Held by this teammate, now or last.")
-@click.option("--after", type=TaskId(), default=0, metavar="ID", help="Go on after this one.")
-@click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="How many to show.")
+@click.option("--ready", is_flag=True, help="Tasks that can be claimed now.")
+@click.option("--blocked", is_flag=True, help="Tasks that wait for other tasks.")
+@click.option("--scheduled", is_flag=True, help="Tasks that are not due yet.")
+@click.option("--claimed", is_flag=True, help="Tasks that a teammate works on.")
+@click.option("--waiting", is_flag=True, help="Tasks that wait for a human, a plan, other tasks or a budget.")
+@click.option("--ended", is_flag=True, help="Tasks that are done, failed, cancelled or skipped.")
+@click.option("--all", "everything", is_flag=True, help="Tasks in any state.")
+@click.option("--root", type=TaskId(), metavar="ID", help="Tasks under this goal.")
+@click.option("--role", help="Tasks for this role.")
+@click.option("--by", "teammate", type=TeammateName(), metavar="NAME", help="Tasks it holds or held last.")
+@click.option("--after", type=TaskId(), default=0, metavar="ID", help="Tasks with a higher number than this one.")
+@click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="The most tasks to show.")
 async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, everything: bool, **given: Any) -> None:
-    """What is on the board: by default all that is open, and the last that ended."""
+    """List tasks. By default: all open tasks, and the newest that ended."""
     wanted = [state for state in _STATES if given.pop(state)] + (sorted(ENDED) if ended else [])
     states: Any = None if everything else wanted or sorted(OPEN)
     found = await collect(call.board, limit + 1, after=after, states=states, **given)
@@ -152,16 +152,16 @@ async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, ev
 
         below = ", ".join(f"{counts[state]:,} {state}" for state in (*_STATES, *sorted(ENDED)) if counts.get(state))
         if more is not None:
-            below += f"\nThere are more: dugnad tasks --after {more}, with the same options."
+            below += f"\nThere are more tasks: add --after {more} to the same command."
         if not found:
-            return Text(f"Nothing to show. {f'On the board: {below}.' if below else 'The board is empty.'}")
+            return Text(f"No task matches. On the board: {below}." if below else "The board is empty.")
         return Group(tasks_table(found, now_ms=call.board.sources.now_ms()), Text(f"\n{below}", style="dim"))
 
     call.answer({"tasks": [_shape(task) for task in found], "counts": counts, "more_after": more}, picture)
 
 
 async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) -> list[Task]:
-    """Up to so many tasks, page by page."""
+    """Read up to `most` tasks, page by page."""
     found: list[Task] = []
     while len(found) < most:
         page = await board.list_tasks(after=after, page=min(most - len(found), board.limits.page_max), **filters)
@@ -173,10 +173,10 @@ async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) ->
 
 
 async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filters: Any) -> list[Task]:
-    """The last so many tasks of a kind. A listing goes upwards only, so ever larger ends of it are looked at."""
+    """The last `count` tasks that `keep` accepts. A listing goes upwards only, so this reads ever larger ends."""
     total, window = sum((await board.count_tasks()).values()), _WINDOW
     while True:
-        start = max(0, total - window)  # Ids may have gaps, but there are never fewer of them than tasks.
+        start = max(0, total - window)  # Ids may have gaps, so the highest is at least the number of tasks.
         found = [task for task in await collect(board, 10**9, after=start, **filters) if keep(task)]
         if len(found) >= count or start == 0:
             return found[-count:]
@@ -188,9 +188,9 @@ async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filte
     dugnad show 12 --transcript
     """)  # fmt: skip
 @click.argument("task_id", metavar="ID", type=TaskId())
-@click.option("--transcript", is_flag=True, help="Also every turn: what was said, called and answered.")
+@click.option("--transcript", is_flag=True, help="Also show every turn: texts, tool calls and results.")
 async def show(call: CommandContext, *, task_id: int, transcript: bool) -> None:
-    """All about one task: its needs, attempts, follow-ups, result, and why it failed."""
+    """Show one task: its needs, attempts, follow-ups, result, and why it failed."""
     from ..view.json import attempt_shape, need_shape, turn_shape
 
     board = call.board
@@ -238,20 +238,22 @@ async def _turns(board: Board, task: int, epochs: Sequence[int]) -> list[Any]:
 @verb("retry", example="dugnad retry 12")
 @click.argument("task_id", metavar="ID", type=TaskId("failed", "cancelled"))
 async def retry(call: CommandContext, *, task_id: int) -> None:
-    """Open a failed or cancelled task again, and what was skipped because of it."""
+    """Open a failed or cancelled task again, and the tasks that were skipped because of it."""
     reopened = await call.board.retry(task_id)
-    call.answer({"reopened": reopened}, f"Open again: {_ids(reopened)}.")
+    call.answer({"reopened": reopened}, f"Opened again: {_ids(reopened)}.")
 
 
 @verb("cancel", example="""
-    dugnad cancel 12 --why "no longer wanted"
+    dugnad cancel 12 --why "no longer needed"
     dugnad cancel 12 --dependents
     """)  # fmt: skip
 @click.argument("task_id", metavar="ID", type=TaskId(*OPEN))
-@click.option("--dependents", is_flag=True, help="Also everything that waits behind it; otherwise that is skipped.")
-@click.option("--why", default="", help="The reason, for the record.")
+@click.option(
+    "--dependents", is_flag=True, help="Also cancel every task that waits for it; otherwise they are skipped."
+)
+@click.option("--why", default="", help="The reason; it is kept with the task.")
 async def cancel(call: CommandContext, *, task_id: int, dependents: bool, why: str) -> None:
-    """End a task. Whoever works on it is stopped."""
+    """End a task as cancelled. A teammate that works on it stops."""
     cancelled = await call.board.cancel(task_id, why=why, dependents=dependents)
     said = f"Cancelled: {_ids(cancelled)}." if cancelled else f"#{task_id} was cancelled already."
     call.answer({"cancelled": cancelled}, said)
@@ -259,10 +261,10 @@ async def cancel(call: CommandContext, *, task_id: int, dependents: bool, why: s
 
 @verb("release", example='dugnad release 12 --why "alice is stuck" --delay 10m')
 @click.argument("task_id", metavar="ID", type=TaskId("claimed", "waiting"))
-@click.option("--why", default="", help="The reason; the next to try is told.")
-@click.option("--delay", type=Span(), default=0.0, metavar="TIME", help="Not before: 90s, 10m, 2h, 1d.")
+@click.option("--why", default="", help="The reason; the next attempt is told.")
+@click.option("--delay", type=Span(), default=0.0, metavar="TIME", help="Wait this long: 90s, 10m, 2h, 1d.")
 async def release(call: CommandContext, *, task_id: int, why: str, delay: float) -> None:
-    """Take a claimed or waiting task from its holder and give it back to everyone."""
+    """Take a claimed or waiting task from its holder, so that anyone may claim it."""
     await call.board.release(task_id, why=why, delay_seconds=delay)
     task = await call.board.find(task_id)
     call.answer({"task": _shape(task)}, f"#{task_id} is {task.state}.")
@@ -278,12 +280,12 @@ async def release(call: CommandContext, *, task_id: int, why: str, delay: float)
     """)  # fmt: skip
 @click.argument("task_id", metavar="[ID]", required=False, type=TaskId())
 @budget_options
-@click.option("--add", "adds", is_flag=True, help="Add to the caps there are, instead of putting these in their place.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many goals to show.")
+@click.option("--add", "adds", is_flag=True, help="Add to the present caps instead of replacing them.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The most goals to show.")
 async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit: int, **caps: Any) -> None:
-    """What a goal has used of what it may; with numbers, change that. `none` takes a cap away.
+    """Show what a goal has spent of its budget; with numbers, change its caps. `none` removes a cap.
 
-    Work that was held for want of budget goes on when the cap is raised.
+    Work that was held at a cap goes on when the cap is raised.
     """
     from ..view.json import spending_shape
 
@@ -291,14 +293,14 @@ async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit
     changes = _changes(caps)
     if task_id is None:
         if changes or adds:
-            raise BadInput("Say whose budget is to change: dugnad budget ID --tasks 10.")
+            raise BadInput("Name the goal whose budget to change: dugnad budget ID --tasks 10.")
         await _all_budgets(call, limit)
         return
     root = await board.find((await board.find(task_id)).root)
     spending = await board.budget(root.id)
     if adds:
         if not changes or "none" in caps.values():
-            raise BadInput("Say with numbers how much is to be added: dugnad budget ID --add --tasks 10.")
+            raise BadInput("Say with a number how much to add: dugnad budget ID --add --tasks 10.")
         spending = await board.raise_budget(root.id, _capped(caps))
     elif changes:
         spending = await board.set_budget(root.id, _capped(caps, spending.caps))
@@ -317,8 +319,8 @@ async def _all_budgets(call: CommandContext, limit: int) -> None:
         from rich.text import Text
 
         if not shown:
-            return Text("Nothing to show. The board is empty.")
-        below = [Text("There are older goals; see --limit.", style="dim")] if len(roots) > limit else []
+            return Text("The board is empty.")
+        below = [Text("There are older goals; --limit shows more.", style="dim")] if len(roots) > limit else []
         return Group(*(_budget_text(spending, root) for spending, root in shown), *below)
 
     call.answer({"budgets": [spending_shape(spending) for spending, _ in shown]}, picture)

@@ -1,1 +1,1 @@
-"""What people see: tables, lines and the live view, in a terminal and in a pipe. It changes nothing."""
+"""What people see: tables, lines and the live view, on a terminal and in a pipe. Nothing here changes the board."""

@@ -1,4 +1,4 @@
-"""The one way to a terminal: whatever was forgotten before, nothing it would obey gets through."""
+"""The one way to a terminal. It removes control characters from every text, also where a caller forgot to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..text import plain
 
 
 class SafeConsole(Console):
-    """rich's console. Its own codes are added behind this step, so all that is text here is somebody's."""
+    """rich's console. rich adds its own codes after this step, so every text here comes from a person or a model."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for each in super().render(renderable, options):

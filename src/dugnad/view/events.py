@@ -1,4 +1,4 @@
-"""The log as people read it: one sentence per event."""
+"""The log as people read it: one sentence for each event."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STYLES = {
     "turn": "dim", "reserved": "dim", "spent": "dim", "shown": "dim", "handover": "dim", "repeated": "dim",
 }  # fmt: skip
 
-# Steps of the machinery: true, but not what a person follows the team by.
+# Internal steps, which only `dugnad log --all` shows.
 QUIET = frozenset({"reserved", "spent", "turn", "shown", "ready", "handover", "repeated", "hosts_forgotten"})
 
 Data = Mapping[str, Any]
 
 
 def event_line(event: Event, *, dated: bool = False) -> Text:
-    """One event as one line: when, about which task, who, what."""
+    """One event as one line: time, task, actor, and what happened."""
     said = Text(clock(event.at, dated=dated), style="dim")
     said.append(f"  {f'#{event.task}' if event.task is not None else '':<6}", style="bold")
     said.append(sentence(event), style=_STYLES.get(event.kind, ""))
@@ -35,10 +35,10 @@ def event_line(event: Event, *, dated: bool = False) -> Text:
 
 
 def sentence(event: Event) -> str:
-    """What happened, in words."""
+    """What happened, as a sentence."""
     say = _SENTENCES.get(event.kind)
     actor = one_line(event.actor, 40)
-    if say is None:  # A kind that a newer dugnad wrote.
+    if say is None:  # A newer dugnad wrote this kind.
         return f"{actor}: {one_line(event.kind.replace('_', ' '), 40)}"
     if event.kind.startswith("host_"):
         return say(event.data)
@@ -65,7 +65,7 @@ def _amount(data: Data) -> str:
 
 
 def _host(data: Data) -> str:
-    """A host's label as people read it: which machine, which process."""
+    """A host's label as people read it: the machine and the process."""
     machine, _, rest = str(data.get("label") or "?").partition(":")
     pid = rest.partition(":")[0]
     return one_line(f"{machine}, process {pid}" if pid.isdigit() else machine, 60)
@@ -74,50 +74,55 @@ def _host(data: Data) -> str:
 def _put(data: Data) -> str:
     whom = f" for {one_line(data['assignee'], 40)}" if data.get("assignee") else ""
     role = f" for a {one_line(data['role'], 40)}" if data.get("role") and not whom else ""
-    return f"put {_quoted(data, 'title')}{whom or role}"
+    return f"added {_quoted(data, 'title')}{whom or role}"
 
 
 def _need_added(data: Data) -> str:
-    outcome = f" to end {one_line(data['outcome'], 40)}" if data.get("outcome") else ""
-    return f"made it need #{data.get('needs')}{outcome}"
+    outcome = f" to end as {one_line(data['outcome'], 40)}" if data.get("outcome") else ""
+    return f"made it wait for #{data.get('needs')}{outcome}"
 
 
 def _claimed(data: Data) -> str:
     if data.get("continues") is not None:
-        return f"claimed it and goes on, attempt {data.get('number', 1)}"
+        return f"claimed it and continues, attempt {data.get('number', 1)}"
     return f"claimed it, attempt {data.get('number', 1)}"
 
 
 def _done(data: Data) -> str:
     outcome = f" as {one_line(data['outcome'], 40)}" if data.get("outcome") else ""
     result = f": {one_line(data['result'], _TEXT_MOST)}" if data.get("result") else ""
-    return f"is done{outcome}{result}"
+    return f"finished it{outcome}{result}"
 
 
 def _waiting(data: Data) -> str:
     if data.get("tasks"):
         return f"waits for {', '.join(f'#{task}' for task in data['tasks'])}"
-    what = {"human": "the human", "plan": "a plan to be approved", "budget": "budget", "tasks": "other tasks"}
-    return f"waits for {what.get(str(data.get('waiting_for')), 'nothing more')}{_why(data)}"
+    what = {"human": "the human", "plan": "approval of its plan", "budget": "budget", "tasks": "other tasks"}
+    if data.get("waiting_for") not in what:
+        return f"put it down, and it can go on at once{_why(data)}"
+    return f"waits for {what[str(data['waiting_for'])]}{_why(data)}"
 
 
 def _taken_back(data: Data) -> str:
-    back = "failed it" if data.get("state") == "failed" else "took it back"
-    return f"{back} from {one_line(data.get('teammate') or 'a host', 40)}{_why(data)}"
+    holder = one_line(data.get("teammate") or "a host", 40)
+    back = f"failed it when {holder} was lost" if data.get("state") == "failed" else f"took it back from {holder}"
+    return f"{back}{_why(data)}"
 
 
 def _told(data: Data) -> str:
     to, kind = one_line(data.get("to") or "", 40), str(data.get("message_kind", "text"))
     if data.get("accepted") is not None:
-        verdict = "agrees" if data["accepted"] else "refuses"
-        said = f" {_quoted(data)}" if data.get("text") else ""
-        return f"to {to}: {verdict}{said}"
-    verbs = {"question": "asks", "plan": "shows a plan to", "shutdown": "asks to shut down:", "answer": "answers"}
-    return f"{verbs.get(kind, 'tells')} {to} {_quoted(data)}"
+        verdict = "agreed" if data["accepted"] else "refused"
+        said = f": {_quoted(data)}" if data.get("text") else ""
+        return f"answered {to} and {verdict}{said}"
+    if kind == "shutdown":
+        return f"asked {to} to shut down: {_quoted(data)}"
+    verbs = {"question": "asked", "plan": "showed a plan to", "answer": "answered"}
+    return f"{verbs.get(kind, 'told')} {to}: {_quoted(data)}"
 
 
 def _noted(data: Data) -> str:
-    return f"noted {_quoted(data, 'title')}"
+    return f"wrote the note {_quoted(data, 'title')}"
 
 
 def _spawned(data: Data) -> str:
@@ -136,41 +141,43 @@ def _caps(data: Data) -> str:
 
 _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "put": _put,
-    "repeated": lambda data: f"asked for it again ({data.get('repeats')} times now)",
+    "repeated": lambda data: f"asked for the same task again ({data.get('repeats')} times so far)",
     "need_added": _need_added,
-    "ready": lambda data: "lets it go on" if data.get("state") == "ready" else "schedules it: its needs are met",
-    "assigned": lambda data: f"gave it to {one_line(data.get('assignee') or 'anyone', 40)}",
+    "ready": lambda data: "made it ready" if data.get("state") == "ready" else "scheduled it: its needs are met",
+    "assigned": lambda data: f"assigned it to {one_line(data.get('assignee') or 'anyone', 40)}",
     "claimed": _claimed,
     "done": _done,
-    "failed": lambda data: f"failed{_why(data)}",
-    "retrying": lambda data: f"failed, and it will be tried again{_why(data)}",
+    "failed": lambda data: f"failed the task{_why(data)}",
+    "retrying": lambda data: f"failed, and the task will be tried again{_why(data)}",
     "waiting": _waiting,
-    "released": lambda data: f"gave it back{_why(data)}",
+    "released": lambda data: f"released it{_why(data)}",
     "cancelled": lambda data: f"cancelled it{_why(data)}",
     "skipped": lambda data: f"skipped it{_why(data)}",
     "retried": lambda data: "opened it again",
     "taken_back": _taken_back,
     "turn": lambda data: f"recorded turn {data.get('number')} ({data.get('turn_kind')}, {_amount(data)})",
-    "handover": lambda data: "left word for later attempts",
+    "handover": lambda data: "left a handover for later attempts",
     "reserved": lambda data: f"reserved {_amount(data)}",
     "spent": lambda data: f"spent {_amount(data)}",
-    "forfeited": lambda data: f"counts {_amount(data)} as spent: what became of it is not known",
-    "budget_reached": lambda data: f"holds the work: the budget of {one_line(data.get('held') or '', 40)} is used up",
+    "forfeited": lambda data: (
+        f"counted {_amount(data)} as spent: the reply was lost, and the provider may have billed it"
+    ),
+    "budget_reached": lambda data: f"held the goal: its cap on {one_line(data.get('held') or '', 40)} is reached",
     "budget_set": _caps,
-    "cooled": lambda data: f"pauses {one_line(data.get('pace') or '', 60)}{_why(data)}",
+    "cooled": lambda data: f"paused {one_line(data.get('pace') or '', 60)}{_why(data)}",
     "host_started": lambda data: f"a host started ({_host(data)})",
     "host_back": lambda data: "a host is back",
     "host_stopped": lambda data: f"a host stopped{f' ({_host(data)})' if data.get('label') else ''}",
     "host_lost": lambda data: f"a host was lost ({_host(data)})",
-    "hosts_forgotten": lambda data: f"forgot {counted(len(data.get('hosts', ())), 'host')} long gone",
+    "hosts_forgotten": lambda data: f"removed {counted(len(data.get('hosts', ())), 'old host')} from the list",
     "spawned": _spawned,
-    "seated": lambda data: "found a host",
+    "seated": lambda data: "joined a host",
     "stopped_teammate": lambda data: f"stopped {one_line(data.get('name') or '', 40)}{_why(data)}",
-    "failed_teammate": lambda data: f"shows {one_line(data.get('name') or '', 40)} as failed{_why(data)}",
+    "failed_teammate": lambda data: f"marked {one_line(data.get('name') or '', 40)} as failed{_why(data)}",
     "told": _told,
     "shown": lambda data: f"read {counted(len(data.get('messages', ())), 'message')}",
     "noted": _noted,
     "unsandboxed": lambda data: (
-        f"lets commands run without a sandbox on {one_line(data.get('machine') or 'a machine', 60)}"
+        f"allowed commands without a sandbox on {one_line(data.get('machine') or 'a machine', 60)}"
     ),
 }

@@ -1,6 +1,6 @@
 """Records as JSON: the stable shapes that scripts rely on. `docs/commands.md` lists every key.
 
-Times are milliseconds since 1970, as on the board; money is dollars and spans are seconds, as people give them.
+Times are milliseconds since 1970, as on the board. Money is in dollars and durations are in seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Shape = dict[str, Any]
 
 
 def as_line(shape: Shape) -> str:
-    """One line of JSON. Only ASCII: whatever stands in a title, no terminal is moved by it."""
+    """One line of JSON, in ASCII only, so that no text in it can control a terminal."""
     return json.dumps(shape, ensure_ascii=True)
 
 

@@ -1,6 +1,7 @@
-"""The live view of a run: the board by state with owners, who is doing what, the budget, the last events.
+"""The live view of a run: the team, the tasks by state, the budget and the last events.
 
-`Snapshot` is what it shows, gathered by whoever runs it; `picture` is pure. Only for a terminal: a pipe gets lines.
+The caller gathers a `Snapshot`, and `picture` draws it; `picture` is pure. The view is for a terminal only: a pipe gets
+lines.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from ..text import one_line
 from ..types import OPEN, Event, Message, Spending, Task, Teammate
 from .events import event_line
 from .numbers import counted, span
-from .tables import STATE_STYLES, STATUS_STYLES, used
+from .tables import STATE_STYLES, STATUS_STYLES, status_word, used
 
 _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
-    """What a teammate of this process is at."""
+    """What a teammate is doing now."""
 
-    what: str  # A tool's name, or "asks MODEL". A second line is what the tool says meanwhile.
+    what: str  # A tool's name, or "asks MODEL". A second line is the last output of the tool.
     since: int
     turn: int
 
 
 def note_doing(doing: dict[str, Doing], event: Event) -> None:
-    """What an event tells of what its actor is at; for teammates of other processes it is all that is known."""
+    """Learn from an event what its actor is doing. For teammates of other processes there is no other source."""
     before = doing.get(event.actor, Doing(what="", since=event.at, turn=1))
     if event.kind == "claimed":
         doing[event.actor] = Doing(what="begins", since=event.at, turn=1)
@@ -54,16 +55,16 @@ class Snapshot:
     accounts: Sequence[Spending]
     doing: Mapping[str, Doing] = field(default_factory=dict)
     events: Sequence[Event] = ()
-    requests: Sequence[Message] = ()  # What waits for the person who watches.
-    says: str = ""  # A word of the runtime: that it stops, that the board is in trouble, that a team is no use here.
+    requests: Sequence[Message] = ()  # Requests that wait for the person who watches.
+    says: str = ""  # A message of the runtime: it stops, the board is in trouble, a larger team would not help.
 
 
 def picture(seen: Snapshot, *, width: int, height: int) -> RenderableType:
-    """As much of it as fits."""
+    """As much of the snapshot as fits."""
     team = [member for member in seen.team if member.status != "stopped"]
-    team.sort(key=lambda member: member.status != "working")  # Not all may fit; the order among equals stays.
+    team.sort(key=lambda member: member.status != "working")  # Not all may fit, so those that work come first.
     accounts, requests = seen.accounts[:3], seen.requests[:2]
-    # Headline and last line, and one left free: a full screen would scroll.
+    # For the headline, the last line and a free one: a full screen would scroll.
     room = max(3, height - 3 - len(accounts) - 2 * len(requests))
     team_shown = min(len(team), 8, max(1, room // 3))
     events_shown = min(6, max(0, (room - team_shown) // 3))
@@ -75,7 +76,9 @@ def picture(seen: Snapshot, *, width: int, height: int) -> RenderableType:
     parts += [_budget(account, width) for account in accounts]
     parts += [_request(asked, width) for asked in requests]
     parts += [_cut(event_line(event), width) for event in seen.events[max(0, len(seen.events) - events_shown) :]]
-    parts.append(_cut(Text(seen.says or "Ctrl-C stops in order; `dugnad run` goes on later.", style="dim"), width - 2))
+    parts.append(
+        _cut(Text(seen.says or "Ctrl-C stops the team in order; `dugnad run` continues later.", style="dim"), width - 2)
+    )
     return Group(*parts)
 
 
@@ -112,7 +115,7 @@ def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableTyp
         table.add_row(
             Text(name, style="bold"),
             Text(", ".join(member.roles)[:12], style="dim"),
-            Text(member.status, style=STATUS_STYLES.get(member.status, "")),
+            Text(status_word(member.status), style=STATUS_STYLES.get(member.status, "")),
             _at_work(member, held.get(member.name), seen.doing.get(member.name), seen.now_ms, room),
         )
     return table
@@ -126,7 +129,7 @@ def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: i
     said = Text(f"#{task.id}")
     if doing is not None and doing.what:
         what, _, says = doing.what.partition("\n")
-        # A command's last line is worth more than the title, which stands among the tasks; and its end more than that.
+        # The last line of a command matters more than the title, which is in the list of tasks; its end matters most.
         most = max(12, room // 3) if says else 40
         said.append(f" turn {doing.turn}, {one_line(what, most)} {span(now_ms - doing.since)}", style="cyan")
         if says and (left := room - said.cell_len - 2) > 5:
@@ -135,7 +138,7 @@ def _at_work(member: Teammate, task: Task | None, doing: Doing | None, now_ms: i
 
 
 def _last_cells(text: str, most: int) -> str:
-    """The end of a line that is too long, counted as wide as a terminal draws it."""
+    """The end of a long line, measured in terminal columns."""
     if cell_len(text) <= most:
         return text
     end = ""
@@ -147,9 +150,9 @@ def _last_cells(text: str, most: int) -> str:
 
 
 def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
-    """Those that move first, then what is ahead, then what ended last."""
+    """First the tasks in work, then those still to do, then those that ended last."""
     if len(seen.tasks) > most:
-        most -= 1  # For the word that there are more.
+        most -= 1  # For the line that says how many more there are.
     rank = {state: place for place, state in enumerate(_ORDER)}
     ahead = sorted((task for task in seen.tasks if task.state in OPEN), key=lambda task: (rank[task.state], task.id))
     ended = sorted((task for task in seen.tasks if task.ended), key=lambda task: -(task.ended_at or 0))
@@ -187,7 +190,7 @@ def _budget(account: Spending, width: int) -> RenderableType:
 
 
 def share_used(account: Spending) -> float:
-    """Of the cap that is nearest: 0 to 1."""
+    """The used share of the cap that is nearest, from 0 to 1."""
     pairs = (
         (account.tasks_max, account.runs),
         (account.tokens_max, account.spent.tokens),

@@ -1,4 +1,4 @@
-"""Numbers as people read them: times, spans, money, counts."""
+"""Numbers as people read them: times, durations, money, counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def day(at: int) -> str:
 
 
 def span(milliseconds: float) -> str:
-    """About how long: 40s, 12m, 3h, 2d."""
+    """A rounded duration: 40s, 12m, 3h, 2d."""
     seconds = max(0, int(milliseconds / 1000))
     for size, unit in _UNITS:
         if seconds >= size:
@@ -27,7 +27,7 @@ def span(milliseconds: float) -> str:
 
 
 def money(microdollars: int) -> str:
-    """Cents, and finer where there is less than one."""
+    """Dollars and cents; four decimals for less than a cent."""
     if 0 < microdollars < 10_000:
         return f"${microdollars / 1_000_000:.4f}"
     return f"${microdollars / 1_000_000:,.2f}"

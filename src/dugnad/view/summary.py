@@ -13,7 +13,7 @@ from .json import Shape, amount_shape, message_shape, spending_shape, task_shape
 from .numbers import money
 from .tables import STATE_STYLES
 
-_HEADS = {0: "All done.", 1: "Not all is done.", 3: "The budget ran out with work left.", 130: "Interrupted."}
+_HEADS = {0: "All done.", 1: "Some work is not done.", 3: "The budget ran out with work left.", 130: "Interrupted."}
 
 
 def report_shape(end: Report) -> Shape:
@@ -42,13 +42,13 @@ def report_shape(end: Report) -> Shape:
 
 
 def others_line(count: int) -> str:
-    """What a run with a goal leaves alone, and how it would be worked."""
+    """The tasks that a run with a goal does not touch, and how to work on them."""
     tasks = "1 other task waits" if count == 1 else f"{count} other tasks wait"
-    return f"{tasks} on this board; --all works them too, and so does `dugnad work`."
+    return f"{tasks} on this board; --all or `dugnad work` works on them too."
 
 
 def report_page(end: Report) -> RenderableType:
-    """What was done, by whom, the cost, what failed and why, what to do next."""
+    """What was done and by whom, the cost, what failed and why, and what to do next."""
     parts: list[RenderableType] = [
         Text(f"\n{end.says or _HEADS[end.exit_code]}", style="bold green" if not end.exit_code else "bold")
     ]
@@ -70,7 +70,9 @@ def report_page(end: Report) -> RenderableType:
         parts.append(Text(f"{'failed':>9}  {one_line(name, 20)}: {one_line(why, 160)}", style="red"))
     parts += [Text(f"{'careful':>9}  {one_line(end.runs, 3_000)}", style="bold yellow")] if end.runs else []
     if chain := one_chain(end.tasks):
-        parts.append(Text(f"{'note':>9}  The {chain} tasks left are one chain: one teammate is as fast (--agents 1)."))
+        parts.append(
+            Text(f"{'note':>9}  The {chain} tasks left are one chain: one teammate is as fast as more (--agents 1).")
+        )
     if end.others:
         parts.append(Text(f"{'note':>9}  {others_line(end.others)}"))
     parts += [Text(f"{'next':>9}  {_step(step)}", style="green") for step in end.next_steps()]
@@ -78,6 +80,6 @@ def report_page(end: Report) -> RenderableType:
 
 
 def _step(step: str) -> str:
-    """The command, and behind a gap what it is for."""
+    """The command, then after a gap what it is for."""
     command, _, why = step.partition("    ")
     return f"{one_line(command, 400)}    {one_line(why, 100)}".rstrip()

@@ -1,6 +1,7 @@
-"""Records as tables, pages and lines. Legible without colour, in eighty columns, and unwrapped in a pipe.
+"""Records as tables, pages and lines: readable without colour and in eighty columns, and not wrapped in a pipe.
 
-Whatever an agent or a person wrote is a `Text` made of plain words: rich reads no markup in it, a terminal no orders.
+Texts of people and agents are `Text` objects without control characters: rich reads no markup in them, and a terminal
+obeys nothing in them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _HOW_TO_ANSWER = {
 
 
 def tasks_table(tasks: Iterable[Task], *, now_ms: int) -> RenderableType:
-    """One line a task: number, state, who, since when, title and why."""
+    """One line for each task: number, state, teammate, age, title and reason."""
     table = _table("#", "state", "who", "when")
     table.columns[0].justify = "right"
     table.add_column("title", overflow="ellipsis")
@@ -70,7 +71,7 @@ def task_page(
     *,
     titles: Mapping[int, str] | None = None,
 ) -> RenderableType:
-    """Everything about one task. `titles` are those of the tasks it needs, if they are known."""
+    """Everything about one task. `titles` are the known titles of the tasks that it needs."""
     parts: list[RenderableType] = [_heading(task), _facts(task)]
     parts += _section("body", task.body) if task.body else []
     if needs:
@@ -94,7 +95,7 @@ def task_page(
 
 
 def team_table(team: Iterable[Teammate], tasks: Iterable[Task]) -> RenderableType:
-    """One line a teammate. `tasks` are those that are claimed or waiting; each stands with its holder."""
+    """One line for each teammate, with its tasks. `tasks` are those that are claimed or waiting."""
     held: dict[str, list[Task]] = {}
     for task in tasks:
         if task.teammate and task.state in ("claimed", "waiting"):
@@ -106,16 +107,16 @@ def team_table(team: Iterable[Teammate], tasks: Iterable[Task]) -> RenderableTyp
         table.add_row(
             Text(one_line(member.name, 40) + (" (lead)" if member.lead else ""), style="bold"),
             Text(one_line(roles + (", plans first" if member.plan else ""), 30)),
-            Text(member.status, style=STATUS_STYLES.get(member.status, "")),
+            Text(status_word(member.status), style=STATUS_STYLES.get(member.status, "")),
             _doing(member, held.get(member.name, [])),
         )
     return table
 
 
 def messages_table(messages: Iterable[Message], *, waiting: Collection[int] | None = None) -> RenderableType:
-    """Each message in full. Under a request that waits stands the command that answers it.
+    """Each message in full. Below a request that waits is the command that answers it.
 
-    `waiting` are the ids of such requests; without it, all requests to the human are taken for waiting.
+    `waiting` are the ids of such requests. Without it, every request to the human counts as waiting.
     """
     parts: list[RenderableType] = []
     for message in messages:
@@ -131,13 +132,13 @@ def messages_table(messages: Iterable[Message], *, waiting: Collection[int] | No
             parts.append(Indented(message.text))
         waits = message.recipient == HUMAN if waiting is None else message.id in waiting
         if waits and message.kind in _HOW_TO_ANSWER:
-            # Not indented, as what others say is: so their words cannot look like ours.
+            # Texts of others are indented and this is not, so that they cannot imitate it.
             parts.append(Text(_HOW_TO_ANSWER[message.kind].format(id=message.id), style="green"))
     return Group(*parts)
 
 
 def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
-    """Each note with its text, which is shortened to so many characters."""
+    """Each note, with its text shortened to `most` characters."""
     parts: list[RenderableType] = []
     for note in notes:
         head = Text(one_line(note.title, 200), style="bold")
@@ -153,7 +154,7 @@ def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
 
 
 def budget_text(spending: Spending, task: Task) -> Text:
-    """What a root has used of what it may, and how to go on when it is held."""
+    """What a goal has spent of its budget, and how to go on when it is held."""
     said = Text(f"#{task.id} {one_line(task.title, 80)}", style="bold")
     said.append(f"\n  {used(spending)}", style="not bold")
     kept = spending.reserved
@@ -162,14 +163,14 @@ def budget_text(spending: Spending, task: Task) -> Text:
     said.append(f"\n  {counted(spending.tasks, 'task')} in all", style="not bold dim")
     if spending.held is not None:
         more = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
-        said.append(f"\n  Held: the budget of {spending.held} is used up. Add to it and the work goes on: ", "yellow")
+        said.append(f"\n  Held: the cap on {spending.held} is reached. To go on, raise it: ", "yellow")
         said.append(f"dugnad budget {task.id} --add {more.get(spending.held, '--tasks 10')}", "bold yellow")
     return said
 
 
 def used(spending: Spending) -> str:
-    """12 of 20 tasks, $0.41 of $2.00, 81,200 tokens. Time only where it is capped: a lost call counts all it had, which
-    says little of how long anything took. Dollars only where there are any."""
+    """12 of 20 tasks, $0.41 of $2.00, 81,200 tokens. Time only where it is capped, since a lost call counts its whole
+    reservation, which is not the time it took. Dollars only where there are any."""
     spent = spending.spent
     tasks = f"{spending.runs:,} of {counted(spending.tasks_max, 'task')}" if spending.tasks_max is not None else (
         counted(spending.runs, "task run")
@@ -182,6 +183,15 @@ def used(spending: Spending) -> str:
     priced = spending.microdollars_max is not None or spent.microdollars
     timed = spending.milliseconds_max is not None
     return ", ".join([tasks, *([dollars] if priced else []), tokens, *([seconds] if timed else [])])
+
+
+def status_word(status: str) -> str:
+    """A teammate's status as people read it."""
+    return "will join" if status == "wanted" else status
+
+
+def is_status(status: str) -> str:
+    return "will join" if status == "wanted" else f"is {status}"
 
 
 def _of(cap: int | None, show: Callable[[int], str]) -> str:
@@ -247,15 +257,15 @@ def _facts(task: Task) -> RenderableType:
         ("not for", task.not_for),
         ("priority", task.priority or None),
         ("check", task.check),
-        ("plan", "has to be approved first" if task.plan else None),
-        ("network", "the hosts that are allowed" if task.network else None),
-        ("review", f"by any {task.review} but its author" if task.review else None),
+        ("plan", "must be approved first" if task.plan else None),
+        ("network", "the allowed hosts" if task.network else None),
+        ("review", f"by another {task.review}" if task.review else None),
         ("parent", f"#{task.parent}" if task.parent is not None else None),
-        ("root", f"#{task.root}" if task.root != task.id else None),
+        ("goal", f"#{task.root}" if task.root != task.id else None),
         ("due", clock(task.due_at, dated=True) if task.due_at is not None else None),
-        ("put", f"{clock(task.put_at, dated=True)} by {task.put_by}"),
+        ("added", f"{clock(task.put_at, dated=True)} by {task.put_by}"),
         ("ended", clock(task.ended_at, dated=True) if task.ended_at is not None else None),
-        ("tries", f"{task.tries} lost or failed, {task.claims} in all" if task.tries else None),
+        ("tries", f"{task.tries} lost or failed, {task.claims} claims in all" if task.tries else None),
     ]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
@@ -267,14 +277,14 @@ def _facts(task: Task) -> RenderableType:
 
 
 def _need(need: Need, state: str, title: str) -> Text:
-    wanted = one_line(need.outcome or "done", 40)
-    return Text(f"  #{need.task} {wanted} ({state}) {one_line(title, 80)}".rstrip(), no_wrap=True, overflow="ellipsis")
+    outcome = one_line(need.outcome or "done", 40)
+    return Text(f"  #{need.task} {outcome} ({state}) {one_line(title, 80)}".rstrip(), no_wrap=True, overflow="ellipsis")
 
 
 def _attempt(attempt: Attempt) -> Text:
     ended = f"{attempt.ended_as}" if attempt.ended_as else "under way"
     took = f" after {span(attempt.ended_at - attempt.claimed_at)}" if attempt.ended_at is not None else ""
-    goes_on = " (went on)" if attempt.continues is not None else ""
+    goes_on = " (continued)" if attempt.continues is not None else ""
     why = f": {one_line(attempt.reason, 200)}" if attempt.reason else ""
     return Text(
         f"  {attempt.number}. {one_line(attempt.teammate, 40)}{goes_on}, {clock(attempt.claimed_at, dated=True)}, "
@@ -302,7 +312,7 @@ def _section(name: str, text: str) -> list[RenderableType]:
 
 
 class Indented:
-    """Text a few columns in, wrapped in a terminal. Not padded: one very long line must not widen all others."""
+    """Indented text, wrapped to the terminal. It is not padded: one very long line must not widen the others."""
 
     def __init__(self, text: str, style: str = "", *, columns: int = 2) -> None:
         self._lines = plain(text).split("\n")

@@ -1,4 +1,4 @@
-"""The turns of a task as a conversation: what a teammate was told, said, called, and got back."""
+"""The turns of a task as a conversation: what the teammate was told, said and called, and the results."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from ..types import Attempt, Turn
 from .numbers import clock, counted
 from .tables import Indented
 
-_TEXT_MOST = 2_000  # Of one piece; `--json` has the whole.
+_TEXT_MOST = 2_000  # Characters of one piece; `--json` has all of it.
 
 
 def transcript_page(attempts: Sequence[Attempt], turns: Sequence[Turn]) -> RenderableType:
     """Every attempt with its turns, in order."""
     parts: list[RenderableType] = []
     for attempt in attempts:
-        went_on = f", goes on from epoch {attempt.continues}" if attempt.continues is not None else ""
+        went_on = f", continues epoch {attempt.continues}" if attempt.continues is not None else ""
         parts.append(Text(f"\nattempt {attempt.number}, {one_line(attempt.teammate, 40)}{went_on}", style="bold"))
         calls: list[str] = []
         own = [turn for turn in turns if turn.epoch == attempt.epoch]
         for turn in own:
             parts += _turn(turn, attempt.teammate, calls)
         if not own:
-            parts.append(Text("  no turns are recorded", style="dim"))
+            parts.append(Text("  no turns", style="dim"))
     return Group(*parts)
 
 
 def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
-    """One turn. `calls` are the names of what the last reply called, by place."""
+    """One turn. `calls` are the names of the tools that the last reply called, in order."""
     at = clock(turn.at)
     try:
         body: Any = json.loads(turn.body)
         if turn.kind == "request":
-            return [Text(f"  {at}  {one_line(body['command'], 60)} is started", style="dim")]
+            return [Text(f"  {at}  {one_line(body['command'], 60)} started", style="dim")]
         if turn.kind == "reply":
             return _reply(body, at, teammate, calls, turn.used.tokens)
         if turn.kind == "tool":
-            return _piece(f"{at}  {calls[body['place']]} answers", body["text"])
+            return _piece(f"{at}  {calls[body['place']]} returned", body["text"])
         if turn.kind == "summary" and "summary" in body:
-            return _piece(f"{at}  what was said before, in short", body["summary"])
+            return _piece(f"{at}  summary of the turns before", body["summary"])
         if turn.kind == "summary":
             return [Text(f"  {at}  {counted(len(body['shortened']), 'old result')} shortened", style="dim")]
     except (ValueError, KeyError, IndexError, TypeError):
-        pass  # Written by someone else's loop: show it as it is.
+        pass  # Another program wrote this turn: show it as it is.
     return _piece(f"{at}  {turn.kind}", turn.body)
 
 
 def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> list[RenderableType]:
-    parts = _piece(f"{at}  told", body["said"]) if body["said"] else []
+    parts = _piece(f"{at}  {one_line(teammate, 40)} was told", body["said"]) if body["said"] else []
     reply = body["reply"]
     who = one_line(teammate, 40)
     cost = f" ({counted(tokens, 'token')})"
     if reply["text"]:
         parts += _piece(f"{at}  {who}{cost} says", reply["text"])
-        cost = ""  # Said once for a reply.
+        cost = ""  # Shown once for each reply.
     if reply.get("run", "well").partition(":")[0] != "well":
-        parts += _piece(f"{at}  its run ended", reply["run"])
+        parts += _piece(f"{at}  the run ended", reply["run"])
     calls[:] = [str(name) for _, name, _ in reply["calls"]]
     for _, name, arguments in reply["calls"]:
         parts.append(Text(f"  {at}  {who}{cost} calls {one_line(name, 60)} {one_line(arguments, 200)}", style="cyan"))
