@@ -194,24 +194,33 @@ def test_the_plan_of_the_document_is_rehearsed(offline: Path) -> None:
     assert not (offline / ".dugnad").exists()
 
 
+def test_a_plan_that_says_name_is_read_as_one_that_says_title(offline: Path) -> None:
+    for word in ("title", "name"):
+        (offline / "plan.toml").write_text(f"[[tasks]]\n{word} = 'a'\n[[tasks]]\n{word} = 'b'\nneeds = ['a']")
+        path = json.loads(rehearse("plan.toml", "--json", "--agents", "1"))["teams"][0]["critical_path"]
+        assert [step["task"] for step in path] == ["a", "b"]
+    (offline / "plan.toml").write_text("[[tasks]]\nname = 'a'\ntitle = 'b'")
+    assert "has name and title; keep one" in wrong("plan.toml")
+
+
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
         ("tasks", "is not TOML"),
         ("", "nothing to rehearse"),
         ("agnets = 3", "did you mean 'agents'?"),
-        ("agents = 0\n[[tasks]]\nname = 'a'", "whole number from 1"),
-        ("[agents]\ncoder = 20000\n[[tasks]]\nname = 'a'", "between 1 and 10,000 agents"),
-        ("[[tasks]]\nnmae = 'a'", "did you mean 'name'?"),
-        ("[[tasks]]\nrole = 'a'", "has no name"),
-        ("[[tasks]]\nname = 'code'\n[[tasks]]\nname = 'b'\nneeds = ['cdoe']", "did you mean 'code'?"),
-        ("[[tasks]]\nname = 'a'\nneeds = ['b']\n[[tasks]]\nname = 'b'\nneeds = ['a']", "wait for one another"),
-        ("[[tasks]]\nname = 'a'\n[[tasks]]\nname = 'a'", "two tasks are called 'a'"),
-        ("[[tasks]]\nname = 'a'\ncount = 999999999", "more than 100,000 tasks"),
-        ("[[tasks]]\nname = 'a'\nminutes = 1e300", "above 0 and up to 527040"),
-        ("[[tasks]]\nname = 'a'\nminutes = 0", "above 0 and up to 527040"),
-        ("[[tasks]]\nname = 'a'\nretries = 2", "from 0 to 1"),
-        ("[[tasks]]\nname = 'a'\noutcomes = { x = 0.5 }", "must add up to 1"),
+        ("agents = 0\n[[tasks]]\ntitle = 'a'", "whole number from 1"),
+        ("[agents]\ncoder = 20000\n[[tasks]]\ntitle = 'a'", "between 1 and 10,000 agents"),
+        ("[[tasks]]\ntilte = 'a'", "did you mean 'title'?"),
+        ("[[tasks]]\nrole = 'a'", "[tasks.1] has no title"),
+        ("[[tasks]]\ntitle = 'code'\n[[tasks]]\ntitle = 'b'\nneeds = ['cdoe']", "did you mean 'code'?"),
+        ("[[tasks]]\ntitle = 'a'\nneeds = ['b']\n[[tasks]]\ntitle = 'b'\nneeds = ['a']", "wait for one another"),
+        ("[[tasks]]\ntitle = 'a'\n[[tasks]]\ntitle = 'a'", "two tasks are called 'a'"),
+        ("[[tasks]]\ntitle = 'a'\ncount = 999999999", "more than 100,000 tasks"),
+        ("[[tasks]]\ntitle = 'a'\nminutes = 1e300", "above 0 and up to 527040"),
+        ("[[tasks]]\ntitle = 'a'\nminutes = 0", "above 0 and up to 527040"),
+        ("[[tasks]]\ntitle = 'a'\nretries = 2", "from 0 to 1"),
+        ("[[tasks]]\ntitle = 'a'\noutcomes = { x = 0.5 }", "must add up to 1"),
     ],
 )
 def test_what_is_wrong_in_a_plan_is_said_in_one_sentence(offline: Path, plan: str, says: str) -> None:
@@ -234,12 +243,12 @@ def test_what_is_wrong_in_a_plan_is_said_in_one_sentence(offline: Path, plan: st
     ],
 )
 def test_what_is_asked_wrongly_is_said_in_one_sentence(offline: Path, words: list[str], says: str) -> None:
-    (offline / "plan.toml").write_text("[[tasks]]\nname = 'a'")
+    (offline / "plan.toml").write_text("[[tasks]]\ntitle = 'a'")
     assert says in wrong(*words)
 
 
 def test_a_price_makes_dollars(offline: Path) -> None:
-    (offline / "plan.toml").write_text("[[tasks]]\nname = 'a'")
+    (offline / "plan.toml").write_text("[[tasks]]\ntitle = 'a'")
     assert json.loads(rehearse("plan.toml", "--json"))["teams"][0]["dollars"] is None
     priced = json.loads(rehearse("plan.toml", "--json", "--model", "anthropic:claude-sonnet-4-5"))
     assert priced["teams"][0]["dollars"]["p50"] > 0
@@ -250,7 +259,7 @@ def test_a_price_makes_dollars(offline: Path) -> None:
 
 def test_the_picture_has_a_bar_an_attempt_and_marks_the_critical_path(offline: Path) -> None:
     (offline / "plan.toml").write_text(
-        "agents = 2\n[[tasks]]\nname = '<script>alert(1)</script> & \"more\"'\n[[tasks]]\nname = 'b'\ncount = 3\n"
+        "agents = 2\n[[tasks]]\ntitle = '<script>alert(1)</script> & \"more\"'\n[[tasks]]\ntitle = 'b'\ncount = 3\n"
     )
     assert "is drawn in plan.svg" in rehearse("plan.toml", "--agents", "2", "--svg", "plan.svg")
     text = (offline / "plan.svg").read_text()

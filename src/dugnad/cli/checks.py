@@ -147,7 +147,8 @@ def project_file(scene: Scene) -> Finding:
 
 
 def user_settings(scene: Scene) -> Finding:
-    from ..config.user import read_user, user_file
+    from ..config.reader import user_file
+    from ..config.user import read_user
 
     scene.user = read_user(scene.environment)
     file = scene.user.file

@@ -108,7 +108,7 @@ def _known() -> Sequence[Server]:
 
 
 def _named(name: str) -> Server:
-    from ..config.user import nearest, user_file
+    from ..config.reader import nearest, user_file
 
     known = {each.name: each for each in _known()}
     if name not in known:

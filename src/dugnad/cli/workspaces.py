@@ -68,7 +68,7 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
     sandbox = await find_sandbox(team.board, root, unsafe=wishes.unsafe)
     own = sandbox.readable if sandbox is not None else ()
     path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
-    hosts = (*wishes.hosts, *read_user(os.environ).hosts)
+    hosts = (*wishes.hosts, *read_user(os.environ).sandbox.hosts)
     parse_hosts(hosts)  # What is wrong with one is said before anything begins.
     shop = Workshop(
         board=team.board, outputs=root / ".dugnad" / "output", sandbox=sandbox,

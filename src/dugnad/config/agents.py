@@ -1,4 +1,4 @@
-"""Reading `[commands.NAME]` of the user's own file: other people's agents that may stand in for a model.
+"""External agents in the user's own file, `[commands.NAME]`: commands that may stand in for a model.
 
 A project chooses among them by name and says nothing else of them: they are given keys, and run.
 """
@@ -8,106 +8,69 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from ..agent.external.command import PREFIX, PRESETS, READS, ExternalCommand
+from ..agent.external.command import PREFIX, PRESETS, ExternalCommand, Reads
 from ..errors import BadInput, ModelMisconfigured
 from ..workspace.programs import find_program
-from ..workspace.sandbox.destinations import parse_hosts
 from ..workspace.sandbox.profile import SYSTEM
-from .user import FileLocation, Kind, line, nearest, number, shown, tables, text, texts, whole
+from .kinds import Hosts, Line, Variable, words
+from .reader import FileLocation, Pattern, nearest, read, said
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+command_name = Pattern("[a-z][a-z0-9_-]{0,39}", ": {} must be a short name of small letters, such as claude.")
+_FOLDER = Pattern("~?/+[^/\0][^\0]*", " must name folders such as ~/.local/share/claude, not {}.")
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
 _FROM = re.compile(r"env(\??):([A-Za-z_][A-Za-z0-9_]*)")  # With a question mark: passed on if it is set.
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def commands_kind(secrets_belong: str) -> Kind:
-    """What `[commands.NAME]` may hold."""
-    known: dict[str, Kind] = {
-        "run": _words, "reads": _reads, "environment": _environment, "hosts": _hosts, "readable": _folders,
-        "dollars_option": line, "seconds": number(), "dollars_per_run": number(), "tokens_per_run": whole(),
-        "dollars_per_minute": number(), "tokens_per_minute": whole(),
-        "runs_max": whole(),
-    }  # fmt: skip
-    return tables(_name, known, secrets_belong=secrets_belong)
+def _passed(place: FileLocation, value: Any) -> str:
+    """A variable that is given, or where it comes from. It is not shown: it may well be the key itself."""
+    name = place.path[-1]
+    if not isinstance(value, str) or (_SECRET.search(name) and not _FROM.fullmatch(value)):
+        raise BadInput(f'{place} must name the variable it comes from, as "env:{name}"; no file holds keys.')
+    return value
 
 
-def _name(place: FileLocation, name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise BadInput(f"{place}: {shown(name)} must be a short name of small letters, such as claude.")
-    return name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CommandTable:
+    """[commands.NAME]: an agent as the user describes it; `ExternalCommand` says what each key means."""
+
+    run: Annotated[tuple[str, ...] | None, partial(words, '"claude", "-p"')] = None
+    reads: Reads | None = None
+    environment: Mapping[Variable, Annotated[str, _passed]] | None = None
+    hosts: Hosts | None = None
+    readable: tuple[Annotated[str, _FOLDER], ...] | None = None
+    dollars_option: Line | None = None
+    seconds: float | None = None
+    dollars_per_run: float | None = None
+    tokens_per_run: int | None = None
+    dollars_per_minute: float | None = None
+    tokens_per_minute: int | None = None
+    runs_max: int | None = None
 
 
-def _words(place: FileLocation, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
-        raise BadInput(f'{place} must be a list of words such as ["claude", "-p"], not {shown(value)}.')
-    return tuple(text(place, each) for each in value)
-
-
-def _reads(place: FileLocation, value: Any) -> str:
-    if value not in READS:
-        raise BadInput(f"{place} must be one of {', '.join(READS)}, not {shown(value)}.")
-    return str(value)
-
-
-def _environment(place: FileLocation, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise BadInput(f"{place} must be a table of variables, not {shown(value)}.")
-    for name, given in value.items():
-        if not _VARIABLE.fullmatch(name):
-            raise BadInput(f"{place}: {shown(name)} is not the name of a variable.")
-        # What it is is not shown: it may well be the key itself.
-        if not isinstance(given, str) or (_SECRET.search(name) and not _FROM.fullmatch(given)):
-            raise BadInput(
-                f'{place}: {name} must name the variable it comes from, as "env:{name}"; no file holds keys.'
-            )
-    return dict(value)
-
-
-def _hosts(place: FileLocation, value: Any) -> tuple[str, ...]:
-    try:
-        parse_hosts(texts(place, value))
-    except BadInput as wrong:
-        raise BadInput(f"{place}: {wrong}") from None
-    return texts(place, value)
-
-
-def _folders(place: FileLocation, value: Any) -> tuple[str, ...]:
-    for each in texts(place, value):
-        if not each.startswith(("/", "~/")) or each.rstrip("/") in ("", "~"):
-            raise BadInput(f"{place} must name folders such as ~/.local/share/claude, not {shown(each)}.")
-    return texts(place, value)
-
-
-def read_commands(
-    label: str, given: Mapping[str, Any], environment: Mapping[str, str]
-) -> Mapping[str, ExternalCommand]:
-    """Each as it is to be run, with the variables it is given filled in."""
-    return MappingProxyType({name: _command(label, name, entry, environment) for name, entry in given.items()})
-
-
-def _command(label: str, name: str, entry: Mapping[str, Any], environment: Mapping[str, str]) -> ExternalCommand:
-    said = {**PRESETS.get(name, {}), **entry}
-    if "run" not in said:
-        raise BadInput(f"{label}: [commands.{name}] does not say what to run; only {', '.join(PRESETS)} need not.")
-    own = {**PRESETS.get(name, {}).get("environment", {}), **entry.get("environment", {})}
+def read_command(place: FileLocation, value: Any) -> ExternalCommand:
+    """As it is to be run, with the variables it is given filled in."""
+    table, name, environment = read(_CommandTable, place, value), place.path[-1], place.environment
+    preset = PRESETS.get(name, {})
+    found = {**preset, **said(table)}
+    if "run" not in found:
+        raise BadInput(f"{place.file}: {place.table} does not say what to run; only {', '.join(PRESETS)} need not.")
+    own = {**preset.get("environment", {}), **(table.environment or {})}
     passed = {variable: value for variable, value in own.items() if not (_unset(value, environment))}
     home = environment.get("HOME", "/")
-    said["readable"] = tuple(Path(each.replace("~", home, 1)) for each in entry.get("readable", ()))
-    if not said["readable"]:
-        said["run"], said["readable"], path = _installed(said["run"], environment)
+    found["readable"] = tuple(Path(each.replace("~", home, 1)) for each in table.readable or ())
+    if not found["readable"]:
+        found["run"], found["readable"], path = _installed(found["run"], environment)
         passed = {**path, **passed}
-    return ExternalCommand(
-        name=f"{PREFIX}{name}",
-        **{key: value for key, value in said.items() if key != "environment"},
-        environment=MappingProxyType({variable: _filled(value, environment) for variable, value in passed.items()}),
-        missing=tuple(value for value in passed.values() if _filled(value, environment) == "" and value),
-    )
+    found["environment"] = MappingProxyType({each: _filled(value, environment) for each, value in passed.items()})
+    missing = tuple(value for value in passed.values() if _filled(value, environment) == "" and value)
+    return ExternalCommand(name=f"{PREFIX}{name}", **found, missing=missing)
 
 
 def _unset(value: str, environment: Mapping[str, str]) -> bool:

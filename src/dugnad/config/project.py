@@ -9,40 +9,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..board import rules
-from ..errors import BadInput, BadText, ToolError
-from ..settings import AgentLimits, Limits, TeamLimits
+from ..errors import BadInput, ToolError
+from ..settings import UNREAD, AgentLimits, Key, Limits, TeamLimits
 from ..tools import Policy
 from ..tools.policy import Rules
 from ..types import HUMAN, Budget
 from ..workspace.git.ownership import refuse_strangers
-from .user import (
-    FileLocation,
-    Kind,
-    UserSettings,
-    flag,
-    leads_out,
-    line,
-    nearest,
-    number,
-    numbers_of,
-    policies,
-    read_text,
-    read_toml,
-    read_user,
-    shown,
-    table,
-    tables,
-    text,
-    texts,
-    whole,
-)
+from .kinds import BudgetTable, Line, board_name
+from .reader import FileLocation, as_given, leads_out, nearest, parts, read, read_text, read_toml, shown, text
+from .user import UserSettings, policies, read_user
 
 FILE = "dugnad.toml"
 _PROMPT_BYTES_MAX = Limits().body_bytes_max
@@ -50,7 +32,7 @@ _MODEL = re.compile(r"[a-z][a-z0-9_/-]*:[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,150}")
 _LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
 _BOARD_OPTIONS = frozenset({"board", "sslmode"})
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")  # The strictest last.
-_SECRETS_BELONG = "keys and endpoints come from the environment or from ~/.config/dugnad/config.toml only."
+_SECRETS = "keys and endpoints come from the environment or from ~/.config/dugnad/config.toml only."
 # The first is never more than the second.
 _ORDERED = (
     ("lease_seconds", "lease_seconds_max"),
@@ -61,12 +43,49 @@ _ORDERED = (
 )
 
 
+# What may stand in the file.
+
+
+def _prompt_file(place: FileLocation, value: Any) -> str:
+    path = Path(place.root or "", text(place, value))
+    return read_text(path, f"{place} = {shown(value)}", place, bytes_max=_PROMPT_BYTES_MAX)
+
+
+def _model(place: FileLocation, value: Any) -> str:
+    """provider:model, with no room for a server's address; or a script inside the project."""
+    found, root = text(place, value), place.root or Path()
+    if found.startswith("scripted:"):
+        path = root / found.removeprefix("scripted:")
+        if leads_out(path, root):
+            raise BadInput(f"{place} plays a script outside the project; keep the script inside it.")
+        return f"scripted:{path}"
+    if not _MODEL.fullmatch(found) or "//" in found or ".." in found:
+        raise BadInput(f"{place} must be provider:model, for example anthropic:claude-sonnet-5-5, not {shown(value)}.")
+    return found
+
+
+def _name(what: str, place: FileLocation, value: Any) -> str:
+    if value == HUMAN:
+        raise BadInput(f"{place}: {HUMAN!r} is the person in front of the board; choose another name.")
+    return board_name(what, place, value)
+
+
+_role = partial(_name, "role")
+
+
+def _roles(place: FileLocation, value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_role(place, each) for each in (value if isinstance(value, list) else [value])))
+
+
+_Prompt = Annotated[str, Key("prompt"), Key("prompt_file", _prompt_file)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
     """What teammates of a role have in common."""
 
-    prompt: str = ""
-    model: str | None = None
+    prompt: _Prompt = ""
+    model: Annotated[str | None, _model] = None
     plan: bool = False  # They need an approved plan before they may change anything.
 
 
@@ -74,12 +93,59 @@ class Role:
 class Member:
     """A teammate the project wants by name."""
 
-    name: str
-    roles: tuple[str, ...] = ()
+    name: Annotated[str, UNREAD]
+    roles: Annotated[tuple[str, ...], _roles, Key("role"), Key("roles")] = ()
     lead: bool = False
-    prompt: str = ""
-    model: str | None = None
+    prompt: _Prompt = ""
+    model: Annotated[str | None, _model] = None
     plan: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TeamTable:
+    name: Line | None = None
+    lead: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _McpTable:
+    use: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+
+
+def _mcp(place: FileLocation, value: Any) -> _McpTable:
+    """Which of the user's servers are wanted here. What runs or connects is the user's to say."""
+    for server, each in value.items() if isinstance(value, dict) else ():
+        if isinstance(each, dict):
+            raise BadInput(
+                f"{FILE}: {place.under(server).table} does not belong there: a project starts no server. "
+                f"Put it into ~/.config/dugnad/config.toml; the project may name it in [mcp] use."
+            )
+    return read(_McpTable, place, value)
+
+
+def _limits(place: FileLocation, value: Any) -> tuple[Limits, AgentLimits]:
+    found: tuple[Limits, AgentLimits] = parts(Limits, AgentLimits)(place, value)
+    for low, high in _ORDERED:
+        for limits in found:
+            if hasattr(limits, low) and getattr(limits, low) > getattr(limits, high):
+                raise BadInput(f"{FILE}: [limits] {low} is more than {high}, which is {getattr(limits, high):g}.")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProjectFile:
+    board: str | None = None
+    model: Annotated[str | None, _model] = None
+    check: tuple[str, ...] = ()
+    review: Annotated[str | None, _role] = None
+    team: Annotated[tuple[_TeamTable, TeamLimits], parts(_TeamTable, TeamLimits)] = (_TeamTable(), TeamLimits())
+    roles: Mapping[Annotated[str, _role], Role] = field(default_factory=dict)
+    members: Mapping[Annotated[str, partial(_name, "teammate's name")], Member] = field(default_factory=dict)
+    policies: Annotated[Rules, policies] = field(default_factory=Rules)
+    budget: BudgetTable = field(default_factory=BudgetTable)
+    limits: Annotated[tuple[Limits, AgentLimits], _limits] = (Limits(), AgentLimits())
+    mcp: Annotated[_McpTable, _mcp] = field(default_factory=_McpTable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,17 +214,31 @@ def read_project(start: Path, *, environment: Mapping[str, str] | None = None) -
     if root is None:
         root = marked or start
         return Project(root=root, team=_team_name(root))
-    read = _kinds(root, environment)
-    given = read(FileLocation(FILE), read_toml(root / FILE, FILE, environment=environment, inside=root))
-    return _project(root, given)
+    place = FileLocation(file=FILE, secrets=_SECRETS, root=root, environment=environment)
+    given = read_toml(root / FILE, place)
+    return _project(root, read(_ProjectFile, place, given), given)
 
 
-def model_word(place: FileLocation, value: Any) -> str:
-    """provider:model, as a project or a teammate may write it: a name, with no room for a server's address."""
-    name = text(place, value)
-    if not _MODEL.fullmatch(name) or "//" in name or ".." in name:
-        raise BadInput(f"{place} must be provider:model, for example anthropic:claude-sonnet-5-5, not {shown(value)}.")
-    return name
+def _project(root: Path, found: _ProjectFile, given: Mapping[str, Any]) -> Project:
+    team, team_limits = found.team
+    members = tuple(sorted(found.members.values(), key=lambda each: each.name))  # Their order means nothing.
+    for member in members:
+        for role in member.roles:
+            if found.roles and role not in found.roles:
+                raise BadInput(
+                    f"{FILE}: [members.{member.name}] has role {role!r}, which no [roles] describes; "
+                    f"{nearest(role, found.roles)}"
+                )
+    leads = [name for name, member in found.members.items() if member.lead]
+    if len(leads) > 1 or (leads and not team.lead):
+        raise BadInput(f"{FILE}: {' and '.join(leads)} would lead, and a team has one lead, or none if [team] says so.")
+    limits, agent_limits = found.limits
+    return Project(
+        root=root, file=root / FILE, given=MappingProxyType(as_given(found, given)), board=found.board,
+        model=found.model, team=team.name or _team_name(root), lead=team.lead, roles=found.roles, members=members,
+        checks=found.check, reviewer=found.review, policies=found.policies, budget=found.budget.caps(), limits=limits,
+        agent_limits=agent_limits, team_limits=team_limits, servers=found.mcp.use, servers_without=found.mcp.without,
+    )  # fmt: skip
 
 
 def _upwards(start: Path, home: str) -> list[Path]:
@@ -177,143 +257,6 @@ def _refuse_strangers(root: Path) -> None:
 
 def _team_name(root: Path) -> str:
     return "".join(each for each in root.name if each.isprintable())[:80].strip() or "team"
-
-
-# What may stand in the file.
-
-
-def _kinds(root: Path, environment: Mapping[str, str]) -> Kind:
-    def prompt_file(place: FileLocation, value: Any) -> str:
-        path, label = root / text(place, value), f"{place} = {shown(value)}"
-        return read_text(path, label, environment=environment, inside=root, bytes_max=_PROMPT_BYTES_MAX)
-
-    def model(place: FileLocation, value: Any) -> str:
-        if not isinstance(value, str) or not value.startswith("scripted:"):
-            return model_word(place, value)
-        path = root / value.removeprefix("scripted:")
-        if leads_out(path, root):
-            raise BadInput(f"{place} plays a script outside the project; keep the script inside it.")
-        return f"scripted:{path}"
-
-    limits_of_team = numbers_of(TeamLimits, idle_seconds=number(zero=True, most=float("inf")))
-    del limits_of_team["agents_max"]  # A person calls it `agents`.
-    person: dict[str, Kind] = {"prompt": text, "prompt_file": prompt_file, "model": model, "plan": flag}
-    known: dict[str, Kind] = {
-        "board": text,
-        "model": model,
-        "check": texts,
-        "review": _name("role"),
-        "team": _table({"name": line, "agents": whole(), "lead": flag, **limits_of_team}),
-        "roles": tables(_name("role"), person, secrets_belong=_SECRETS_BELONG),
-        "members": tables(
-            _name("teammate's name"),
-            {**person, "role": _roles, "roles": _roles, "lead": flag},
-            secrets_belong=_SECRETS_BELONG,
-        ),
-        "policies": policies,
-        "budget": _table({"tasks": whole(), "tokens": whole(), "dollars": number(), "minutes": number()}),
-        "limits": _table({**numbers_of(Limits), **numbers_of(AgentLimits)}),
-        "mcp": _servers,
-    }
-    return _table(known)
-
-
-def _table(known: Mapping[str, Kind]) -> Kind:
-    return table(known, secrets_belong=_SECRETS_BELONG)
-
-
-def _name(what: str) -> Kind:
-    def read(place: FileLocation, value: Any) -> str:
-        try:
-            name = rules.name(what, text(place, value), Limits())
-        except BadText as trouble:
-            raise BadInput(f"{place}: {trouble}") from None
-        if name == HUMAN:
-            raise BadInput(f"{place}: {HUMAN!r} is the person in front of the board; choose another name.")
-        return name
-
-    return read
-
-
-def _servers(place: FileLocation, value: Any) -> dict[str, tuple[str, ...]]:
-    """Which of the user's servers are wanted here. What runs or connects is the user's to say."""
-    for name, each in value.items() if isinstance(value, dict) else ():
-        if isinstance(each, dict):
-            raise BadInput(
-                f"{FILE}: {place.under(name).table} does not belong there: a project starts no server. "
-                f"Put it into ~/.config/dugnad/config.toml; the project may name it in [mcp] use."
-            )
-    found: dict[str, tuple[str, ...]] = _table({"use": texts, "without": texts})(place, value)
-    return found
-
-
-def _roles(place: FileLocation, value: Any) -> tuple[str, ...]:
-    role = _name("role")
-    return tuple(dict.fromkeys(role(place, each) for each in texts(place, value)))
-
-
-# From what stands in the file to the project.
-
-
-def _project(root: Path, given: Mapping[str, Any]) -> Project:
-    team, budget = dict(given.get("team", {})), dict(given.get("budget", {}))
-    roles = {name: Role(**_person(f"[roles.{name}]", each)) for name, each in given.get("roles", {}).items()}
-    members = tuple(_member(name, each, roles) for name, each in given.get("members", {}).items())
-    leads = [member.name for member in members if member.lead]
-    if len(leads) > 1 or (leads and team.get("lead") is False):
-        raise BadInput(f"{FILE}: {' and '.join(leads)} would lead, and a team has one lead, or none if [team] says so.")
-    name, lead = team.pop("name", _team_name(root)), team.pop("lead", True)
-    if "agents" in team:
-        team["agents_max"] = team.pop("agents")
-    if "minutes" in budget:
-        budget["seconds"] = budget.pop("minutes") * 60
-    return Project(
-        root=root,
-        file=root / FILE,
-        given=MappingProxyType(dict(given)),
-        board=given.get("board"),
-        model=given.get("model"),
-        team=name,
-        lead=lead,
-        roles=MappingProxyType(roles),
-        members=tuple(sorted(members, key=lambda member: member.name)),  # In which order they stand means nothing.
-        checks=tuple(given.get("check", ())),
-        reviewer=given.get("review"),
-        policies=given.get("policies", Rules()),
-        budget=Budget(**budget),
-        limits=_limits(Limits, given.get("limits", {})),
-        agent_limits=_limits(AgentLimits, given.get("limits", {})),
-        team_limits=TeamLimits(**team),
-        servers=given.get("mcp", {}).get("use"),
-        servers_without=given.get("mcp", {}).get("without", ()),
-    )
-
-
-def _person(where: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    if "prompt" in given and "prompt_file" in given:
-        raise BadInput(f"{FILE}: {where} has a prompt and a prompt_file; keep one.")
-    said = {key: value for key, value in given.items() if key != "prompt_file"}
-    return said | ({"prompt": given["prompt_file"]} if "prompt_file" in given else {})
-
-
-def _member(name: str, given: Mapping[str, Any], roles: Mapping[str, Role]) -> Member:
-    where = f"[members.{name}]"
-    said = _person(where, given)
-    if "role" in said and "roles" in said:
-        raise BadInput(f"{FILE}: {where} has role and roles; keep one.")
-    own = said.pop("role", ()) or said.pop("roles", ())
-    for role in own:
-        if roles and role not in roles:
-            raise BadInput(f"{FILE}: {where} has role {role!r}, which no [roles] describes; {nearest(role, roles)}")
-    return Member(name=name, roles=own, **said)
-
-
-def _limits(kind: Any, given: Mapping[str, Any]) -> Any:
-    limits = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
-    for low, high in _ORDERED:
-        if hasattr(limits, low) and getattr(limits, low) > getattr(limits, high):
-            raise BadInput(f"{FILE}: [limits] {low} is more than {high}, which is {getattr(limits, high):g}.")
-    return limits
 
 
 # The board's server.

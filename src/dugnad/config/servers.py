@@ -7,119 +7,72 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from ..errors import BadInput
+from ..settings import Bounds
 from ..tools.mcp.offer import Server, hash_of
 from ..tools.mcp.transport import LOOPBACK
-from .user import FileLocation, Kind, flag, number, read_text, shown, tables, text, texts, user_file, web_address
+from .kinds import Hosts, Variable, address, words
+from .reader import FileLocation, Pattern, read, read_text, said, user_file
 
 _APPROVED_BYTES_MAX = 8 * 1024 * 1024
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")  # Part of its tools' names, which have 64 letters at most.
-_REFERENCE = re.compile(r"([A-Za-z]+ )?env:[A-Za-z_][A-Za-z0-9_]*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-_HOST = re.compile(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+# Part of its tools' names, which have 64 letters at most.
+server_name = Pattern("[a-z][a-z0-9-]{0,23}", ": {} cannot name a server: small letters, digits and -, 24 at most.")
+# The value is not shown: it may well be the secret itself.
+_REFERENCE = Pattern(
+    "([A-Za-z]+ )?env:[A-Za-z_][A-Za-z0-9_]*", ' must name a variable, as in "env:MY_TOKEN"; a secret is in no file.'
+)
+_HEADER = Pattern("[A-Za-z][A-Za-z0-9-]*", ": {} is not the name of a header.")
+_FOLDER = Pattern("/[^\0]*", " must be whole paths such as /opt/node, not {}.")
 _FOR_COMMANDS = ("environment", "hosts", "readable", "tree")
-_SECONDS_MAX = 600.0
-
-
-def server_tables() -> Kind:
-    """[mcp.NAME], as often as there are servers."""
-    known: dict[str, Kind] = {
-        "command": _command, "url": _address, "environment": _references(_VARIABLE), "headers": _references(_HEADER),
-        "hosts": _hosts, "readable": _folders, "tree": flag, "roles": texts, "seconds": number(most=_SECONDS_MAX),
-    }  # fmt: skip
-    belong = 'a secret is in no file; name the variable that holds it: environment = { TOKEN = "env:TOKEN" }.'
-    each = tables(_name, known, secrets_belong=belong)
-
-    def read(place: FileLocation, given: Any) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = each(place, given)
-        for name, entry in found.items():
-            _fits_together(place.under(name), entry)
-        return found
-
-    return read
-
-
-def servers_from(given: Mapping[str, Mapping[str, Any]], environment: Mapping[str, str]) -> tuple[Server, ...]:
-    """With what the variables they name hold right now."""
-    servers = []
-    for name, entry in given.items():
-        references = (*entry.get("environment", {}).values(), *entry.get("headers", {}).values())
-        named = {each.partition("env:")[2] for each in references}
-        secrets = {each: environment[each] for each in named if environment.get(each)}
-        servers.append(Server(name=name, **entry, secrets=secrets))
-    return tuple(servers)
-
-
-def _fits_together(place: FileLocation, entry: Mapping[str, Any]) -> None:
-    where = f"{place.file}: {place.table}"
-    if ("command" in entry) == ("url" in entry):
-        raise BadInput(f"{where} must have either a command or a url.")
-    strange = (
-        [key for key in _FOR_COMMANDS if key in entry] if "url" in entry else [k for k in ("headers",) if k in entry]
-    )
-    if strange:
-        kind = "is reached by its url" if "url" in entry else "is a command"
-        raise BadInput(f"{where} {kind}, so {strange[0]} means nothing there; remove it.")
-
-
-def _name(place: FileLocation, value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise BadInput(f"{place}: {shown(value)} cannot name a server: small letters, digits and -, 24 at most.")
-    return value
-
-
-def _command(place: FileLocation, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise BadInput(f'{place} must be a list of words such as ["npx", "-y", "a-server"], not {shown(value)}.')
-    return tuple(text(place, each) for each in value)
+_ADDRESS = partial(address, "https://mcp.example.org/mcp", 'use headers = { Authorization = "Bearer env:TOKEN" }')
 
 
 def _address(place: FileLocation, value: Any) -> str:
-    instead = 'use headers = { Authorization = "Bearer env:TOKEN" }'
-    parts = urlsplit(web_address(place, value, "https://mcp.example.org/mcp", instead))
+    parts = urlsplit(_ADDRESS(place, value))
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise BadInput(f"{place} must begin with https:// unless the server is on this machine.")
     return str(value)
 
 
-def _references(names: re.Pattern[str]) -> Kind:
-    def read(place: FileLocation, value: Any) -> dict[str, str]:
-        if not isinstance(value, dict):
-            raise BadInput(f'{place} must be a table such as {{ NAME = "env:NAME" }}, not {shown(value)}.')
-        for name, reference in value.items():
-            if not names.fullmatch(name):
-                raise BadInput(f"{place}: {shown(name)} is no name for one.")
-            # The value is not shown: it may well be the secret itself.
-            if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
-                raise BadInput(
-                    f'{place.under(name)} must name a variable, as in "env:MY_TOKEN"; a secret is in no file.'
-                )
-        return dict(value)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ServerTable:
+    """[mcp.NAME]: a server as the user describes it; `Server` says what each key means."""
 
-    return read
+    command: Annotated[tuple[str, ...] | None, partial(words, '"npx", "-y", "a-server"')] = None
+    url: Annotated[str | None, _address] = None
+    environment: Mapping[Variable, Annotated[str, _REFERENCE]] | None = None
+    headers: Mapping[Annotated[str, _HEADER], Annotated[str, _REFERENCE]] | None = None
+    hosts: Hosts | None = None
+    readable: tuple[Annotated[str, _FOLDER], ...] | None = None
+    tree: bool | None = None
+    roles: tuple[str, ...] | None = None
+    seconds: Annotated[float, Bounds(most=600)] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise BadInput("must have either a command or a url.")
+        means_nothing = _FOR_COMMANDS if self.command is None else ("headers",)
+        if strange := [each for each in means_nothing if each in said(self)]:
+            how = "is reached by its url" if self.command is None else "is a command"
+            raise BadInput(f"{how}, so {strange[0]} means nothing there; remove it.")
 
 
-def _hosts(place: FileLocation, value: Any) -> tuple[str, ...]:
-    for each in texts(place, value):
-        if not _HOST.fullmatch(each):
-            raise BadInput(f"{place} must be names such as api.example.org, not {shown(each)}.")
-    return texts(place, value)
-
-
-def _folders(place: FileLocation, value: Any) -> tuple[str, ...]:
-    for each in texts(place, value):
-        if not each.startswith("/"):
-            raise BadInput(f"{place} must be whole paths such as /opt/node, not {shown(each)}.")
-    return texts(place, value)
+def read_server(place: FileLocation, value: Any) -> Server:
+    """With what the variables it names hold right now."""
+    table = read(_ServerTable, place, value)
+    references = (*(table.environment or {}).values(), *(table.headers or {}).values())
+    named = {each.partition("env:")[2] for each in references}
+    secrets = {each: place.environment[each] for each in named if place.environment.get(each)}
+    return Server(name=place.path[-1], **said(table), secrets=secrets)
 
 
 # What was approved.
@@ -136,7 +89,8 @@ def read_approved(environment: Mapping[str, str]) -> dict[str, str]:
     path = approved_file(environment)
     if path is None or not os.path.lexists(path):
         return {}
-    source = read_text(path, str(path), environment=environment, bytes_max=_APPROVED_BYTES_MAX)
+    place = FileLocation(file=str(path), environment=environment)
+    source = read_text(path, place.file, place, bytes_max=_APPROVED_BYTES_MAX)
     try:
         given = tomllib.loads(source)
     except (tomllib.TOMLDecodeError, RecursionError):

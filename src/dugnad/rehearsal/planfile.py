@@ -1,29 +1,97 @@
-"""Reading a plan.toml: tasks by name, who works on them, what is expected and what may be spent."""
+"""Reading a plan.toml: tasks by title, who works on them, what is expected and what may be spent."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ..board import rules
-from ..config.user import FileLocation, Kind, line, nearest, number, read_text, shown, table, tables, texts, whole
-from ..errors import BadInput, BadText
-from ..settings import Limits
-from ..types import ENDINGS, Budget, Need
+from ..config.kinds import BudgetTable, Line, board_name
+from ..config.reader import FileLocation, kind_of, nearest, read, read_toml, said
+from ..errors import BadInput
+from ..settings import Bounds, CountOrZero, Key, Limits, ShareOrZero
+from ..types import ENDINGS, Need
 from .learn import TASKS_MAX, Assumed, Experience, shares
 from .plan import AGENTS_MAX, ANYONE, Estimate, PlannedTask, RehearsalPlan, account
 
 _BYTES_MAX = 8 * 1024 * 1024
-_TURNS_MAX = 10_000
 _MINUTES_MAX = 366 * 24 * 60
-_SHARE = number(zero=True, most=1.0)
-_EXPECTED: dict[str, Kind] = {
-    "turns": number(most=_TURNS_MAX), "minutes": number(most=_MINUTES_MAX), "dollars": number(zero=True),
-    "retries": _SHARE,
-}  # fmt: skip
+_PRIORITY_MAX = 1_000_000
+_Role = Annotated[str, partial(board_name, "role")]
+_Turns = Annotated[float, Bounds(most=10_000)]
+_Dollars = Annotated[float, Bounds(0)]
+
+
+def _outcome(place: FileLocation, word: str) -> str | None:
+    """None: it is just done."""
+    try:
+        return None if word == "done" else rules.outcome_word(word, Limits())
+    except BadInput as trouble:
+        raise BadInput(f"{place}: {trouble}") from None
+
+
+def _agents(place: FileLocation, value: Any) -> int | Mapping[str, int]:
+    """agents = 4, or [agents] with so many of each role."""
+    found = kind_of(Mapping[_Role, CountOrZero] if isinstance(value, dict) else int)(place, value)
+    count = sum(found.values()) if isinstance(value, dict) else found
+    if not 1 <= count <= AGENTS_MAX:
+        raise BadInput(f"{place.file}: there must be between 1 and {AGENTS_MAX:,} agents, not {count:,}.")
+    return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expected:
+    """[roles.NAME], and a part of [[tasks]]: what one attempt takes."""
+
+    turns: _Turns | None = None
+    minutes: Annotated[float, Bounds(most=_MINUTES_MAX)] | None = None
+    dollars: _Dollars | None = None
+    retries: ShareOrZero | None = None
+
+    @property
+    def has_length(self) -> bool:
+        return self.turns is not None or self.minutes is not None
+
+    def over(self, found: Estimate, assumed: Assumed) -> Estimate:
+        """What is said here, and what was found where nothing is."""
+        if self.has_length:
+            seconds = None if self.minutes is None else self.minutes * 60
+            said_here = assumed.estimate(turns=self.turns, seconds=seconds)
+            found = replace(said_here, retried=found.retried, failed=found.failed)
+        if self.dollars is not None:
+            found = replace(found, dollars=self.dollars)
+        return found if self.retries is None else replace(found, retried=self.retries, failed=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TaskTable(_Expected):
+    title: Annotated[Line, Key("title"), Key("name")]  # Plans written for earlier versions say `name`.
+    needs: tuple[str, ...] = ()
+    role: _Role | None = None
+    to: Annotated[str | None, partial(board_name, "teammate's name")] = None
+    priority: Annotated[int, Bounds(-_PRIORITY_MAX, _PRIORITY_MAX)] = 0
+    delay_minutes: Annotated[float, Bounds(0, _MINUTES_MAX)] = 0.0
+    count: int = 1
+    outcomes: Mapping[Annotated[str | None, _outcome], ShareOrZero] | None = None
+
+    def __post_init__(self) -> None:
+        total = sum((self.outcomes or {}).values())
+        if self.outcomes is not None and abs(total - 1) > 0.001:
+            raise BadInput(f"outcomes add up to {total:g}; they are shares, and must add up to 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanFile:
+    turn_seconds: Annotated[float, Bounds(most=86_400)] | None = None
+    turns: _Turns | None = None
+    turn_dollars: _Dollars | None = None
+    agents: Annotated[int | Mapping[str, int] | None, _agents] = None
+    budget: BudgetTable = field(default_factory=BudgetTable)
+    roles: Mapping[_Role, _Expected] = field(default_factory=dict)
+    tasks: tuple[_TaskTable, ...] = ()
 
 
 def read_plan(
@@ -31,218 +99,88 @@ def read_plan(
     experience: Experience,
 ) -> RehearsalPlan:  # fmt: skip
     """The plan in a file. `assumed` makes what holds where nothing is known from what the file's top level says."""
-    given = _parse(path, read_text(path, str(path), environment=environment, bytes_max=_BYTES_MAX))
-    known = _kinds()(FileLocation(str(path)), given)
-    rows: Sequence[Mapping[str, Any]] = known.get("tasks", ())
-    if not rows:
-        raise BadInput(f'{path}: there is nothing to rehearse; write [[tasks]] with name = "...", once a task.')
-    guess = assumed(known)
-    places = _places(path, rows)
-    needs = [_needs(path, row, places) for row in rows]
-    for row, each in zip(rows, needs, strict=True):
-        if len(each) > limits.needs_max:
-            raise BadInput(f"{path}: task {row['name']!r} has {len(each)} needs, and {limits.needs_max} is the most.")
-    _refuse_circles(rows, needs, places)
+    place = FileLocation(file=str(path), environment=environment)
+    plan = read(_PlanFile, place, read_toml(path, place, bytes_max=_BYTES_MAX, dots_max=_BYTES_MAX))
+    if not plan.tasks:
+        raise BadInput(f'{path}: there is nothing to rehearse; write [[tasks]] with title = "...", once a task.')
+    guess = assumed(said(plan))
+    numbers = _numbers(path, plan.tasks)
+    needs = {row.title: _needs(path, row, numbers, limits) for row in plan.tasks}
+    _refuse_circles(needs, numbers)
     asked: dict[int, list[str]] = {}
-    for each in needs:
-        for need in each:
-            if need.outcome is not None and need.outcome not in ENDINGS:
-                asked.setdefault(need.task, []).append(need.outcome)
-    edges = {task: each for row, each in zip(rows, needs, strict=True) for task in places[row["name"]]}
-    chains = rules.chains({task: [need.task for need in each] for task, each in edges.items()}, limits.chain_max)
-    roles = known.get("roles", {})
+    for need in (need for each in needs.values() for need in each):
+        if need.outcome is not None and need.outcome not in ENDINGS:
+            asked.setdefault(need.task, []).append(need.outcome)
+    edges = {task: [need.task for need in needs[title]] for title, tasks in numbers.items() for task in tasks}
+    chains = rules.chains(edges, limits.chain_max)
     tasks = []
-    for row, each in zip(rows, needs, strict=True):
-        role = None if row.get("role") in (None, ANYONE) else row["role"]
-        expected = _expected(experience, guess, role, roles.get(role or ANYONE, {}), row)
-        for copy, task in enumerate(places[row["name"]], start=1):
+    for row in plan.tasks:
+        role = None if row.role == ANYONE else row.role
+        estimate = plan.roles.get(role or ANYONE, _Expected()).over(experience.estimate(role, guess), guess)
+        for copy, task in enumerate(numbers[row.title], start=1):
             tasks.append(
                 PlannedTask(
                     id=task,
-                    name=row["name"] if len(places[row["name"]]) == 1 else f"{row['name']} {copy}",
+                    name=row.title if row.count == 1 else f"{row.title} {copy}",
                     role=role,
-                    assignee=row.get("to"),
-                    priority=row.get("priority", 0),
+                    assignee=row.to,
+                    priority=row.priority,
                     chain=chains[task],
-                    needs=each,
-                    due_ms=round(row.get("delay_minutes", 0.0) * 60_000),
-                    estimate=expected,
-                    outcomes=_outcomes(path, row) or shares(asked.get(task, ()), experience.outcomes.get(role)),
+                    needs=needs[row.title],
+                    due_ms=round(row.delay_minutes * 60_000),
+                    estimate=row.over(estimate, guess),
+                    outcomes=tuple((row.outcomes or {}).items())
+                    or shares(asked.get(task, ()), experience.outcomes.get(role)),
                 )
             )
-    agents = _agents(path, known.get("agents"))
-    budget = dict(known.get("budget", {}))
-    caps = Budget(seconds=budget.pop("minutes") * 60 if "minutes" in budget else None, **budget)
-    unsaid = {task.role for task in tasks if not {"minutes", "turns"} & roles.get(task.role or ANYONE, {}).keys()}
-    said = (
-        ["The plan itself says how long some of it takes."] if len(unsaid) < len({task.role for task in tasks}) else []
-    )
+    roles = {task.role for task in tasks}
+    unsaid = {role for role in roles if not plan.roles.get(role or ANYONE, _Expected()).has_length}
+    told = ["The plan itself says how long some of it takes."] if unsaid < roles else []
+    agents = plan.agents
     return RehearsalPlan(
         name=str(path),
         tasks=tuple(tasks),
-        accounts={0: account(0, caps)},
-        agents=agents if isinstance(agents, dict) else None,
-        size=None if agents is None else agents if isinstance(agents, int) else sum(agents.values()),
+        accounts={0: account(0, plan.budget.caps())},
+        agents=agents if isinstance(agents, Mapping) else None,
+        size=sum(agents.values()) if isinstance(agents, Mapping) else agents,
         names=tuple(sorted({task.assignee for task in tasks if task.assignee})),
         limits=limits,
-        basis=(*said, *experience.basis(unsaid, guess)),
+        basis=(*told, *experience.basis(unsaid, guess)),
     )
 
 
-def _parse(path: Path, source: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(source.replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as trouble:
-        raise BadInput(f"{path} is not TOML: {trouble}.") from None
-    except RecursionError:
-        raise BadInput(f"{path} is nested too deeply; nothing in it needs more than three levels.") from None
-
-
-def _kinds() -> Kind:
-    task: dict[str, Kind] = {
-        **_EXPECTED, "name": line, "needs": texts, "role": _name("role"), "to": _name("teammate's name"),
-        "priority": _priority, "delay_minutes": number(zero=True, most=_MINUTES_MAX), "count": whole(),
-        "outcomes": _shares,
-    }  # fmt: skip
-    return table(
-        {
-            "turn_seconds": number(most=86_400),
-            "turns": number(most=_TURNS_MAX),
-            "turn_dollars": number(zero=True),
-            "agents": _counts,
-            "budget": table({"tasks": whole(), "tokens": whole(), "dollars": number(), "minutes": number()}),
-            "roles": tables(_name("role"), _EXPECTED),
-            "tasks": _rows(task),
-        }
-    )
-
-
-def _rows(known: Mapping[str, Kind]) -> Kind:
-    each = table(known)
-
-    def read(place: FileLocation, value: Any) -> list[dict[str, Any]]:
-        if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-            raise BadInput(f"{place} must be written as [[tasks]], once a task, not as {shown(value)}.")
-        rows = []
-        for count, row in enumerate(value, start=1):
-            name = row.get("name")
-            where = place.under(name if isinstance(name, str) and name.strip() else str(count))
-            rows.append(each(where, row))
-            if "name" not in row:
-                raise BadInput(f'{place.file}: task {count} has no name; write name = "...".')
-        return rows
-
-    return read
-
-
-def _name(what: str) -> Kind:
-    def read(place: FileLocation, value: Any) -> str:
-        try:
-            return rules.name(what, value if isinstance(value, str) else "", Limits())
-        except BadText as trouble:
-            raise BadInput(f"{place}: {trouble}") from None
-
-    return read
-
-
-def _priority(place: FileLocation, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1_000_000:
-        raise BadInput(f"{place} must be a whole number, not {shown(value)}.")
-    return value
-
-
-def _counts(place: FileLocation, value: Any) -> int | dict[str, int]:
-    """agents = 4, or [agents] with so many of each role."""
-    if not isinstance(value, dict):
-        return int(whole()(place, value))
-    role = _name("role")
-    return {role(place, key): int(whole(0)(place.under(key), count)) for key, count in value.items()}
-
-
-def _shares(place: FileLocation, value: Any) -> dict[str, float]:
-    if not isinstance(value, dict) or not value:
-        raise BadInput(f"{place} must be a table such as {{ approved = 0.8, rejected = 0.2 }}, not {shown(value)}.")
-    outcome = _name("outcome")
-    found = {outcome(place, key): float(_SHARE(place.under(key), share)) for key, share in value.items()}
-    if abs(sum(found.values()) - 1) > 0.001:
-        raise BadInput(f"{place} add up to {sum(found.values()):g}; they are shares, and must add up to 1.")
+def _numbers(path: Path, rows: Sequence[_TaskTable]) -> dict[str, list[int]]:
+    """The numbers of each title's tasks, in the order in which they stand."""
+    found: dict[str, list[int]] = {}
+    total = 0
+    for row in rows:
+        if row.title in found:
+            raise BadInput(f"{path}: two tasks are called {row.title!r}; give one of them another title.")
+        if total + row.count > TASKS_MAX:
+            raise BadInput(f"{path}: there are more than {TASKS_MAX:,} tasks, and no more can be rehearsed.")
+        found[row.title] = list(range(total + 1, total + row.count + 1))
+        total += row.count
     return found
 
 
-def _outcomes(path: Path, row: Mapping[str, Any]) -> tuple[tuple[str | None, float], ...]:
-    for word in row.get("outcomes", {}):
-        try:
-            rules.outcome_word(word, Limits())
-        except BadInput as trouble:
-            if word != "done":
-                raise BadInput(f"{path}: task {row['name']!r}: {trouble}") from None
-    return tuple((None if word == "done" else word, share) for word, share in row.get("outcomes", {}).items())
-
-
-def _agents(path: Path, given: int | dict[str, int] | None) -> int | dict[str, int] | None:
-    count = sum(given.values()) if isinstance(given, dict) else given
-    if count is not None and not 1 <= count <= AGENTS_MAX:
-        raise BadInput(f"{path}: there must be between 1 and {AGENTS_MAX:,} agents, not {count:,}.")
-    return given
-
-
-def _places(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """The numbers of each name's tasks, in the order in which they stand."""
-    places: dict[str, list[int]] = {}
-    total = 0
-    for row in rows:
-        if row["name"] in places:
-            raise BadInput(f"{path}: two tasks are called {row['name']!r}; give one of them another name.")
-        count = row.get("count", 1)
-        if total + count > TASKS_MAX:
-            raise BadInput(f"{path}: there are more than {TASKS_MAX:,} tasks, and no more can be rehearsed.")
-        places[row["name"]] = list(range(total + 1, total + count + 1))
-        total += count
-    return places
-
-
-def _needs(path: Path, row: Mapping[str, Any], places: Mapping[str, Sequence[int]]) -> tuple[Need, ...]:
+def _needs(path: Path, row: _TaskTable, numbers: Mapping[str, Sequence[int]], limits: Limits) -> tuple[Need, ...]:
     found: dict[int, Need] = {}
-    for each in row.get("needs", ()):
-        name, outcome = (each, None) if each in places else (each.rpartition(":")[0], each.rpartition(":")[2])
-        if name not in places:
-            raise BadInput(
-                f"{path}: task {row['name']!r} needs {each!r}, which is no task; {nearest(name or each, places)}"
-            )
-        for task in places[name]:
+    where = f"{path}: task {row.title!r}"
+    for each in row.needs:
+        title, outcome = (each, None) if each in numbers else (each.rpartition(":")[0], each.rpartition(":")[2])
+        if title not in numbers:
+            raise BadInput(f"{where} needs {each!r}, which is no task; {nearest(title or each, numbers)}")
+        for task in numbers[title]:
             if task in found:
-                raise BadInput(
-                    f"{path}: task {row['name']!r} needs {name!r} twice; one need between two is all there is."
-                )
+                raise BadInput(f"{where} needs {title!r} twice; one need between two is all there is.")
             found[task] = rules.edge(Need(task, outcome))
+    if len(found) > limits.needs_max:
+        raise BadInput(f"{where} has {len(found)} needs, and {limits.needs_max} is the most.")
     return tuple(found.values())
 
 
-def _refuse_circles(
-    rows: Sequence[Mapping[str, Any]], needs: Sequence[Sequence[Need]], places: Mapping[str, Sequence[int]]
-) -> None:
-    names = {places[row["name"]][0]: row["name"] for row in rows}
-    edges = {
-        places[row["name"]][0]: [need.task for need in each if need.task in names]
-        for row, each in zip(rows, needs, strict=True)
-    }
+def _refuse_circles(needs: Mapping[str, Sequence[Need]], numbers: Mapping[str, Sequence[int]]) -> None:
+    titles = {numbers[title][0]: title for title in needs}
+    edges = {task: [need.task for need in needs[title] if need.task in titles] for task, title in titles.items()}
     if way := rules.circle(edges):
-        rules.refuse_circle([repr(names[task]) for task in way])
-
-
-def _expected(
-    experience: Experience, assumed: Assumed, role: str | None, of_role: Mapping[str, Any], of_task: Mapping[str, Any]
-) -> Estimate:
-    """What the task says, else its role, else what was learned, else what is assumed."""
-    found = experience.estimate(role, assumed)
-    for said in (of_role, of_task):
-        if "minutes" in said or "turns" in said:
-            seconds = said["minutes"] * 60 if "minutes" in said else None
-            found = replace(
-                assumed.estimate(turns=said.get("turns"), seconds=seconds), retried=found.retried, failed=found.failed
-            )
-        if "dollars" in said:
-            found = replace(found, dollars=said["dollars"])
-        if "retries" in said:
-            found = replace(found, retried=said["retries"], failed=0.0)
-    return found
+        rules.refuse_circle([repr(titles[task]) for task in way])

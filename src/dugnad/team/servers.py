@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..config.project import Project
+from ..config.reader import nearest
 from ..config.servers import read_approved
-from ..config.user import UserSettings, nearest
+from ..config.user import UserSettings
 from ..errors import ToolError
 from ..models.port import ToolSpec
 from ..tools import Tool
