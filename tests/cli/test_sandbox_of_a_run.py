@@ -18,7 +18,7 @@ SCRIPT = """
   - calls: [{bash: {command: "echo $((6 * 7)); cat ../secret"}}]
   - say: Done.
 """
-REFUSED = "bubblewrap is not installed. Shell tools are refused. Mend it: sudo apt-get install bubblewrap"
+REFUSED = "bubblewrap is not installed. Shell tools are refused. To fix it: sudo apt-get install bubblewrap"
 
 
 class Place:

@@ -218,8 +218,8 @@ async def spawn(session: Session, rest: str) -> None:
         member = await session.board.spawn(
             name, roles=roles or known.roles, lead=known.lead, prompt=known.prompt, model=known.model, plan=known.plan
         )
-    roles, status = ", ".join(member.roles) or "any role", tables.is_status(member.status)
-    await session.screen.show(said(f"{member.name} ({roles}) {status}."))
+    named, status = ", ".join(member.roles) or "any role", tables.is_status(member.status)
+    await session.screen.show(said(f"{member.name} ({named}) {status}."))
 
 
 async def stop(session: Session, rest: str) -> None:

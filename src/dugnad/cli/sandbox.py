@@ -32,7 +32,7 @@ async def find_sandbox(board: Board, root: Path, *, unsafe: bool) -> Sandbox | N
     # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
     own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))
     own += _folders(user.sandbox.readable)
-    mend = f" Mend it: {found.mend}" if found.mend else ""
+    mend = f" To fix it: {found.mend}" if found.mend else ""
     if found.level == "none" and not unsafe:
         _warn(f"{found.says}{mend}", "yellow")
         return None
