@@ -54,11 +54,6 @@ def fill(template: str, slots: Mapping[str, object]) -> Told:
     return Told(_Filling().vformat(template, (), slots))
 
 
-def tell(template: str, **slots: object) -> Told:
-    """`fill`, for templates that do not stand in `prompts/` yet."""
-    return fill(template, slots)
-
-
 def joined(parts: Iterable[Told | None], between: str = "\n\n") -> Told:
     """One after another; what is empty is left out."""
     return Told(between.join(filter(None, parts)))

@@ -10,7 +10,6 @@ import pytest
 
 from dugnad.workspace.git.git import GitTrouble
 from dugnad.workspace.git.merge_queue import prepare_target
-from dugnad.workspace.git.worktrees import CARRIED_OVER, MADE_ANEW
 from tests.workspace.repository import finish, git, new_repository, place, trees_of
 
 
@@ -21,7 +20,7 @@ async def test_two_attempts_never_share_a_tree(tmp_path: Path) -> None:
     assert first.path != second.path
     assert (second.path / "README.md").read_text() == "# A project\n"
     assert (tmp_path / "p" / "README.md").read_text() == "# A project\n"
-    assert (first.told, second.told) == ("", "")
+    assert not any((first.anew, first.carried_over, second.anew, second.carried_over))
 
 
 async def test_who_goes_on_in_order_finds_all_as_it_was_left_in_the_same_place(tmp_path: Path) -> None:
@@ -32,7 +31,7 @@ async def test_who_goes_on_in_order_finds_all_as_it_was_left_in_the_same_place(t
     (before.path / "built" / "x").write_text("slow to make\n")
     before.let_go()
     after = await trees.begin(place(1, epoch=3, born=1))
-    assert (after.path, after.told) == (before.path, "")
+    assert (after.path, after.anew, after.carried_over) == (before.path, False, False)
     assert (after.path / "built" / "x").exists()
     assert await after.changed()
 
@@ -45,7 +44,7 @@ async def test_a_tree_somebody_holds_is_copied_and_not_shared(tmp_path: Path) ->
         copy = await trees.begin(place(1, epoch=epoch, born=1, in_order=in_order))
         assert copy.path != held.path
         assert (copy.path / "new").read_text() == "half\n"
-        assert copy.told == CARRIED_OVER
+        assert copy.carried_over
         (held.path / "new").write_text("written late\n")
         assert (copy.path / "new").read_text() == "half\n"
         copy.let_go()
@@ -55,7 +54,7 @@ async def test_a_tree_somebody_holds_is_copied_and_not_shared(tmp_path: Path) ->
 async def test_on_another_machine_it_begins_anew_and_says_so(tmp_path: Path) -> None:
     trees = await trees_of(new_repository(tmp_path / "p"))
     tree = await trees.begin(place(1, epoch=4, born=1))
-    assert tree.told == MADE_ANEW
+    assert tree.anew
     assert not await tree.changed()
 
 

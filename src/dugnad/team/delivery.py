@@ -11,20 +11,13 @@ from dataclasses import dataclass, field
 
 from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
+from ..prompts import tell
 from ..settings import TeamLimits
-from ..text import Told, joined, one_line, quote, shorten, tell
+from ..text import Told, joined, one_line, quote, shorten
 from ..types import MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .workspaces.workspace import Workspace, delivered, line_of
 
 APPROVED, CHANGES = "approved", "changes-requested"
-_CHECKS = """\
-When you finish, the runtime runs {commands} in your tree; the work counts as done only when that succeeds. If it is \
-red you are shown what it printed and go on, up to {rounds} times; then the attempt fails."""
-_RED_BEFORE = "The project's check was red before anybody changed anything: some of what it prints is not your doing."
-_RUNS = """\
-It changes files that make other programs run something when a person next opens or builds the project. Approve only \
-what each of them should run:
-{runs:quoted}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +66,15 @@ class Delivery:
         try:
             if (red := await self.place.check(task)) is not None:
                 command, output = one_line(red.command), red.output
-                told = "You said it is done, but its check is red. `{command}` printed:\n{output:quoted}"
                 return Again(
-                    tell(told, command=command, output=shorten(output, 8_000)),
+                    tell("delivery.red", command=command, output=shorten(output, 8_000)),
                     f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
                 )
             tip = await self.place.commit(task, done)
         except BudgetSpent as spent:
             return _no_time(spent)
         except ToolError as trouble:
-            told = "You said it is done, but it cannot be committed:\n{trouble:quoted}"
-            return Again(tell(told, trouble=trouble), str(trouble))
+            return Again(tell("delivery.not_committed", trouble=trouble), str(trouble))
         role = self._role_of_reviewer(task)
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
@@ -128,9 +119,8 @@ class Delivery:
             return None
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
-        told = "{who} looked at your work and asks for changes:\n{words:quoted}\nMake them, then finish."
         return Again(
-            tell(told, who=review.teammate, words=words),
+            tell("delivery.changes_wanted", who=review.teammate, words=words),
             f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
         )
 
@@ -147,8 +137,9 @@ class Delivery:
 
 def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:
     """What a mind must know of the checks before it begins: which, who runs them, and how often they may be red."""
-    commands = joined([tell("`{each:500}`", each=each) for each in checks], " and ")
-    return joined((tell(_CHECKS, commands=commands, rounds=rounds), tell(_RED_BEFORE) if red_base else None), " ")
+    commands = joined([tell("delivery.command", command=each) for each in checks], " and ")
+    told = tell("delivery.checks", commands=commands, rounds=rounds)
+    return joined((told, tell("delivery.red_before") if red_base else None), " ")
 
 
 def _no_time(spent: BudgetSpent) -> Waiting:
@@ -159,22 +150,18 @@ def _no_time(spent: BudgetSpent) -> Waiting:
 def _is_verdict(done: Done) -> Done | Again:
     if done.outcome in (APPROVED, CHANGES):
         return delivered(done)
-    told = "A review ends with a word: use finish with the outcome {approved}, or {changes} and what must change."
-    return Again(tell(told, approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
+    return Again(tell("delivery.no_verdict", approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
 
 
 def _review_body(task: Task, done: Done, place: Workspace, who: str, runs: Mapping[str, str]) -> Told:
-    told = "Look at what was done for #{id}, and say whether it may go in. {how}"
-    ends = "Finish with the outcome {approved}, or {changes} and a result that says what must change and why."
+    listed = "\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items())
     return joined(
         (
-            tell(told, id=task.id, how=place.how_to_look),
-            tell(ends, approved=APPROVED, changes=CHANGES),
-            tell(_RUNS, runs="\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items()))
-            if runs
-            else None,
-            tell("The task was: {title:200}", title=task.title),
+            tell("delivery.review", id=task.id, how=place.how_to_look),
+            tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
+            tell("delivery.triggers", runs=listed) if runs else None,
+            tell("delivery.task_was", title=task.title),
             quote(shorten(task.body, 20_000)) if task.body else None,
-            tell("{who}, who did it, says:\n{words:quoted}", who=who, words=shorten(done.result, 8_000)),
+            tell("delivery.author_says", who=who, words=shorten(done.result, 8_000)),
         )
     )

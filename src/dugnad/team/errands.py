@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..board import Board
+from ..prompts import tell
 from ..settings import TeamLimits
 from ..types import HUMAN, Budget, Message, Task
-
-_ERRAND = (
-    "You were written to while you had no task. Do what the messages ask of you: answer, put tasks on the board, "
-    "approve or refuse; or just take note. Then end with plain text"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +38,7 @@ class Errands:
             parent = self.payer
         return await self.board.put(
             f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
-            body=f"{_ERRAND}{', which is sent to the human' if from_human else ''}.",
+            body=tell("delivery.errand_for_human") if from_human else tell("delivery.errand"),
             assignee=self.teammate,
             priority=1,
             parent=parent,

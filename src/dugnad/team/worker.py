@@ -29,17 +29,15 @@ from ..errors import (
     ToolError,
     UnknownTask,
 )
+from ..prompts import tell
 from ..settings import TeamLimits
-from ..text import NOTHING, Told, joined, shorten, tell
+from ..text import NOTHING, Told, joined, shorten
 from ..types import HUMAN, MESSAGES, Attempt, Claim, Done, Failed, Message, Outcome, Released, Task
 from .delivery import Again, Delivery, checks_told
 from .errands import Errands
 from .growth import RESTED
 from .workspaces.workspace import OpenWorkspace, Workspace, nowhere
 
-AUTO_CLAIMED = tell(
-    "<auto-claimed>\nYou had nothing to do, and took this task from the board yourself.\n</auto-claimed>"
-)
 _PAUSE_SECONDS = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -312,7 +310,8 @@ class Worker:
             rounds = self.limits.check_rounds_max
             told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.red_base)), "\n")
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
-        told = AUTO_CLAIMED if claim.continues is None and claim.task.kind not in MESSAGES else NOTHING
+        found_it = claim.continues is None and claim.task.kind not in MESSAGES
+        told = tell("delivery.auto_claimed") if found_it else NOTHING
         return joined((told, place.told), "\n") if place.anew else told
 
     async def _close(self, outcome: Outcome, *, settled: bool) -> None:

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ToolError
+from ...prompts import tell
 from ...safe_open import held
-from ...text import NOTHING, Told, joined, one_line, tell
+from ...text import NOTHING, Told, joined, one_line
 from ...types import Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git.triggers import changed_triggers, triggers_note
 from .workspace import OpenWorkspace, Shared, Workshop, Workspace, delivered, mark_of
@@ -30,13 +31,6 @@ _MARK_CHARS_MAX = 1_000
 _LEFT_OUT = frozenset({".dugnad", ".git"})
 # What one file cannot be copied for, and all others can.
 _ITS_OWN_TROUBLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENXIO, errno.ENAMETOOLONG, errno.ELOOP})
-_COPY = "You work in a folder of your own, a copy of the project as it was when this task began."
-_EMPTY = "You work in an empty folder of your own: the project is too large to be copied for each task."
-_STAYS = (
-    "It is not in git, so nothing is merged: what you leave there stays there, and your result should say what it is."
-)
-_REVIEWING = "You look at the work of another, in a copy of the folder it was done in. What you change is thrown away."
-_HOW_TO_LOOK = "Your folder is a copy of the one it was done in, as it was left."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +82,11 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
         except asyncio.CancelledError:  # A thread cannot be stopped; what it comes to hold is let go.
             opening.add_done_callback(_let_go)
             raise
-        told = tell(_REVIEWING) if reviews and held.told else held.told
+        told = tell("delivery.reviewing_folder") if reviews and held.told else held.told
         kit = shop.kit(claim, held.tree)
         return Folder(
             shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, claim=claim, reviews=reviews,
-            how_to_look=tell(_HOW_TO_LOOK), project=project,
+            how_to_look=tell("delivery.look_at_folder"), project=project,
             shown=str(held.tree.relative_to(project)),
         )  # fmt: skip
 
@@ -154,13 +148,11 @@ def fill(source: Path, tree: Path) -> Told:
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     if not _is_small(source):
-        return joined((tell(_EMPTY), tell(_STAYS)), " ")
+        return joined((tell("delivery.empty_folder"), tell("delivery.folder_stays")), " ")
     left_out = [one_line(each) for each in _copy(source, tree)]
-    if not left_out:
-        return joined((tell(_COPY), tell(_STAYS)), " ")
     names = ", ".join(left_out[:_SHOWN_MAX]) + (" and more" if len(left_out) > _SHOWN_MAX else "")
-    without = tell("Without {names:2000}, which cannot be copied.", names=names)
-    return joined((tell(_COPY), without, tell(_STAYS)), " ")
+    without = tell("delivery.copied_without", names=names) if left_out else None
+    return joined((tell("delivery.copy"), without, tell("delivery.folder_stays")), " ")
 
 
 def _copy(source: Path, tree: Path) -> Iterator[str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...board import Board
 from ...errors import StaleClaim, ToolError
-from ...text import NOTHING, clean, joined, one_line, pasted, shorten, tell
+from ...prompts import tell
+from ...text import NOTHING, Told, clean, joined, one_line, pasted, shorten
 from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
@@ -17,14 +18,6 @@ from ...workspace.git.worktree import Tree
 from ...workspace.git.worktrees import Trees
 from ..report import Deliveries
 from .workspace import Kit, RedCheck, Workshop, Workspace, delivered, line_of, mark_of
-
-_HERE = (
-    "You work in a git tree of your own, on a branch from {target}. Git can look at it but not commit: what you leave "
-    "in the tree when you finish is committed, checked and merged into {target} by the runtime. Leave nothing in it "
-    "that should not go there. What is not in {target} is in no other teammate's tree."
-)
-_HOW_TO_LOOK = "`git diff {target}...HEAD` shows it, and your tree is as it was left."
-_REVIEWING = "You look at the work of another, in a tree of your own. What you change here is thrown away."
 
 
 @dataclass(kw_only=True)
@@ -49,19 +42,26 @@ class Worktrees:
         reviewed = task.kind == "review"
         place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit)
         tree = await self.trees.begin(place)
-        told = tell(_REVIEWING) if reviewed else tell(_HERE, target=self.trees.target)
-        if claim.continues is not None:
-            told = NOTHING  # It was said when the line began.
-        elif self.shop.prefix.parts:
-            told = tell("{told} The project itself lies in {where:q} there.", told=told, where=self.shop.prefix)
         kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
             owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed,
             anew=tree.anew, readable=tree.readable,
-            told=joined((told, tell("{told:2000}", told=tree.told)), "\n"),
-            how_to_look=tell(_HOW_TO_LOOK, target=pasted(self.trees.target)),
+            told=self._told(claim, tree, reviews=reviewed),
+            how_to_look=tell("delivery.look_at_tree", target=pasted(self.trees.target)),
             tools=kit.tools, sees_changes=True,
         )  # fmt: skip
+
+    def _told(self, claim: Claim, tree: Tree, *, reviews: bool) -> Told:
+        """What there is to know of the tree. What was said when the line of attempts began is not said again."""
+        if tree.anew:
+            return tell("delivery.tree_made_anew")
+        if tree.carried_over:
+            return tell("delivery.tree_carried_over")
+        if claim.continues is not None:
+            return NOTHING
+        here = tell("delivery.reviewing_tree") if reviews else tell("delivery.tree", target=self.trees.target)
+        prefix = self.shop.prefix
+        return joined((here, tell("delivery.project_in_tree", where=prefix) if prefix.parts else None), " ")
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
         """What came of these tasks in the repository."""

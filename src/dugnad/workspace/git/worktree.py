@@ -58,8 +58,8 @@ class Tree:
     path: Path
     own: Path  # Its git directory, which is ours.
     fence: str  # What the task's fence stands for while the attempt may merge.
-    told: str = ""  # What whoever works in it must know.
     anew: bool = False  # What was done before is not in it.
+    carried_over: bool = False  # What a lost host had in its tree is in it, without files that git ignores.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     _lock: int = field(default=-1, repr=False)
 

@@ -30,14 +30,6 @@ _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _LOOK_SECONDS = 0.05  # Between two tries to move a name.
 _TRIES_MAX = 10
 _WHOLE = "dugnad-whole"  # A file in a tree's git directory: it was made to its end, and nobody began to remove it.
-MADE_ANEW = (
-    "The tree you work in was made anew: files that were changed before are not in it, since whoever changed them was "
-    "on another machine. Look before you go on."
-)
-CARRIED_OVER = (
-    "The host that worked on this before was lost. Its changes were carried over into this tree; files that git "
-    "ignores were not."
-)
 
 
 @dataclass(kw_only=True)
@@ -81,13 +73,13 @@ class Trees:
                 else await self.git.commit_of(f"refs/heads/{BRANCHES}task-{name}")
             )
             if start is not None:
-                return await self._make(place, fence, start, CARRIED_OVER)
+                return await self._make(place, fence, start, carried_over=True)
         start = await self.git.commit_of(place.at or self.target_name)
         if start is None and place.at:
             raise GitTrouble(f"The commit {place.at} is not in this repository; it may be on another machine.")
         if start is None:
             raise GitTrouble(gone(self))
-        return await self._make(place, fence, start, MADE_ANEW if place.goes_on else "")
+        return await self._make(place, fence, start)
 
     async def _line(self, place: AttemptRef) -> list[int]:
         """The epochs of this line of attempts of which a tree or a branch is left, the last first."""
@@ -213,13 +205,14 @@ class Trees:
         message = "What a host that was lost had in its tree"
         return (await self.git.run("commit-tree", made, "-p", head, "-m", message)).text.strip()
 
-    async def _make(self, place: AttemptRef, fence: str, start: str, told: str) -> Tree:
+    async def _make(self, place: AttemptRef, fence: str, start: str, *, carried_over: bool = False) -> Tree:
         path, own = self.folder / place.name, self._private(place.name)
         lock = self._locked(place.name)
         if lock is None:
             raise StaleClaim  # Another process works under this very epoch, so it is not ours.
         tree = self._tree(
-            place, own, name=place.name, fence=fence, told=told, anew=told == MADE_ANEW, _lock=lock
+            place, own, name=place.name, fence=fence, anew=place.goes_on and not carried_over,
+            carried_over=carried_over, _lock=lock,
         )  # fmt: skip
         try:
             await self._clear(place.name, keep_branch=True)  # A crash may have left half of it.
