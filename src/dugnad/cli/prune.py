@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import BadInput
+from ..safe_open import OWN
+from ..workspace.files.kept import files_in, remove_files
 from .command import CommandContext, board_given, here, verb
 from .parameters import Span
 
 if TYPE_CHECKING:
     from ..board import Board
     from ..board.prune import Pruned
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @verb("prune", example="""
@@ -63,7 +63,7 @@ def _ask(question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _counts(found: Pruned, outputs: list[_OldOutputs]) -> dict[str, int]:
+def _counts(found: Pruned, outputs: list[_OldOutput]) -> dict[str, int]:
     return {
         "events": found.events,
         "turns": found.turns,
@@ -74,7 +74,7 @@ def _counts(found: Pruned, outputs: list[_OldOutputs]) -> dict[str, int]:
     }
 
 
-def _words(found: Pruned, outputs: list[_OldOutputs]) -> list[str]:
+def _words(found: Pruned, outputs: list[_OldOutput]) -> list[str]:
     from ..view.numbers import counted
 
     said = ((found.events, "event"), (found.turns, "turn"), (found.answers, "kept answer"), (found.hosts, "host"))
@@ -93,69 +93,34 @@ def _size(size: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _OldOutputs:
+class _OldOutput:
     folder: Path
-    task: int
     name: str
     size: int
 
     def remove(self) -> bool:
         """Remove it without following links, since a project may come from anyone."""
         try:
-            with _opened(self.folder, str(self.task)) as held:
-                os.unlink(self.name, dir_fd=held.fd)
+            remove_files(self.folder, self.name)
         except OSError:
             return False
         return True
 
 
-class _opened:
-    """The folder of a task's outputs. Each part of the path is opened without following links."""
-
-    def __init__(self, folder: Path, task: str | None = None) -> None:
-        steps = (".dugnad", "output", *([] if task is None else [task]))
-        self.fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for step in steps:
-                inner = os.open(step, _FOLDER, dir_fd=self.fd)
-                os.close(self.fd)
-                self.fd = inner
-        except OSError:
-            os.close(self.fd)
-            raise
-
-    def __enter__(self) -> _opened:
-        return self
-
-    def __exit__(self, *trouble: object) -> None:
-        os.close(self.fd)
-
-
-async def _old_outputs(board: Board, older: float) -> list[_OldOutputs]:
+async def _old_outputs(board: Board, older: float) -> list[_OldOutput]:
     """Outputs of old ended tasks, for the project's own board only: other boards use the same task numbers."""
     if board_given() is not None:
         return []
-    root, latest = here().root, await board.now_ms() - older * 1000
+    folder, latest = here().root / OWN / "output", await board.now_ms() - older * 1000
     try:
-        with _opened(root) as held:
-            numbers = [int(name) for name in os.listdir(held.fd) if name.isdecimal() and len(name) <= 18]
+        numbers = [int(name) for _, name in files_in(folder, "") if name.isdecimal() and len(name) <= 18]
     except OSError:
         return []
     ended = [task.id for task in (await board.find_all(numbers)).values() if (task.ended_at or latest) < latest]
-    found: list[_OldOutputs] = []
+    found: list[_OldOutput] = []
     for task in sorted(ended):
-        try:
-            with _opened(root, str(task)) as held:
-                found += [_OldOutputs(root, task, *each) for each in _logs(held.fd, latest)]
-        except OSError:
-            continue
+        with suppress(OSError):
+            logs = files_in(folder / str(task), ".log")
+            old = [(about.st_size, name) for about, name in logs if about.st_mtime_ns < latest * 1_000_000]
+            found += [_OldOutput(folder / str(task), name, size) for size, name in old]
     return found
-
-
-def _logs(folder: int, latest: float) -> list[tuple[str, int]]:
-    entries: list[Any] = [(entry.name, entry.stat(follow_symlinks=False)) for entry in os.scandir(folder)]
-    return [
-        (name, about.st_size)
-        for name, about in entries
-        if name.endswith(".log") and about.st_mtime_ns < latest * 1_000_000
-    ]
