@@ -155,20 +155,12 @@ def user_settings(scene: Scene) -> Finding:
     if file is None:
         where = user_file(scene.environment)
         return Finding("user", "ok", f"There is no {where}." if where else "There is no home folder.")
-    mode = file.stat().st_mode
+    mode, mend = file.stat().st_mode, f"chmod 600 {shlex.quote(str(file))}"
     if mode & 0o022:
-        return Finding(
-            "user",
-            "wrong",
-            f"Other users may write {file}, and so send your keys anywhere.",
-            f"chmod 600 {shlex.quote(str(file))}",
-        )
+        return Finding("user", "wrong", f"Other users may write {file}, and so send your keys anywhere.", mend)
     if mode & 0o044 and any(each.api_key_env or each.base_url for each in scene.user.models.values()):
         return Finding(
-            "user",
-            "warning",
-            f"Other users may read {file}, which names the addresses of your models.",
-            f"chmod 600 {shlex.quote(str(file))}",
+            "user", "warning", f"Other users may read {file}, which names the addresses of your models.", mend
         )
     return Finding("user", "ok", f"{file} can be read.")
 

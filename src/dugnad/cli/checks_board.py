@@ -64,12 +64,8 @@ async def open_the_board(scene: Scene) -> Finding | None:
 def _no_board_yet(path: Path) -> Finding:
     above = next(each for each in path.parents if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        return Finding(
-            "board",
-            "wrong",
-            f"dugnad cannot make a board in {above}.",
-            f"chmod u+rwx {shlex.quote(str(above))}, or use --board",
-        )
+        mend = f"chmod u+rwx {shlex.quote(str(above))}, or use --board"
+        return Finding("board", "wrong", f"dugnad cannot make a board in {above}.", mend)
     return Finding("board", "ok", f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
 
 

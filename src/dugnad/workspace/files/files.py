@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
 from ...clock import new_id
@@ -108,17 +109,13 @@ class Files:
         """The names in a folder: folders with a slash, files with their size, links with where they point."""
         parts = parts_of(path, self.beneath.root)
         rows: list[str] = []
-        with self._told(path):
-            held = self.beneath.open_folder(parts)
-            try:
-                with os.scandir(held) as entries:
-                    names = sorted(entry.name for _, entry in zip(range(_ENTRIES_MAX * 20), entries, strict=False))
-                names = [name for name in names if not is_temporary(name)]
-                for name in names[:_ENTRIES_MAX]:
-                    with suppress(FileNotFoundError):
-                        rows.append(_row(name, held))
-            finally:
-                os.close(held)
+        with self._told(path), self.beneath.folder(parts) as held:
+            with os.scandir(held) as entries:
+                names = sorted(entry.name for entry in islice(entries, _ENTRIES_MAX * 20))
+            names = [name for name in names if not is_temporary(name)]
+            for name in names[:_ENTRIES_MAX]:
+                with suppress(FileNotFoundError):
+                    rows.append(_row(name, held))
         notes = [f"only {_ENTRIES_MAX:,} of {len(names):,} names are shown"] if len(names) > _ENTRIES_MAX else []
         return self._listing(SearchResult(tuple(rows), tuple(notes)), f"[{path} is empty.]")
 
@@ -274,12 +271,8 @@ class Files:
     def _did_you_mean(self, path: str) -> str:
         with suppress(OSError, ToolError):
             *above, name = parts_of(path, self.beneath.root)
-            held = self.beneath.open_folder(tuple(above))
-            try:
-                with os.scandir(held) as entries:
-                    names = [entry.name for _, entry in zip(range(_ENTRIES_MAX), entries, strict=False)]
-            finally:
-                os.close(held)
+            with self.beneath.folder(tuple(above)) as held, os.scandir(held) as entries:
+                names = [entry.name for entry in islice(entries, _ENTRIES_MAX)]
             if near := get_close_matches(name, names, n=3):
                 return f" Did you mean {' or '.join(_shown('/'.join((*above, each))) for each in near)}?"
         return ""

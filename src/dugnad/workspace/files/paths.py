@@ -178,10 +178,15 @@ class Beneath:
         finally:
             os.close(place.folder)
 
-    def open_folder(self, parts: tuple[str, ...]) -> int:
+    @contextmanager
+    def folder(self, parts: tuple[str, ...]) -> Iterator[int]:
         """A descriptor of a folder, with its links followed as long as they stay beneath."""
         with self.place(parts) as place:
-            return place.open(os.O_RDONLY | os.O_DIRECTORY)
+            held = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield held
+        finally:
+            os.close(held)
 
 
 def _check_kind(mode: int, shown: str) -> None:
@@ -204,13 +209,8 @@ def names_within(root: Path, path: str, most: int) -> list[tuple[str, bool]]:
     is a folder, or a link to one. Nothing if there is no such folder."""
     beneath = Beneath(root)
     try:
-        with beneath.place(parts_of(path, beneath.root)) as place:
-            descriptor = place.open(os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                with os.scandir(descriptor) as entries:
-                    return sorted((each.name, each.is_dir()) for each in islice(entries, most))
-            finally:
-                os.close(descriptor)
+        with beneath.folder(parts_of(path, beneath.root)) as held, os.scandir(held) as entries:
+            return sorted((each.name, each.is_dir()) for each in islice(entries, most))
     except (OSError, ToolError):
         return []
 

@@ -77,17 +77,10 @@ class Search:
         """Every file beneath a folder, in order, with the folder it is in held open for as long as it is looked at."""
         rules: tuple[Rule, ...] = ()
         for depth in range(len(start)):
-            with suppress(OSError):
-                folder = self.beneath.open_folder(start[:depth])
-                try:
-                    rules += self._rules(start[:depth], folder)
-                finally:
-                    os.close(folder)
-        held = self.beneath.open_folder(start)
-        try:
+            with suppress(OSError), self.beneath.folder(start[:depth]) as folder:
+                rules += self._rules(start[:depth], folder)
+        with self.beneath.folder(start) as held:
             yield from self._below(start, held, rules)
-        finally:
-            os.close(held)
 
     def _below(self, here: Names, held: int, rules: tuple[Rule, ...]) -> Iterator[tuple[Names, int]]:
         rules += self._rules(here, held)
@@ -164,11 +157,8 @@ class Search:
         try:
             yield from self.files(start)
         except NotADirectoryError:
-            held = self.beneath.open_folder(start[:-1])
-            try:
+            with self.beneath.folder(start[:-1]) as held:
                 yield start, held
-            finally:
-                os.close(held)
 
     def _cut(self, line: str, expression: re.Pattern[str]) -> str:
         most = self.limits.line_chars_max

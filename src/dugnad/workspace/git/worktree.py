@@ -302,18 +302,11 @@ def _remove_repositories(tree: Path) -> None:
             names = _listed(folder)
             left += [folder / each for each in names if each != ".git"]
             if ".git" in names:
-                with suppress(OSError):
-                    _remove_git(beneath.open_folder(folder.relative_to(tree).parts))
-
-
-def _remove_git(folder: int) -> None:
-    try:
-        if stat.S_ISDIR(os.lstat(".git", dir_fd=folder).st_mode):
-            shutil.rmtree(".git", dir_fd=folder, ignore_errors=True)
-        else:
-            os.unlink(".git", dir_fd=folder)
-    finally:
-        os.close(folder)
+                with suppress(OSError), beneath.folder(folder.relative_to(tree).parts) as held:
+                    if stat.S_ISDIR(os.lstat(".git", dir_fd=held).st_mode):
+                        shutil.rmtree(".git", dir_fd=held, ignore_errors=True)
+                    else:
+                        os.unlink(".git", dir_fd=held)
 
 
 def _listed(folder: Path) -> list[str]:
