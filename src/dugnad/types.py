@@ -9,17 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-TaskState = Literal[
-    "blocked",  # Waits for its needs.
-    "scheduled",  # Needs are met, but it is not due yet (a delay, or the back-off of a retry).
-    "ready",  # May be claimed now.
-    "claimed",  # Held by one teammate, under one epoch.
-    "waiting",  # Put down by its holder until a human, a plan, other tasks or a budget lets it go on.
-    "done",
-    "failed",
-    "cancelled",
-    "skipped",  # Ended because a need of it can never be met.
-]
+# blocked: it waits for its needs.
+# scheduled: its needs are met, but it is not due yet (a delay, or the back-off of a retry).
+# ready: it may be claimed now.
+# claimed: one teammate holds it, under one epoch.
+# waiting: its holder put it down until a human, a plan, other tasks or a budget lets it go on.
+# skipped: it ended because a need of it can never be met.
+TaskState = Literal["blocked", "scheduled", "ready", "claimed", "waiting", "done", "failed", "cancelled", "skipped"]
 ENDED: frozenset[str] = frozenset({"done", "failed", "cancelled", "skipped"})
 OPEN: frozenset[str] = frozenset({"blocked", "scheduled", "ready", "claimed", "waiting"})
 
@@ -176,6 +172,10 @@ class Task:
     request: str | None  # The request whose answer it waits for.
     outcome: str | None
     result: str | None
+    merged_into: str | None  # As `Done` says it, and the three below.
+    merged_as: str | None
+    files_in: str | None
+    triggers: str | None
     reason: str | None  # Why it failed, was skipped, cancelled, released, or waits.
     put_by: str
     put_at: int
@@ -208,6 +208,10 @@ class Done:
 
     result: str = ""
     outcome: str | None = None
+    merged_into: str | None = None  # The branch that its work was merged into,
+    merged_as: str | None = None  # and the commit there; None: the branch had all of it before.
+    files_in: str | None = None  # The folder with its files, where nothing is merged.
+    triggers: str | None = None  # The files it changes that make other programs run something.
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,3 +336,18 @@ async def test_an_endless_loop_of_peaceful_ends_is_stopped_and_a_human_told(open
     assert [(each.kind, each.task) for each in await board.inbox()] == [("notice", task.id)]
     await board.retry(task.id)
     assert (await team.must_claim()).task.id == task.id
+
+
+async def test_where_the_work_went_is_kept_with_the_result(board: Board) -> None:
+    await board.put("merged")
+    team = await crew(board)
+    claim = await team.must_claim()
+    done = Done("I did it.", merged_into="dugnad/main", merged_as="0123abc", triggers="Makefile (make)")
+    await board.settle(claim, done)
+    assert await board.settle(claim, done) == "done"
+    task = await board.find(claim.task.id)
+    assert (task.result, task.merged_into, task.merged_as) == ("I did it.", "dugnad/main", "0123abc")
+    assert (task.files_in, task.triggers) == (None, "Makefile (make)")
+    said = [event.data for event in await board.events() if event.kind == "done"]
+    assert (said[0]["merged_into"], said[0]["merged_as"]) == ("dugnad/main", "0123abc")
+    assert "files_in" not in said[0]

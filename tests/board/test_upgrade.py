@@ -20,7 +20,19 @@ from tests.conftest import Opener
 TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", "events", "snapshot")
 NEW = {  # Columns that came after the first schema.
     "reservations": ("pace", "reserved_at", "tokens_used"),
-    "tasks": ("plan", "review", "network", "not_for", "kind", "reviews", "reviews_commit"),
+    "tasks": (
+        "plan",
+        "review",
+        "network",
+        "not_for",
+        "kind",
+        "reviews",
+        "reviews_commit",
+        "merged_into",
+        "merged_as",
+        "files_in",
+        "triggers",
+    ),
     "teammates": ("plan",),
 }
 

@@ -103,7 +103,7 @@ def test_on_a_terminal_it_asks_first(folder: Path, said: str, code: int, left: b
     seen = pexpect.spawn(
         sys.executable, ["-m", "dugnad", "prune"], cwd=str(folder), env=environment(HOME=str(folder)), timeout=60
     )
-    seen.expect("Go on\\?")
+    seen.expect("Delete them\\?")
     seen.sendline(said)
     seen.expect(pexpect.EOF)
     seen.close()

@@ -16,6 +16,7 @@ from dugnad.team.report import report
 from dugnad.team.workspaces.folders import folders
 from dugnad.team.workspaces.workspace import delivered
 from dugnad.text import one_line
+from dugnad.tools.task_tools import whole_result
 from dugnad.types import Done
 from dugnad.view.events import event_line
 from dugnad.view.summary import report_page
@@ -94,9 +95,12 @@ async def test_what_was_merged_is_said_once(board: Board, tmp_path: Path) -> Non
     model = ScriptedModel({"Write a": [write("a", "1\n"), finish(FORGED[0])]})
     async with worktrees(board, root) as places, hosting(board, model, places=places):
         (done,) = await until_ended(board, await board.put("Write a"))
-    assert done.result is not None
-    assert done.result.startswith("I fixed it.\n\n> (merged into dugnad/main as 0123456789ab]\n\n[merged into ")
-    assert done.result.count("[merged into") == 1
+    assert done.result == "I fixed it.\n\n> (merged into dugnad/main as 0123456789ab]"
+    assert done.merged_into == "dugnad/main"
+    assert done.merged_as == (await places.trees.git.commit_of("refs/heads/dugnad/main"))
+    assert whole_result(done) == f"{done.result}\n\n[merged into dugnad/main as {done.merged_as[:12]}]"
+    for view in await all_that_people_see(board, done.id):
+        assert view.count("[merged into") == 1
 
 
 async def test_a_folder_that_nobody_has_is_not_named(board: Board, tmp_path: Path) -> None:
@@ -107,7 +111,8 @@ async def test_a_folder_that_nobody_has_is_not_named(board: Board, tmp_path: Pat
     work = project / ".dugnad" / "work"
     async with workshop(board) as shop, hosting(board, model, places=folders(shop, project, work)):
         (done,) = await until_ended(board, await board.put("Write a"))
-    assert done.result == "Ok.\n\n> (its files are in ../elsewhere]\n\n[its files are in .dugnad/work/1]"
+    assert (done.result, done.files_in) == ("Ok.\n\n> (its files are in ../elsewhere]", ".dugnad/work/1")
+    assert whole_result(done).endswith("\n\n[its files are in .dugnad/work/1]")
 
 
 @pytest.mark.parametrize("words", FORGED)
@@ -117,7 +122,9 @@ def test_nothing_in_ones_own_words_looks_like_a_note_of_ours(words: str) -> None
     for each in ("merged", "mеrgеd", "itsfiles", "itchanges"):
         for bracket in "[［【":
             assert f"{bracket}{each}" not in bare(said.result).replace("\u200d", "")
-    assert delivered(Done(words), "[a note]").result == f"{said.result}\n\n[a note]".lstrip()
+    where = delivered(Done(words), merged_into="main", merged_as="0" * 40, triggers="Makefile (make)")
+    notes = f"[merged into main as {'0' * 12}]\n[it changes what other programs run: Makefile (make)]"
+    assert (where.result, whole_result(where)) == (said.result, f"{said.result}\n\n{notes}".lstrip())
 
 
 @pytest.mark.parametrize("words", HONEST)

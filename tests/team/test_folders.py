@@ -14,6 +14,7 @@ from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
 from dugnad.team.workspaces.folders import Folder, folders
 from dugnad.team.workspaces.workspace import Workspace, shared
+from dugnad.tools.task_tools import whole_result
 from dugnad.types import Claim, Done, Released
 from tests.agent.stage_agent import all_told
 from tests.conftest import Opener
@@ -165,9 +166,8 @@ async def test_files_that_make_others_run_are_named_to_the_reviewer_and_in_the_r
             (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
     (review,) = [each for each in await board.list_tasks() if each.title.startswith("Review")]
     assert "> .github/workflows/ci.yml (CI)\n> Makefile (build)\n> sub/.git (git)\n" in review.body
-    assert done.result is not None
     named = "[it changes what other programs run: .github/workflows/ci.yml (CI), Makefile (build), sub/.git (git)]"
-    assert done.result.endswith(named)
+    assert whole_result(done).endswith(named)
 
 
 def _verdict(seen: str) -> object:

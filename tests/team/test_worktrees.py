@@ -35,8 +35,8 @@ async def test_a_task_is_done_when_its_work_is_in_the_target(board: Board, tmp_p
     async with worktrees(board, root) as places, hosting(board, model, places=places):
         (done,) = await until_ended(board, await board.put("Write a", check="grep -q 'a = 1' a.py"))
         assert done.state == "done"
-        assert done.result is not None
-        assert done.result.startswith("a is 1.\n\n[merged into dugnad/main as ")
+        assert (done.result, done.merged_into) == ("a is 1.", "dugnad/main")
+        assert done.merged_as == git(root, "rev-parse", "dugnad/main")
         assert "on a branch from dugnad/main" in all_told(model.asked[0])
     assert subjects(root) == ["Write a", "Begin"]
     assert at(root, "dugnad/main", "a.py") == "a = 1"

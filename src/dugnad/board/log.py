@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from ..types import Done
 from . import records, replay
 from .store.seam import Row, Tx, event
 from .verbs.idempotency import once
@@ -95,7 +96,7 @@ async def _observe_members(fetch: Fetch, state: replay.State) -> None:
 
 _TASK = (
     "depth", "state", "due_at", "put_by", "epoch", "claims", "tries", "children", "repeats", "teammate", "continues",
-    "waiting_for", "request", "outcome", "result", "reason", "open_needs",
+    "waiting_for", "request", *Done.__slots__, "reason", "open_needs",
 )  # fmt: skip
 _BUDGET = (
     "tasks_max", "tokens_max", "microdollars_max", "milliseconds_max", "runs", "tasks", "held",

@@ -10,7 +10,7 @@ from typing import Literal
 from ..board import Board
 from ..board.records import Moment
 from ..text import one_line, pasted
-from ..tools.task_tools import budget_line
+from ..tools.task_tools import budget_line, whole_result
 from ..types import OPEN, Amount, Message, Spending, Task
 from ..workspace.git.triggers import named_triggers
 from .requests import waiting_requests
@@ -159,7 +159,7 @@ class Report:
         for task in self.tasks:
             who = f" by {task.teammate}" if task.teammate and task.state in ("done", "failed", "claimed") else ""
             lines.append(f"{task.state:>9}  #{task.id} {one_line(task.title, 70)}{who}")
-            if text := task.result if task.state == "done" else task.reason:
+            if text := whole_result(task) if task.state == "done" else task.reason:
                 lines.append(f"{'':>11}{one_line(text, 100)}")
             lines += [f"{'':>11}kept on branch {branch}" for branch in self.kept(task)]
         lines += [f"{'budget':>9}  #{root}: {budget_line(account)}" for root, account in self.capped.items()]

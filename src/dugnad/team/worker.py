@@ -32,6 +32,7 @@ from ..errors import (
 from ..prompts import tell
 from ..settings import TeamLimits
 from ..text import NOTHING, Told, joined, shorten
+from ..tools.task_tools import whole_result
 from ..types import HUMAN, MESSAGES, Attempt, Claim, Done, Failed, Message, Outcome, Released, Task
 from .delivery import Again, Delivery, checks_told
 from .errands import Errands
@@ -344,7 +345,7 @@ class Worker:
     async def _answer_human(self, claim: Claim, end: Outcome) -> None:
         if claim.task.kind == "human_message" and isinstance(end, Done) and end.result.strip():
             key = f"errand-{claim.task.id}"
-            await self._patiently(self.board.tell, self.name, HUMAN, end.result, claim=claim, key=key)
+            await self._patiently(self.board.tell, self.name, HUMAN, whole_result(end), claim=claim, key=key)
 
     async def _settle(self, claim: Claim, outcome: Outcome) -> bool:
         """False: it is in other hands."""

@@ -8,7 +8,7 @@ from ..text import Told
 from ..types import Task, Waiting
 from .context import Context, Ends
 from .message_tools import GONE
-from .task_tools import put_text
+from .task_tools import put_text, whole_result
 from .tool import own_tool
 
 _LOOK_MAX = 500
@@ -58,7 +58,7 @@ async def _waits_for(context: Context, task: int, other: int) -> bool:
 def result_text(task: Task) -> Told:
     """How a task ended, in its worker's words."""
     how = task.state + (f", {task.outcome}" if task.outcome else "")
-    words = task.result or task.reason
+    words = whole_result(task) or task.reason
     by = f" ({task.teammate})" if task.teammate and words else ""
     if not words:
         return tell("results.ended", id=task.id, title=task.title, how=how)

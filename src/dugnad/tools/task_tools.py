@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ..errors import ToolError
 from ..prompts import tell
 from ..text import Told, joined, one_line
-from ..types import Need, NewTask, Spending, Task, TaskState
+from ..types import Done, Need, NewTask, Spending, Task, TaskState
 from .context import Context
 from .tool import own_tool
 
@@ -33,6 +35,16 @@ def budget_line(spending: Spending) -> str:
     if spending.milliseconds_max is not None:
         parts.append(f"{spending.spent.milliseconds // 1000} of {spending.milliseconds_max // 1000} seconds")
     return ", ".join(filter(None, parts)) or f"no cap, {spending.runs} task run{'' if spending.runs == 1 else 's'} used"
+
+
+def whole_result(said: Task | Done | Mapping[str, Any]) -> str:
+    """What a task that is done said, and behind that in brackets where its work went, as people and models read it."""
+    facts = said if isinstance(said, Mapping) else {name: getattr(said, name) for name in Done.__slots__}
+    words, into, commit = facts.get("result") or "", facts.get("merged_into"), facts.get("merged_as")
+    notes = [f"[merged into {into}{f' as {commit[:12]}' if commit else ' before'}]"] if into else []
+    notes += [f"[its files are in {folder}]"] if (folder := facts.get("files_in")) else []
+    notes += [f"[it changes what other programs run: {runs}]"] if (runs := facts.get("triggers")) else []
+    return "\n\n".join([words, "\n".join(notes)]).lstrip() if notes else words
 
 
 async def put_child(context: Context, task: NewTask) -> str:
@@ -112,8 +124,8 @@ async def show_task(context: Context, task: int) -> str:
     for need, state in await context.board.needs_of(task):
         needed = f"{need.task}:{need.outcome}" if need.outcome else need.task
         lines.append(tell("results.need", need=needed, state=state))
-    if found.result:
-        lines.append(tell("results.result", who=found.teammate, words=found.result))
+    if result := whole_result(found):
+        lines.append(tell("results.result", who=found.teammate, words=result))
     if found.reason:
         lines.append(tell("results.reason", words=found.reason))
     for attempt in await context.board.attempts(task):

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from ..text import one_line
+from ..tools.task_tools import whole_result
 from ..types import Event
 from .numbers import clock, counted, money, span
 
@@ -90,8 +91,8 @@ def _claimed(data: Data) -> str:
 
 def _done(data: Data) -> str:
     outcome = f" as {one_line(data['outcome'], 40)}" if data.get("outcome") else ""
-    result = f": {one_line(data['result'], _TEXT_MOST)}" if data.get("result") else ""
-    return f"finished it{outcome}{result}"
+    result = whole_result(data)
+    return f"finished it{outcome}{f': {one_line(result, _TEXT_MOST)}' if result else ''}"
 
 
 def _waiting(data: Data) -> str:

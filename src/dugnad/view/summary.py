@@ -8,7 +8,7 @@ from rich.text import Text
 from ..team.growth import one_chain
 from ..team.report import Report
 from ..text import clean, one_line
-from ..tools.task_tools import budget_line
+from ..tools.task_tools import budget_line, whole_result
 from .json import Shape, amount_shape, message_shape, spending_shape, task_shape
 from .numbers import money
 from .tables import STATE_STYLES
@@ -58,7 +58,7 @@ def report_page(end: Report) -> RenderableType:
         if task.teammate and task.state in ("done", "failed", "claimed", "waiting"):
             said.append(f"  {one_line(task.teammate, 20)}", style="dim")
         parts.append(said)
-        if text := task.result if task.state == "done" else task.reason:
+        if text := whole_result(task) if task.state == "done" else task.reason:
             parts.append(Text(f"{'':>11}{one_line(text, 100)}", style="dim"))
         parts += [Text(f"{'':>11}kept on branch {one_line(branch, 100)}", style="dim") for branch in end.kept(task)]
     for root, account in end.capped.items():

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..text import one_line, plain
+from ..tools.task_tools import whole_result
 from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
 from .events import event_line
 from .numbers import clock, counted, money, span
@@ -87,7 +88,7 @@ def task_page(
             for child in children
         ]
     parts += _section("reason", task.reason) if task.reason else []
-    parts += _section("result", task.result) if task.result else []
+    parts += _section("result", result) if (result := whole_result(task)) else []
     if task.state == "waiting" and task.waiting_for in ("human", "plan"):
         verb = 'answer {} "..."' if task.waiting_for == "human" else "approve {}"
         parts.append(Text(f"\nIt waits for you: dugnad {verb.format(task.id)}", style="bold"))

@@ -42,8 +42,7 @@ class Move:
     ended_as: str  # Of the attempt.
     tried: int = 0
     back: int = 0  # 1: the claim is not counted after all.
-    outcome: str | None = None
-    result: str | None = None
+    done: Done | None = None
     reason: str | None = None
     continues: int | None = None
     waiting_for: str | None = None
@@ -57,12 +56,23 @@ class Move:
     def ended(self) -> bool:
         return self.state in ("done", "failed")
 
+    @property
+    def outcome(self) -> str | None:
+        return self.done.outcome if self.done else None
+
+    @property
+    def delivery(self) -> dict[str, str | None]:
+        """What a task that is done says; nothing of any other."""
+        return {name: getattr(self.done, name, None) for name in Done.__slots__}
+
 
 def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
     """The outcome itself, if it is well formed."""
     if isinstance(outcome, Done):
         rules.text("result", outcome.result, bytes_max=limits.body_bytes_max)
         rules.outcome_word(outcome.outcome, limits)
+        for said in (outcome.merged_into, outcome.merged_as, outcome.files_in, outcome.triggers):
+            rules.text("delivery", said or "", bytes_max=limits.body_bytes_max)
     elif isinstance(outcome, Failed):
         rules.text("reason", outcome.reason, bytes_max=limits.body_bytes_max)
     elif isinstance(outcome, Released):
@@ -102,7 +112,7 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
     """Where the task goes. Every way back to ready is bounded, by a guard or by a person who has to act."""
     worn_out = row["claims"] >= limits.claims_max
     if isinstance(outcome, Done):
-        return Move(state="done", ended_as="done", outcome=outcome.outcome, result=outcome.result)
+        return Move(state="done", ended_as="done", done=outcome)
     if isinstance(outcome, Failed):
         tried = int(row["state"] == "claimed")  # An attempt that was lost before has been counted.
         tries = row["tries"] + tried
@@ -212,8 +222,8 @@ def _with(move: Move, **changes: Any) -> Move:
 async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
     settled = [
         {
-            "id": task, "state": move.state, "tried": move.tried, "back": move.back, "outcome": move.outcome,
-            "result": move.result, "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
+            "id": task, "state": move.state, "tried": move.tried, "back": move.back, **move.delivery,
+            "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
             "request": move.request, "open_needs": move.open_needs, "delay": move.delay, "ended": int(move.ended),
             "lane": move.lane,
         }
@@ -235,7 +245,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         row = rows[task]
         event(
             tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
-            state=move.state, tried=move.tried, back=move.back or None, outcome=move.outcome, result=move.result,
+            state=move.state, tried=move.tried, back=move.back or None, **move.delivery,
             reason=move.reason, handover=call.handover,
             resume=(move.ended_as == "released" and move.continues is not None) or None,
             waiting_for=move.waiting_for, request=move.request, due_at=due[task], own=bool(move.lane) or None,

@@ -21,7 +21,7 @@ from ...prompts import tell
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line
 from ...types import Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
-from ...workspace.git.triggers import changed_triggers, triggers_note
+from ...workspace.git.triggers import changed_triggers, named_triggers
 from .workspace import OpenWorkspace, Shared, Workshop, Workspace, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
@@ -59,7 +59,7 @@ class Folder(Shared):
         return await asyncio.to_thread(changed_triggers, self.held.tree, self.project)
 
     async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed:
-        return delivered(done, f"[its files are in {self.shown}]", *triggers_note(await self.triggers("")))
+        return delivered(done, files_in=self.shown, triggers=named_triggers(await self.triggers("")) or None)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await self.kit.close()

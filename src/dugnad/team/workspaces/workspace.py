@@ -14,7 +14,7 @@ import shlex
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...board import Board
@@ -101,9 +101,9 @@ class NoWorkspace(Workspace):
         return RedCheck(task.check, said)
 
 
-def delivered(done: Done, *notes: str) -> Done:
-    """With what we say of the delivery at the end. A bracket in the mind's own words that opens like a note of ours is
-    made "> (", wherever it stands: a log shows a result on one line."""
+def delivered(done: Done, **where: str | None) -> Done:
+    """With where the work went, which is shown behind the mind's words in brackets. A bracket in those words that opens
+    like such a note is made "> (", wherever it stands: a log shows a result on one line."""
     words = done.result
     seen = [(at, each) for at, shown in enumerate(words) for each in _letters(shown)]
     letters = "".join(each for _, each in seen)
@@ -113,7 +113,7 @@ def delivered(done: Done, *notes: str) -> Done:
         if sum(map(str.isascii, found[1])) >= len(found[1]) // 3:  # Else it is another language.
             opening.update(at for at in gap if words[at] not in "({" and unicodedata.category(words[at]) == "Ps")
     own = "".join("> (" if at in opening else each for at, each in enumerate(words))
-    return Done("\n\n".join([own, "\n".join(notes)]).lstrip() if notes else own, done.outcome)
+    return replace(done, result=own, **where)
 
 
 def _letters(shown: str) -> str:

@@ -12,7 +12,7 @@ from ...text import NOTHING, Told, clean, joined, one_line, pasted, shorten
 from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
-from ...workspace.git.triggers import triggers, triggers_note
+from ...workspace.git.triggers import named_triggers, triggers
 from ...workspace.git.worktree import AttemptRef as TreePlace
 from ...workspace.git.worktree import Tree
 from ...workspace.git.worktrees import Trees
@@ -136,8 +136,8 @@ class Worktree(Workspace):
             self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
         )
         if isinstance(came, Merged):
-            where = f"merged into {self.owner.trees.target}" + (f" as {came.commit[:12]}" if came.commit else " before")
-            return delivered(done, f"[{where}]", *triggers_note(runs))
+            target, named = self.owner.trees.target, named_triggers(runs) or None
+            return delivered(done, merged_into=target, merged_as=came.commit, triggers=named)
         if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
             return Released(self._does_not_fit(came))
         return Failed(self._does_not_fit(came), retry=True)

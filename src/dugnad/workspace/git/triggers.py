@@ -82,11 +82,6 @@ def named_triggers(runs: Mapping[str, str], most: int = 20) -> str:
     return ", ".join(named) + (f" and {len(runs) - most} more" if len(runs) > most else "")
 
 
-def triggers_note(runs: Mapping[str, str]) -> tuple[str, ...]:
-    """What a delivery adds to a result, if there is something to add."""
-    return (f"[it changes what other programs run: {named_triggers(runs)}]",) if runs else ()
-
-
 def _kind(path: str) -> str:
     name = path.rpartition("/")[2]
     for kind, patterns in TRIGGERS.items():
