@@ -186,7 +186,10 @@ class Task:
         return self.state in ENDED
 
 
-# The fields of a task that it is put with.
+# A new field of a task stands in five places. First in a migration, and here: in `Task` and in `NewTask`, or, if it is
+# known only when the task is done, in `Done`. Then in the statement `insert_tasks` or `settle_tasks`; where it is
+# checked, `rules.new_task` or `settle.check_outcome`; and where people see it, `view/tables.py` or `whole_result`.
+# Records, events, replay and JSON take their fields from here.
 GIVEN = tuple(each.name for each in fields(NewTask) if each.name in Task.__slots__)
 
 

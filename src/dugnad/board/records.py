@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import orjson
@@ -49,17 +49,24 @@ def _columns(kind: Any) -> tuple[tuple[str, str], ...]:
     return tuple((each.name, _COLUMNS.get(each.name, each.name)) for each in fields(kind))
 
 
+@cache
+def _booleans(kind: Any) -> tuple[str, ...]:
+    """Fields that are true or false; a column holds 1 or 0."""
+    return tuple(each.name for each in fields(kind) if str(each.type).startswith("bool"))
+
+
 def _made(kind: Callable[..., T], row: Row, **derived: object) -> T:
     """A record of a row. `derived`: fields that are not what a column holds."""
-    return kind(**{name: row[column] for name, column in _columns(kind) if name not in derived}, **derived)
+    held = {name: row[column] for name, column in _columns(kind) if name not in derived}
+    held |= {name: bool(held[name]) for name in _booleans(kind) if held.get(name) is not None}
+    return kind(**held, **derived)
 
 
-def task(row: Row) -> Task:
-    return _made(Task, row, plan=bool(row["plan"]), network=bool(row["network"]))
-
-
-def attempt(row: Row) -> Attempt:
-    return _made(Attempt, row)
+task = partial(_made, Task)
+attempt = partial(_made, Attempt)
+message = partial(_made, Message)
+note = partial(_made, Note)
+host = partial(_made, HostInfo)
 
 
 def past_attempt(row: Row) -> PastAttempt:
@@ -88,20 +95,8 @@ def cooldown(row: Row) -> Cooldown:
     return _made(Cooldown, row, seconds=row["milliseconds"] / 1000)
 
 
-def _accepted(row: Row) -> bool | None:
-    return None if row["accepted"] is None else bool(row["accepted"])
-
-
-def message(row: Row) -> Message:
-    return _made(Message, row, accepted=_accepted(row))
-
-
 def shutdown_request(row: Row) -> ShutdownRequest:
-    return _made(ShutdownRequest, row, teammate=row["recipient"], why=row["text"], accepted=_accepted(row))
-
-
-def note(row: Row) -> Note:
-    return _made(Note, row)
+    return _made(ShutdownRequest, row, teammate=row["recipient"], why=row["text"])
 
 
 def teammate(row: Row) -> Teammate:
@@ -117,11 +112,7 @@ def teammate(row: Row) -> Teammate:
         else:
             status = "waiting" if row["waiting"] else "idle"
     roles = tuple(orjson.loads(row["roles"]))
-    return _made(Teammate, row, roles=roles, lead=bool(row["lead"]), plan=bool(row["plan"]), status=status)
-
-
-def host(row: Row) -> HostInfo:
-    return _made(HostInfo, row, alive=bool(row["alive"]))
+    return _made(Teammate, row, roles=roles, status=status)
 
 
 def event(row: Row) -> Event:

@@ -11,6 +11,7 @@ from typing import Any
 from ..types import Amount, Attempt, Event, HostInfo, Message, Need, Note, Spending, Task, Teammate, Turn
 
 Shape = dict[str, Any]
+_INTERNAL = frozenset({"chain", "epoch", "host", "request"})  # Of a task: what only the board needs.
 
 
 def as_line(shape: Shape) -> str:
@@ -19,43 +20,7 @@ def as_line(shape: Shape) -> str:
 
 
 def task_shape(task: Task) -> Shape:
-    return {
-        "id": task.id,
-        "kind": task.kind,
-        "reviews": task.reviews,
-        "reviews_commit": task.reviews_commit,
-        "title": task.title,
-        "body": task.body,
-        "state": task.state,
-        "outcome": task.outcome,
-        "result": task.result,
-        "merged_into": task.merged_into,
-        "merged_as": task.merged_as,
-        "files_in": task.files_in,
-        "triggers": task.triggers,
-        "reason": task.reason,
-        "role": task.role,
-        "assignee": task.assignee,
-        "teammate": task.teammate,
-        "priority": task.priority,
-        "check": task.check,
-        "plan": task.plan,
-        "review": task.review,
-        "network": task.network,
-        "not_for": task.not_for,
-        "waiting_for": task.waiting_for,
-        "open_needs": task.open_needs,
-        "parent": task.parent,
-        "root": task.root,
-        "depth": task.depth,
-        "key": task.key,
-        "claims": task.claims,
-        "tries": task.tries,
-        "put_by": task.put_by,
-        "put_at": task.put_at,
-        "due_at": task.due_at,
-        "ended_at": task.ended_at,
-    }
+    return {each: getattr(task, each) for each in Task.__slots__ if each not in _INTERNAL}
 
 
 def need_shape(need: Need, state: str) -> Shape:
