@@ -19,94 +19,55 @@ def as_line(shape: Shape) -> str:
     return json.dumps(shape, ensure_ascii=True)
 
 
+# The keys of each shape, in the order in which they are written. A key is the name of the record's field.
+_ATTEMPT = (
+    "number", "epoch", "teammate", "continues", "claimed_at", "ended_at", "ended_as", "reason", "handover",
+)  # fmt: skip
+_TEAMMATE = (
+    "name", "roles", "lead", "plan", "prompt", "model", "status", "reason", "host", "spawned_at",
+)  # fmt: skip
+_MESSAGE = ("id", "sender", "recipient", "kind", "text", "accepted", "task", "sent_at", "shown_at")
+
+
+def _fields(record: object, *names: str) -> Shape:
+    return {name: getattr(record, name) for name in names}
+
+
 def task_shape(task: Task) -> Shape:
     return {each: getattr(task, each) for each in Task.__slots__ if each not in _INTERNAL}
 
 
 def need_shape(need: Need, state: str) -> Shape:
-    return {"task": need.task, "outcome": need.outcome, "state": state}
+    return {**_fields(need, "task", "outcome"), "state": state}
 
 
 def attempt_shape(attempt: Attempt) -> Shape:
-    return {
-        "number": attempt.number,
-        "epoch": attempt.epoch,
-        "teammate": attempt.teammate,
-        "continues": attempt.continues,
-        "claimed_at": attempt.claimed_at,
-        "ended_at": attempt.ended_at,
-        "ended_as": attempt.ended_as,
-        "reason": attempt.reason,
-        "handover": attempt.handover,
-    }
+    return _fields(attempt, *_ATTEMPT)
 
 
 def turn_shape(turn: Turn) -> Shape:
-    return {
-        "epoch": turn.epoch,
-        "number": turn.number,
-        "kind": turn.kind,
-        "at": turn.at,
-        "used": amount_shape(turn.used),
-        "body": json.loads(turn.body),
-    }
+    shape = _fields(turn, "epoch", "number", "kind", "at")
+    return {**shape, "used": amount_shape(turn.used), "body": json.loads(turn.body)}
 
 
 def teammate_shape(teammate: Teammate) -> Shape:
-    return {
-        "name": teammate.name,
-        "roles": list(teammate.roles),
-        "lead": teammate.lead,
-        "plan": teammate.plan,
-        "prompt": teammate.prompt,
-        "model": teammate.model,
-        "status": teammate.status,
-        "reason": teammate.reason,
-        "host": teammate.host,
-        "spawned_at": teammate.spawned_at,
-    }
+    return {**_fields(teammate, *_TEAMMATE), "roles": list(teammate.roles)}
 
 
 def host_shape(host: HostInfo) -> Shape:
-    return {"id": host.id, "label": host.label, "alive": host.alive, "started_at": host.started_at}
+    return _fields(host, "id", "label", "alive", "started_at")
 
 
 def message_shape(message: Message) -> Shape:
-    return {
-        "id": f"m{message.id}",
-        "sender": message.sender,
-        "recipient": message.recipient,
-        "kind": message.kind,
-        "text": message.text,
-        "accepted": message.accepted,
-        "task": message.task,
-        "sent_at": message.sent_at,
-        "shown_at": message.shown_at,
-    }
+    return {**_fields(message, *_MESSAGE), "id": f"m{message.id}"}
 
 
 def note_shape(note: Note) -> Shape:
-    return {
-        "id": note.id,
-        "author": note.author,
-        "title": note.title,
-        "text": note.text,
-        "task": note.task,
-        "root": note.root,
-        "at": note.at,
-    }
+    return _fields(note, "id", "author", "title", "text", "task", "root", "at")
 
 
 def event_shape(event: Event) -> Shape:
-    return {
-        "seq": event.seq,
-        "at": event.at,
-        "kind": event.kind,
-        "task": event.task,
-        "root": event.root,
-        "actor": event.actor,
-        "data": event.data,
-    }
+    return _fields(event, "seq", "at", "kind", "task", "root", "actor", "data")
 
 
 def amount_shape(amount: Amount) -> Shape:
