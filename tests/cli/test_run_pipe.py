@@ -173,7 +173,7 @@ def test_others_look_on_and_answer_while_a_run_goes_on(project: Path) -> None:
     make_project(project, SCRIPT, "[team]\nidle_seconds = 30\n")
     with started("run", "Ask", *MODEL, folder=project) as program:
         seen = until_line(program, "waits for the human")
-        assert any('alice asks human "Which colour?"' in line for line in seen)
+        assert any('alice asked human: "Which colour?"' in line for line in seen)
         with started("log", "--follow", "--after", "0", folder=project) as log:
             until_line(log, "waits for the human")
             assert told(project, "tasks", "--waiting")["tasks"][0]["reason"] == "Which colour?"

@@ -149,7 +149,7 @@ def test_a_transcript_reads_as_a_conversation_and_is_whole_in_json(shell: Shell)
     said = shell.says("show", "1", "--transcript")
     for words in ("told:\n    You are alice.", "alice (7 tokens) says:\n    I look.", 'calls read {"path": "a"}'):
         assert words in said
-    assert "read answers:" in said
+    assert "read returned:" in said
     assert "(5,000 characters in all)" in said
     assert "\x1b" not in said
     turns = shell.json("show", "1", "--transcript")["transcript"]

@@ -61,7 +61,7 @@ def enter(folder: Path) -> None:
     except OSError as trouble:
         if os.path.lexists(folder):
             _check(folder, os.lstat(folder), (stat.S_ISDIR,))
-        raise BoardReadOnly(f"Cannot make the folder {folder} for the board: {trouble.strerror}.") from None
+        raise BoardReadOnly(f"The folder {folder} for the board cannot be made: {trouble.strerror}.") from None
 
 
 def _look_through(folder: Path) -> None:
