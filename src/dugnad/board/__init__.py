@@ -1,4 +1,4 @@
-"""The board: one durable truth for the team, on SQLite or PostgreSQL."""
+"""The board: the durable state of a team, on SQLite or PostgreSQL."""
 
 from .board import Board
 from .open import open_board

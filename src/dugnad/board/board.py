@@ -1,7 +1,7 @@
 """The board: every verb, one transaction each.
 
-This file checks what callers give and hands it on; what each verb does stands in the module of its name. Writing
-verbs are idempotent: each takes or makes a key, or has one by nature, and the same call twice gives the same answer.
+This file checks the arguments and passes them on; the modules in `verbs/` do the work. Writing verbs are idempotent:
+each takes or makes a key, or has a natural one, and the same call twice gives the same answer.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _REMARK = Verb("remark", log.remark)
 
 
 class Board(Reading):
-    """The durable truth of one team. Open it with `open_board`; close it with `close`, or `async with`."""
+    """The durable state of one team. Open it with `open_board`; close it with `close`, or use `async with`."""
 
     # Tasks.
 
@@ -78,13 +78,13 @@ class Board(Reading):
         return (await self.put_many([NewTask(title=title, **fields)], by=by))[0]
 
     async def put_many(self, new: Sequence[NewTask], *, by: str = HUMAN) -> list[Task]:
-        """Put several, all or none. A need or parent of -1 is the first entry of the list, -2 the second."""
+        """Put several tasks, all or none. A need or parent of -1 is the first entry of the list, -2 the second."""
         return await self._put(new, by, None)
 
     async def follow_up(self, claim: Claim, title: str, *, by: str = "", **fields: Any) -> Task:
-        """Put a task that the held one found: same root, charged to its budget, bounded.
+        """Put a follow-up of the held task: under the same root and budget, and within the guards.
 
-        Without a key of its own, an equal follow-up under the same root is the same task.
+        Without a key, an equal follow-up under the same root is the same task.
         """
         return (await self.follow_ups(claim, [NewTask(title=title, **fields)], by))[0]
 
@@ -99,7 +99,7 @@ class Board(Reading):
         return list(await self._do(_PUT, call)) if keyed else []
 
     async def add_need(self, task: int, need: Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
-        """Make a task that was not claimed yet wait for another. A circle is refused, and named."""
+        """Make a task that is not claimed yet wait for another. A circle is refused, and the error names it."""
         edge = rules.edge(need)
         if edge.outcome is not None:
             self._name("outcome", edge.outcome)
@@ -108,43 +108,43 @@ class Board(Reading):
     async def cancel(
         self, task: int, *, by: str = HUMAN, why: str = "", dependents: bool = False, key: str | None = None
     ) -> list[int]:
-        """End a task as cancelled; its holder is fenced off. Returns the tasks cancelled: with `dependents`, also
-        those behind it. Without, those that needed it done are skipped."""
+        """End a task as cancelled; its holder is fenced off. Returns the cancelled tasks. With `dependents`, tasks that
+        wait for it are cancelled too; otherwise those that need it done are skipped."""
         call = tasks.ByHand(task=task, by=by, key=self._key(key), why=self._text("reason", why), dependents=dependents)
         return list(await self._do(_CANCEL, call))
 
     async def release(
         self, task: int, *, by: str = HUMAN, why: str = "", delay_seconds: float = 0.0, key: str | None = None
     ) -> None:
-        """Take a claimed or waiting task from its holder, who is fenced off, and give it back to everyone."""
+        """Take a claimed or waiting task from its holder, who is fenced off, so that anyone may claim it."""
         delay = rules.quantity("A delay", delay_seconds, scale=1000)
         call = tasks.ByHand(task=task, by=by, key=self._key(key), why=self._text("reason", why), delay_ms=delay)
         await self._do(_RELEASE, call)
 
     async def retry(self, task: int, *, by: str = HUMAN, key: str | None = None) -> list[int]:
-        """Open a failed or cancelled task again. Returns it and what was skipped because of it, now open too."""
+        """Open a failed or cancelled task again. Returns it and the tasks skipped because of it, now open too."""
         return list(await self._do(_RETRY, tasks.ByHand(task=task, by=by, key=self._key(key))))
 
     async def assign(self, task: int, assignee: str | None, *, by: str = HUMAN, key: str | None = None) -> None:
-        """Let only this teammate take a task nobody holds; None: whoever has its role."""
+        """Let only this teammate claim a task that nobody holds; None: anyone with its role."""
         await self._do(_ASSIGN, tasks.Assign(task=task, assignee=assignee, by=by, key=self._key(key)))
 
     # Claims.
 
     async def claim(self, teammate: str, host: str, *, task: int | None = None, key: str | None = None) -> Claim | None:
-        """The next task this teammate may take, or the named one; None when there is nothing to take."""
+        """Claim the best task for this teammate, or the named one; None if there is none."""
         ask = claims.Ask(teammate=teammate, host=host, task=task, key=self._key(key), may_repeat=key is not None)
         while isinstance(answer := await self._do(_CLAIM, ask), claims.LookAgain):
-            pass  # Bounded: each look moves up to 2,000 tasks out of the way for good.
+            pass  # Bounded: each round shelves up to 2,000 tasks.
         return answer  # type: ignore[no-any-return]
 
     async def claim_many(self, teammates: Iterable[str], host: str) -> list[Claim]:
-        """One task for each of these teammates of a host, as far as there are tasks, asked for all at once."""
+        """Claim one task for each of these teammates of a host, as long as there are tasks."""
         found = await asyncio.gather(*(self.claim(teammate, host) for teammate in teammates))
         return [claim for claim in found if claim is not None]
 
     async def settle(self, claim: Claim, outcome: Outcome, *, handover: str | None = None) -> str:
-        """End the hold: done, failed, retry, waiting or released. Dependents move in the same transaction."""
+        """End the claim with an outcome. Tasks that wait for it change in the same transaction."""
         call = settle.Settle(
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
             outcome=settle.check_outcome(outcome, self.limits),
@@ -155,10 +155,10 @@ class Board(Reading):
     async def take_back(
         self, count: int = 1_000, *, silent: Mapping[str, int] | None = None, key: str | None = None
     ) -> list[int]:
-        """Give back the tasks of hosts that stopped or whose lease ran out.
+        """Free the tasks of hosts that stopped or whose lease ran out.
 
-        A host that calls it names in `silent` those it has watched for a while, with the end of the lease it saw all
-        that time: only they are lost. By the clock alone, one that jumped would end everybody's lease at once.
+        The calling host names in `silent` the hosts that it watched without a heartbeat, with the lease it saw: only
+        these can be lost. By the clock alone, a clock that jumps would end every lease at once.
         """
         seen = None if silent is None else as_json([{"id": id, "lease_until": end} for id, end in silent.items()])
         call = settle.TakeBack(count=rules.count(count), silent=seen, key=self._key(key))
@@ -175,16 +175,16 @@ class Board(Reading):
         return int(await self._do(_RECORD, call))
 
     async def hand_over(self, claim: Claim, handover: str) -> None:
-        """Leave word for later attempts while the work goes on."""
+        """Leave a handover for later attempts while the work goes on."""
         await self._do(_HAND_OVER, turns.HandOver(claim=claim, handover=self._text("handover", handover)))
 
     # Budgets.
 
     async def reserve(self, claim: Claim, amount: Amount, *, pace: Pace | None = None, key: str | None = None) -> str:
-        """Set aside what a call may cost at most. Returns the reservation's key; BudgetSpent if it does not fit.
+        """Reserve the most that a call may cost. Returns the reservation's key; raises BudgetSpent if it does not fit.
 
-        With the pace of the provider key it goes through, CoolingDown says when to ask again if the key pauses now,
-        or if the team would pass what it may ask of it in a minute.
+        With the pace of a provider key, raises CoolingDown while the key cools down, or if the call would exceed the
+        team's rate limit; the error says when to ask again.
         """
         call = budgets.Reserve(
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
@@ -194,21 +194,21 @@ class Board(Reading):
         return str(await self._do(_RESERVE, call))
 
     async def spend(self, claim: Claim, reservation: str, used: Amount) -> None:
-        """Settle a reservation that belongs to no turn with what was really used."""
+        """Settle a reservation that belongs to no turn with the amount that was used."""
         await self._do(_SPEND, turns.Spend(claim=claim, key=reservation, used=rules.amount(used)))
 
     async def forfeit(self, claim: Claim) -> None:
-        """Count as spent whatever the claim has reserved: for a holder whose calls were cut off, and who goes on."""
+        """Count the claim's open reservations as spent: for a holder whose calls were cut off, and who goes on."""
         await self._do(_FORFEIT, turns.Forfeit(claim=claim))
 
     async def set_budget(self, root: int, budget: Budget, *, by: str = HUMAN, key: str | None = None) -> Spending:
-        """Put these caps in place of the root's; what was held goes on."""
+        """Replace the root's caps; held work goes on."""
         return await self._set_caps(root, budget, False, by, key)
 
     async def raise_budget(
         self, root: int, by_how_much: Budget, *, by: str = HUMAN, key: str | None = None
     ) -> Spending:
-        """Add to the caps the root has; what was held goes on."""
+        """Add to the root's caps; held work goes on."""
         return await self._set_caps(root, by_how_much, True, by, key)
 
     async def _set_caps(self, root: int, budget: Budget, add: bool, by: str, key: str | None) -> Spending:
@@ -221,10 +221,10 @@ class Board(Reading):
     async def cool_down(
         self, pace_key: str, *, reason: str, by: str, seconds: float | None = None, key: str | None = None
     ) -> Cooldown:
-        """Let a provider key that was refused for its rate rest, for the whole team.
+        """Let a provider key cool down for the whole team, after the provider refused a call for its rate.
 
-        `seconds` is what the provider asked for, if it did; else each strike in a row doubles the pause. A key that
-        rests already gets no further strike: twenty calls that were on their way together are one.
+        `seconds` is what the provider asked for, if it did; if not, each refusal in a row doubles the pause. A refusal
+        while the key already cools down does not count: twenty calls that were sent together count once.
         """
         call = rate_limits.CoolDown(
             pace=rules.provider_key(pace_key, self.limits), reason=self._text("reason", reason), by=by,
@@ -255,7 +255,7 @@ class Board(Reading):
     async def broadcast(
         self, sender: str, text: str, *, claim: Claim | None = None, key: str | None = None
     ) -> list[Message]:
-        """Tell everybody who was not shut down, the human included, but the sender."""
+        """Tell the human and every teammate that was not shut down, except the sender."""
         call = messages.Tell(
             sender=sender, recipient=None, text=self._text("message", text), kind="text", key=self._key(key),
             claim=claim,
@@ -263,7 +263,7 @@ class Board(Reading):
         return list(await self._do(_TELL, call))
 
     async def take(self, recipient: str, key: str, *, count: int = 100) -> list[Message]:
-        """What waits in the inbox, in reading order: shutdown, human, lead, peers. The same key gives the same."""
+        """The unread messages, in the order shutdown, human, lead, teammates. The same key returns the same."""
         return list(await self._do(_TAKE, messages.Take(recipient=recipient, key=key, count=rules.count(count))))
 
     async def show(self, recipient: str, shown: Iterable[int]) -> None:
@@ -271,7 +271,7 @@ class Board(Reading):
         await self._do(_SHOW, messages.Show(recipient=recipient, messages=tuple(shown)))
 
     async def reply(self, request: str, sender: str, text: str = "", *, accepted: bool | None = None) -> Message:
-        """Answer a question, or accept or refuse a plan or shutdown. A task that waits for it becomes ready."""
+        """Answer a question, or accept or refuse a plan or a shutdown. The task that waits for it becomes ready."""
         call = messages.SendReply(request=request, sender=sender, text=self._text("reply", text), accepted=accepted)
         message: Message = await self._do(_REPLY, call)
         return message
@@ -291,14 +291,14 @@ class Board(Reading):
     # Teammates and hosts.
 
     async def start_host(self, label: str, *, host: str | None = None, scope: Iterable[int] | None = None) -> str:
-        """Register a process that runs teammates. Its id is new with every start, so it inherits nothing. With a
-        `scope`, its teammates claim under these roots only, by whatever way they ask."""
+        """Register a process that runs teammates. Its id is new with every start. With a `scope`, its teammates can
+        claim only tasks under these roots."""
         own, roots = host or self.sources.new_id(), None if scope is None else tuple(sorted(set(scope)))
         await self._do(_START_HOST, members.StartHost(id=own, label=self._text("label", label), scope=roots))
         return own
 
     async def heartbeat(self, host: str) -> list[tuple[int, int]]:
-        """Renew the lease of all the host's claims. Returns those it still has: (task, epoch)."""
+        """Renew the lease of all the host's claims. Returns the claims that it still has: (task, epoch)."""
         return list(await self._do(_HEARTBEAT, members.OfHost(host=host)))
 
     async def stop_host(self, host: str) -> None:
@@ -308,7 +308,7 @@ class Board(Reading):
         self, name: str, *, roles: Iterable[str] = (), lead: bool = False, prompt: str = "", model: str = "",
         plan: bool = False, host: str | None = None, by: str = HUMAN,
     ) -> Teammate:  # fmt: skip
-        """Want a teammate; a host seats it, with `host` that one and at once. One that was stopped or failed comes back
+        """Add a teammate. A host seats it later, or `host` seats it at once. A stopped or failed teammate comes back
         with these settings."""
         call = members.Spawn(
             name=self._name("teammate's name", name), roles=tuple(self._name("role", role) for role in roles),
@@ -321,7 +321,7 @@ class Board(Reading):
     async def seat(
         self, host: str, *, name: str | None = None, count: int = 1, key: str | None = None
     ) -> list[Teammate]:
-        """Take wanted teammates, and those of dead hosts, to this host; or just the named one."""
+        """Seat teammates that wait for a host, and those of dead hosts, at this host; or only the named one."""
         return list(
             await self._do(_SEAT, members.Seat(host=host, name=name, count=rules.count(count), key=self._key(key)))
         )
@@ -336,37 +336,37 @@ class Board(Reading):
         await self._do(_END_TEAMMATE, call)
 
     async def fail_teammate(self, name: str, *, by: str, reason: str, seat: int | None = None) -> None:
-        """Show a teammate whose loop died of a bug as failed."""
+        """Mark a teammate as failed, after a bug ended its worker."""
         call = members.EndTeammate(name=name, by=by, reason=self._text("reason", reason), failed=True, seat=seat)
         await self._do(_END_TEAMMATE, call)
 
     # The log.
 
     async def remark(self, actor: str, kind: str, *, key: str | None = None, **data: str) -> None:
-        """Put into the log what changes nothing on the board and must be known: that commands ran unsandboxed."""
+        """Record an event that changes nothing else, such as that commands run without a sandbox."""
         if kind not in REMARKS:
             raise BadInput(f"{kind!r} is no remark; there is {', '.join(sorted(REMARKS))}.")
         said = {name: self._text(name, text) for name, text in data.items()}
         await self._do(_REMARK, log.Remark(actor=actor, kind=kind, data=said, key=self._key(key)))
 
     async def prune(self, age_seconds: float, *, key: str | None = None) -> Pruned:
-        """Drop what is older: events (folded into a snapshot), transcripts of ended tasks, kept answers, dead hosts.
+        """Delete what is older: events (folded into a snapshot), old transcripts, stored answers, dead hosts.
 
-        Kept answers stay for a day at least. Others may go on meanwhile: each transaction is short.
+        Stored answers stay for at least a day. Each transaction is short, so that others can go on meanwhile.
         """
         age = rules.quantity("An age", age_seconds, scale=1000)
         return await prune.prune(self._read, self._do, age, self._key(key))
 
     async def prunable(self, age_seconds: float) -> Pruned:
-        """What `prune` would drop."""
+        """What `prune` would delete."""
         return await prune.prunable(self._read, rules.quantity("An age", age_seconds, scale=1000))
 
     async def size_bytes(self) -> int:
-        """How much room the board takes in its database."""
+        """The size of the board in its database."""
         return int((await self._read("board_size"))[0]["size"])
 
     async def shrink(self) -> bool:
-        """Give the room of what was dropped back to the disk; False if that has to wait until no host runs."""
+        """Give free space back to the disk; False if that must wait until no host is running."""
         return await self._store.shrink(whole=not any(host.alive for host in await self.hosts()))
 
 

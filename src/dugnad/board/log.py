@@ -1,4 +1,4 @@
-"""The log: remarks in it, and the two tellings of the board's state that must agree."""
+"""The log: remarks in it, and the state by the log and by the tables, which must agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Remark:
 
 
 async def remark(tx: Tx, call: Remark) -> None:
-    """Say something in the log that changes nothing else."""
+    """Append an event that changes nothing else."""
 
     async def say() -> bool:
         event(tx, call.kind, call.actor, task=None, root=None, **call.data)
@@ -34,7 +34,7 @@ async def remark(tx: Tx, call: Remark) -> None:
 
 
 async def replayed(fetch: Fetch) -> replay.State:
-    """The state by the log: the snapshot of what was pruned, and every event since."""
+    """The state by the log: the snapshot of pruned events, and every event since."""
     state, after = replay.load(await fetch("read_snapshot")), 0
     while rows := await fetch("read_events", after=after, task=None, page=_PAGE):
         for row in rows:
@@ -62,7 +62,7 @@ async def observed(fetch: Fetch) -> replay.State:
     for row in await fetch("dump_budgets"):
         state["budget"][str(row["root_id"])] = {name: row[name] for name in _BUDGET}
     for row in await fetch("dump_reservations"):
-        # Only a call through a provider key needs these two; boards that are older than them have neither.
+        # Only a call with a provider key has these two; older boards have neither.
         paced = ("pace", "tokens_used") if row["pace"] is not None else ()
         facts = {name: row[name] for name in ("epoch", "state", *replay.COLUMNS, *paced)}
         state["reservation"][row["key"]] = {**facts, "root": row["root_id"], "task": row["task_id"]}

@@ -20,11 +20,11 @@ async def open_board(
     threads: bool = True,
     make: bool = True,
 ) -> Board:
-    """Open the board at `url`, made if it is not there, brought up to date if it is old.
+    """Open the board at `url`. A new one is made if there is none, and an old one is upgraded.
 
     sqlite:///relative/path.db, sqlite:////absolute/path.db, sqlite://:memory:, or
     postgresql://user@host/database?board=name. Without `threads` (simulation) SQLite works inline.
-    Without `make`, a board that is not there is an error.
+    Without `make`, a missing board is an error.
     """
     limits, patience, sources = limits or Limits(), patience or Patience(), sources or Sources()
     store: Store
@@ -36,7 +36,7 @@ async def open_board(
             raise BoardUnreachable(f"There is no board at {path or url} yet; `dugnad add` or `dugnad run` makes one.")
         store = open_sqlite(path, limits=limits, patience=patience, sources=sources, threads=threads)
     elif url.startswith(("postgresql://", "postgres://")):
-        from .store.postgres import open_postgres  # Imported where used: a laptop's board needs no driver.
+        from .store.postgres import open_postgres  # Imported here: a SQLite board needs no driver.
 
         store = await open_postgres(url, limits=limits, patience=patience, sources=sources, make=make)
     else:

@@ -1,7 +1,7 @@
-"""Making a board smaller: old events are folded into the snapshot; old transcripts, kept answers and hosts go.
+"""Pruning: old events are folded into the snapshot; old transcripts, stored answers and hosts are deleted.
 
-All of it happens in short transactions, so that hosts beside it hardly notice. What folding takes is read before,
-beside the writer: an event never changes. If two processes fold at once, the slower one begins again with the rest.
+The transactions are short, so that running hosts hardly notice. The events to fold are read before the transaction,
+since an event never changes. If two processes fold at once, the slower one begins again with the rest.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from .store.batching import Verb
 from .store.seam import Tx, as_json, event, ids_json
 from .verbs.idempotency import once
 
-KEPT_MS_MIN = 24 * 3_600_000  # A caller may repeat a call for so long: its answer is kept, whatever age is asked for.
+KEPT_MS_MIN = 24 * 3_600_000  # A caller may repeat a call for this long, so its answer is always kept.
 _EVENTS, _TASKS, _ANSWERS = 1_000, 20, 2_000  # Of one transaction.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was taken from a board, or would be."""
+    """What was deleted from a board, or would be."""
 
     events: int
     turns: int
     answers: int
     hosts: int
-    size: int = 0  # Of what would be, in characters; of events some part stays, in the snapshot.
+    size: int = 0  # Of what would be deleted, in characters. A part of the events stays in the snapshot.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneStep:
-    """One short transaction: a statement, and others that follow where it found something."""
+    """One short transaction: a statement, and others that follow if it found rows."""
 
     key: str
     first: str
@@ -81,7 +81,7 @@ async def prune(fetch: Fetch, do: Callable[[Verb, Any], Awaitable[Any]], age: in
 
 
 async def _fold(fetch: Fetch, take: Callable[..., Awaitable[int]], age: int) -> int:
-    """Put what old events did into the snapshot, and drop them: replaying the rest from there gives the same state."""
+    """Fold old events into the snapshot and delete them. Replaying the rest from there gives the same state."""
     folded, beaten = 0, True
     while beaten:
         after = (await fetch("snapshot_seq"))[0]["snapshot_seq"]
@@ -89,7 +89,7 @@ async def _fold(fetch: Fetch, take: Callable[..., Awaitable[int]], age: int) -> 
         state, beaten = replay.load(await fetch("read_snapshot") if cut > after else ()), False
         while after < cut and not beaten:
             rows = await fetch("read_events", after=after, task=None, page=min(_EVENTS, cut - after))
-            if not rows or rows[0]["seq"] != after + 1:  # Numbers have no gaps: another process took the next ones.
+            if not rows or rows[0]["seq"] != after + 1:  # There are no gaps: another process folded the next ones.
                 beaten = True
                 break
             for row in rows:

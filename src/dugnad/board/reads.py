@@ -1,4 +1,4 @@
-"""The board's reading verbs, and waiting for change. They run beside the writer and change nothing."""
+"""The reading verbs of the board, and waiting for changes. They run beside the writer and change nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task;
 
 
 class Reading:
-    """What can be asked of a board without changing it."""
+    """The part of a board that only reads."""
 
     def __init__(self, store: Store, *, limits: Limits, patience: Patience, sources: Sources) -> None:
         self.limits = limits
@@ -50,7 +50,7 @@ class Reading:
         self._hub = Hub(self._look, patience.poll_seconds)
         store.on_push(self._hub.heard)
         self._closed = False
-        self._swept_to: int | None = None  # How far the log was at the last sweep.
+        self._swept_to: int | None = None  # The last event at the last sweep.
 
     async def __aenter__(self) -> Any:
         return self
@@ -61,7 +61,7 @@ class Reading:
         await self.close()
 
     async def close(self) -> None:
-        """Let what was asked finish, then let go of the database. Closing twice is once."""
+        """Let running calls finish, then close the database. Closing twice does no harm."""
         if self._closed:
             return
         self._closed = True
@@ -72,14 +72,14 @@ class Reading:
     # Tasks.
 
     async def find(self, task: int) -> Task:
-        """The task as it stands, or UnknownTask."""
+        """The task, or UnknownTask."""
         rows = await self._read("tasks_by_id", ids=ids_json([task]))
         if not rows:
             raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
         return records.task(rows[0])
 
     async def find_all(self, tasks: Iterable[int]) -> dict[int, Task]:
-        """Those of these that there are, in one go."""
+        """The tasks with these ids that exist, in one read."""
         rows = await self._read("tasks_by_id", ids=ids_json(tasks))
         return {row["id"]: records.task(row) for row in rows}
 
@@ -93,7 +93,7 @@ class Reading:
         after: int = 0,
         page: int = 100,
     ) -> list[Task]:
-        """A page of tasks by id; the next page is asked for with `after` set to the last id."""
+        """A page of tasks by id. For the next page, set `after` to the last id."""
         rows = await self._read(
             "list_tasks",
             states=None if states is None else as_json([{"state": state} for state in states]),
@@ -106,38 +106,38 @@ class Reading:
         return [records.task(row) for row in rows]
 
     async def count_tasks(self, *, root: int | None = None) -> dict[str, int]:
-        """How many there are in each state, on the whole board or under one root."""
+        """The number of tasks in each state, on the whole board or under one root."""
         rows = await self._read("count_tasks") if root is None else await self._read("count_tasks_of", root=root)
         return {row["state"]: row["n"] for row in rows}
 
     async def cost_by_teammate(self, root: int) -> dict[str, Amount]:
-        """What each one's turns came to under a root."""
+        """The cost of each teammate's turns under a root."""
         rows = await self._read("cost_by_teammate", root=root)
         return {row["teammate"]: Amount(**{name: int(row[name]) for name in Amount.__slots__}) for row in rows}
 
     async def needs_of(self, task: int) -> list[tuple[Need, str]]:
-        """What a task waits for, each with open, met or broken."""
+        """The needs of a task, each with open, met or broken."""
         rows = await self._read("needs_of", task=task)
         return [(Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
 
     async def needed_by(self, task: int) -> list[tuple[int, str | None]]:
-        """Which tasks wait for this one, each with the outcome it asks for, if it does."""
+        """The tasks that wait for this one, each with the outcome it asks for, if any."""
         rows = await self._read("needs_behind", ids=ids_json([task]))
         return [(row["task_id"], row["outcome"]) for row in rows]
 
     async def open_needs(self) -> list[tuple[int, Need]]:
-        """Every edge that is still waited for, each with the task that waits."""
+        """Every open need, with the task that has it."""
         return [(row["task_id"], Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
 
     async def past_attempts(self, *, most: int = 20_000) -> list[PastAttempt]:
-        """What attempts took that have ended, of the newest tasks, in order of task and epoch."""
+        """What the ended attempts of the newest tasks took, in order of task and epoch."""
         return [records.past_attempt(row) for row in await self._read("past_attempts", most=most)]
 
     async def attempts(self, task: int) -> list[Attempt]:
         return [records.attempt(row) for row in await self._read("attempts_of", task=task)]
 
     async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[Turn]:
-        """The turns of one attempt, in order; nothing a summary covers is left out."""
+        """The turns of one attempt, in order, also those that a summary covers."""
         rows = await self._read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
         return [records.turn(row) for row in rows]
 
@@ -148,7 +148,7 @@ class Reading:
         return records.spending(rows[0])
 
     async def cooldowns(self) -> list[Cooldown]:
-        """The provider keys that pause now."""
+        """The provider keys that cool down now."""
         return [records.cooldown(row) for row in await self._read("running_cooldowns")]
 
     # Messages and notes.
@@ -156,18 +156,18 @@ class Reading:
     async def inbox(
         self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
     ) -> list[Message]:
-        """Look into an inbox, or with None into all, without taking anything."""
+        """Read an inbox, or with None all of them, without taking anything."""
         rows = await self._read(
             "list_messages", recipient=recipient, unshown=int(queued), after=after, page=self._page(page)
         )
         return [records.message(row) for row in rows]
 
     async def has_unread(self, recipient: str) -> bool:
-        """Whether anything waits in an inbox; the cheapest way to know that there is nothing to take."""
+        """Whether an inbox has unread messages; the cheapest way to know."""
         return bool(await self._read("first_unread", recipient=recipient))
 
     async def requests(self, recipient: str = HUMAN) -> list[Message]:
-        """What waits for this one's answer."""
+        """The requests that wait for this recipient's answer."""
         return [records.message(row) for row in await self._read("open_requests", recipient=recipient)]
 
     async def request(self, request: str) -> tuple[Message, Message | None]:
@@ -180,7 +180,7 @@ class Reading:
         raise UnknownRequest(f"Nobody asked {request!r}; `dugnad inbox` lists what waits for an answer.")
 
     async def recent_talk(self, name: str, *, page: int = 20) -> list[Message]:
-        """What one said and was told last, a page of either, oldest first. What waits in the inbox is not there."""
+        """The last messages from and to one, a page of each, oldest first, without unread ones."""
         rows = await self._read("recent_talk", name=name, page=self._page(page))
         return [records.message(row) for row in reversed(rows)]
 
@@ -188,7 +188,7 @@ class Reading:
         return bool(await self._read("approved_plan", task=task))
 
     async def shutdown_requests(self, host: str) -> list[ShutdownRequest]:
-        """What this host's teammates were asked, answered or not."""
+        """The shutdown requests to this host's teammates, answered or not."""
         return [records.shutdown_request(row) for row in await self._read("shutdown_requests", host=host)]
 
     async def read_note(self, note: int) -> Note | None:
@@ -198,7 +198,7 @@ class Reading:
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
     ) -> list[Note]:
-        """Notes in which every word occurs, whatever its case, newest first; without words, all."""
+        """The notes that contain every word, in any case, newest first; without words, all notes."""
         rules.text("search", words)
         rows = await self._read(
             "search_notes", words=messages.words(words), root=root, before=before, page=self._page(page)
@@ -221,23 +221,22 @@ class Reading:
         return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
 
     async def next_lapse(self) -> float | None:
-        """In how many seconds there is something to take back, unless a host renews its lease; None: never."""
+        """In how many seconds a lease runs out unless it is renewed; None: never."""
         milliseconds = (await self._read("next_lapse", lease_max=self._lease_max()))[0]["milliseconds"]
         return None if milliseconds is None else milliseconds / 1000
 
     async def ready_work(self, *, most: int = _MOST, roots: Iterable[int] | None = None) -> dict[str, int]:
-        """How many tasks wait to be taken, by lane: a role, "@name", or "" for anyone. What is not for one of them
-        counts apart, as "role!name" or "!name". Up to `most` each; with `roots`, only what is under these.
+        """The number of ready tasks by lane: a role, "@name", or "" for anyone. Tasks that are `not_for` a teammate are
+        counted separately, as "role!name" or "!name". Up to `most` each; with `roots`, only tasks under these.
 
-        Where some came due that nobody has looked for yet, that is one more: whoever claims there finds them all.
+        Tasks of a lane that are due but not yet ready count as one: the next claim there makes all of them ready.
         """
         name, given = _ready(most, roots)
         return _by_lane(await self._read(name, **given), most)
 
     async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> records.Moment:
-        """The whole board in numbers, and these roots, all at one moment: whether something goes on must not be told
-        from two looks, between which it may have gone from one place to another. With `scope`, only work under it is
-        counted as ready."""
+        """The numbers of the board and of these roots, all from one snapshot. Two reads could miss a task that changed
+        between them. With `scope`, only work under it counts as ready."""
         asks: list[Asked] = [
             ("list_teammates", {"name": None, "lease_max": self._lease_max()}),
             _ready(_MOST, scope),
@@ -256,7 +255,7 @@ class Reading:
         )
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[Task], dict[int, Spending]]:
-        """All tasks under these roots, and their accounts, at one moment."""
+        """All tasks under these roots, and their accounts, from one snapshot."""
         every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
         asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
         found = await self._read_together([*asks, *(("read_budget", {"root": root}) for root in roots)])
@@ -265,18 +264,18 @@ class Reading:
         return tasks, {root: records.spending(rows[0]) for root, rows in accounts if rows}
 
     async def now_ms(self) -> int:
-        """What time it is by the board's clock."""
+        """The time by the board's clock."""
         return int((await self._read("read_cooldown", key=""))[0]["now"])
 
     # The log.
 
     async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[Event]:
-        """Events since a sequence number, in order; of one task, or of all."""
+        """The events after a sequence number, in order; of one task, or of all."""
         rows = await self._read("read_events", after=after, task=task, page=self._page(page))
         return [records.event(row) for row in rows]
 
     async def identity(self) -> str:
-        """A name that no other board has, given when it was made, or first opened by a dugnad that gives them."""
+        """A name that no other board has. The board got it when it was made, or when it was upgraded to have one."""
         match [row["id"] for row in await self._read("read_identity")]:
             case [str(found)] if len(found) == _IDENTITY_CHARS:
                 return found
@@ -286,7 +285,7 @@ class Reading:
         return int((await self._read("last_seq"))[0]["seq"])
 
     async def follow(self, after: int = 0, *, task: int | None = None) -> AsyncIterator[Event]:
-        """Every event from a sequence number on, and then each new one as it is committed, without end."""
+        """Every event after a sequence number, then each new one as it is committed, without end."""
         while True:
             with self.watch(["log"]) as watch:
                 while page := await self.events(after, task=task):
@@ -305,7 +304,7 @@ class Reading:
     # Waiting.
 
     def watch(self, topics: Iterable[str]) -> Watch:
-        """Interest in topics while the `with` block lasts, so that nothing between a look and a wait is missed.
+        """Watch topics while the `with` block lasts, so that nothing is missed between a read and a wait.
 
         Topics: "ready:ROLE" ("ready:@NAME", "ready:"), "inbox:NAME", "task:ID", "budget:ROOT", "cooldown", "team",
         "notes", "log".
@@ -313,17 +312,17 @@ class Reading:
         return Watch(self._hub, topics)
 
     def watch_for(self, teammate: str, roles: Iterable[str], *, lead: bool = False) -> Watch:
-        """Interest in all that concerns one teammate: work it may take, and its inbox."""
+        """Watch everything that concerns one teammate: work that it may take, and its inbox."""
         lanes = [f"ready:{lane}" for lane in rules.lanes(teammate, roles, lead)]
         return self.watch([f"inbox:{teammate}", *lanes])
 
     async def wait_for_change(self, topics: Iterable[str], seconds: float) -> bool:
-        """Until a commit, of any process or machine, touches one of the topics; False when the time is over."""
+        """Wait until a commit of any process touches one of the topics; False when the time is over."""
         with self.watch(topics) as watch:
             return await watch.wait(seconds)
 
     async def _look(self) -> tuple[Topics, float | None]:
-        """What a lost push may have been about, and how soon something comes due."""
+        """The topics that a lost push may have been about, and how soon a task is due."""
         topics: Topics = {}
         topics.update({f"ready:{lane}": 1 for lane in await self.ready_work(most=1)})
         topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
@@ -384,7 +383,7 @@ class Reading:
 
 
 def _ready(most: int, roots: Iterable[int] | None) -> Asked:
-    """What to ask for how much work waits; with `roots`, under these alone."""
+    """The reads that count ready work; with `roots`, only under these."""
     if roots is None:
         return "ready_counts", {"most": most}
     return "ready_counts_under", {"most": most, "roots": ids_json(roots)}

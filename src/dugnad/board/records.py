@@ -35,13 +35,13 @@ _COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """How a board stands at one moment: everything in it was true together."""
+    """The state of a board at one moment; all of it is from one snapshot."""
 
     team: Sequence[Teammate]
-    ready: Mapping[str, int]  # By lane, as `Board.ready_work` tells it.
+    ready: Mapping[str, int]  # By lane, as `Board.ready_work` returns it.
     counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
     accounts: Mapping[int, Spending]  # By root.
-    begun: Set[int]  # Roots with something ready, or soon, that was begun before: it needs no other task run.
+    begun: Set[int]  # Roots with a task that was begun before and is ready, or soon will be; it needs no further run.
 
 
 @cache
@@ -100,11 +100,11 @@ def shutdown_request(row: Row) -> ShutdownRequest:
 
 
 def teammate(row: Row) -> Teammate:
-    """From a row of `list_teammates`, which says what is derived: whether its host lives and what it holds."""
+    """From a row of `list_teammates`, which also says whether the host is alive and what the teammate holds."""
     status: Any = row["state"]
     if status == "seated":
         if row["left_in_order"]:
-            status = "wanted"  # Its host ended in an orderly way; the next one takes it.
+            status = "wanted"  # Its host stopped in order; the next host takes it.
         elif not row["alive"]:
             status = "lost"
         elif row["holding"]:

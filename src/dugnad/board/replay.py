@@ -1,8 +1,8 @@
-"""The log is the history: folding it, event by event, gives the state the tables hold.
+"""Replaying the log, event by event, gives the same state as the tables.
 
-`apply` is the second, independent telling of what each verb does; a test compares it with the tables after every
-kind of change, and pruning relies on it. What is derived (a task's chain, its place on the shelf), the transcripts
-and the times of changes are not part of the state.
+`apply` says a second time, independently, what each verb does. Tests compare it with the tables after every kind of
+change, and pruning relies on it. Derived facts (a task's chain, whether it is shelved), transcripts and the times of
+changes are not part of the state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CAPS = ("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max")
 
 
 class Entities(dict[str, Entity]):
-    """Of one kind, by id. `touched`: those that may have changed since somebody emptied it."""
+    """The entities of one kind, by id. `touched`: those that may have changed since it was last emptied."""
 
     def __init__(self) -> None:
         self.touched: set[str] = set()
@@ -90,7 +90,7 @@ def _of_key(key: str, parent: int | None) -> Entity:
 
 
 def _if_planned(data: Data) -> Entity:
-    """Said only of what needs a plan: older logs know of none."""
+    """Present only if a plan is needed; older logs do not have it."""
     return {"plan": True} if data.get("plan") else {}
 
 
@@ -102,7 +102,7 @@ def _put(state: State, event: Event, data: Data) -> None:
         **dict.fromkeys(Done.__slots__), "reason": None, "needs": {},
     }  # fmt: skip
     for needed, outcome, _ in data["needs"]:
-        other = state["task"].get(str(needed))  # None: further down in the same batch.
+        other = state["task"].get(str(needed))  # None: it comes later in the same batch.
         verdict = rules.judge(outcome, other["state"], other["outcome"]) if other else "open"
         task["needs"][str(needed)] = [outcome, verdict]
     task["open_needs"] = sum(verdict != "met" for _, verdict in task["needs"].values())
@@ -117,7 +117,7 @@ def _put(state: State, event: Event, data: Data) -> None:
 
 
 def _ended(state: State, event: Event) -> None:
-    """Judge the edges that ended at this task."""
+    """Judge the needs for this task."""
     own = state["task"][str(event.task)]
     for task in state.waiting_for(event.task):
         need = task["needs"].get(str(event.task))
@@ -147,7 +147,7 @@ def _claimed(state: State, event: Event, data: Data) -> None:
         "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data.get("continues"),
         "ended_as": None, "handover": None,
     }  # fmt: skip
-    state["budget"][str(event.root)]["runs"] += data.get("charged", 1)  # Once every claim was charged.
+    state["budget"][str(event.root)]["runs"] += data.get("charged", 1)  # Earlier versions charged every claim.
 
 
 def _settled(state: State, event: Event, data: Data) -> None:
@@ -237,7 +237,7 @@ def _repeated(state: State, event: Event, data: Data) -> None:
 
 
 def _turn(state: State, event: Event, data: Data) -> None:
-    """A turn is a fact of its own, kept in the transcript. What it used without a reservation is spent."""
+    """The turn itself is in the transcript. What it used without a reservation counts as spent."""
     if data["unreserved"]:
         for column in COLUMNS:
             state["budget"][str(event.root)][column] += data[column]
@@ -335,7 +335,7 @@ def _host_forgotten(state: State, event: Event, data: Data) -> None:
 
 
 def _remarked(state: State, event: Event, data: Data) -> None:
-    """Said, and nothing else."""
+    """An event that changes nothing."""
 
 
 REMARKS = frozenset({"unsandboxed"})

@@ -1,4 +1,4 @@
-"""The board's rules, as pure functions: no database, no clock, no chance of its own."""
+"""The board's rules, as pure functions: no database, no clock, no random numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..settings import Limits
 from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TaskKind, TurnKind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# Who else speaks on a board, or is spoken of as if they did. Nobody is named so, or in a way that looks so.
-_LIKE = str.maketrans("013457i", "oleastl", "-_.")  # What looks like what, and what hardly shows.
-_OURS = "human|dugnad|runtime".translate(_LIKE)  # Not even as a part of a name; the others are in many honest ones.
+# Names of others who speak on a board. No teammate may have such a name, or one that looks like it.
+_LIKE = str.maketrans("013457i", "oleastl", "-_.")  # Characters that look alike, and those that hardly show.
+_OURS = "human|dugnad|runtime".translate(_LIKE)  # Not even as a part of a name; the others occur in many good names.
 _TAKEN = re.compile(
     f"(?:the|my|your|our)?(?:(?:{_OURS}|{'person|people|user|you|operator|board|system'.translate(_LIKE)})s?)+"
 )
@@ -24,11 +24,11 @@ _TURNS_MAX = 1_000_000
 _QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
 
 
-# Words and numbers.
+# Texts and numbers.
 
 
 def text(what: str, value: str, *, characters: int | None = None, bytes_max: int | None = None) -> str:
-    """The text itself, or BadText: both databases must be able to store it, and give it back unchanged."""
+    """The text itself, or BadText. Both databases must be able to store it and return it unchanged."""
     if "\0" in value:
         raise BadText(f"The {what} holds a NUL character, which a database cannot store; remove it.")
     try:
@@ -52,7 +52,7 @@ def name(what: str, value: str, limits: Limits) -> str:
 
 
 def is_taken(value: str, *, lead: bool) -> bool:
-    """Whether a name reads like one that is not for a teammate: `lead` is for a lead alone."""
+    """Whether a name looks like one that a teammate may not have. Only a lead may be named `lead`."""
     whole, *parts = (_seen(each) for each in (value, *re.split("[-_.]", value)))
     ours = any(re.fullmatch(f"(?:{_OURS})s?", each) for part in parts for each in part)
     return ours or any(map(_TAKEN.fullmatch, whole)) or (not lead and "lead" in whole)
@@ -81,7 +81,7 @@ def count(value: int) -> int:
 
 
 def said(number: float) -> str:
-    """In a sentence; Python refuses to write out numbers of thousands of digits."""
+    """A number for a sentence. Python refuses to print numbers of thousands of digits."""
     return str(number) if isinstance(number, float) or abs(number) < 10**30 else "so large a number"
 
 
@@ -180,13 +180,13 @@ def needs(task: NewTask) -> list[Need]:
 
 
 def edge(need: Need | int) -> Need:
-    """To need a task is to need it done."""
+    """A plain number means: needs that task done."""
     given = need if isinstance(need, Need) else Need(need)
     return Need(given.task) if given.outcome == "done" else given
 
 
 def outcome_word(outcome: str | None, limits: Limits) -> str | None:
-    """An outcome a task may end with: not a word that stands for a way of ending."""
+    """The outcome itself, unless it is one of the words for how a task ended."""
     if outcome is None:
         return None
     if outcome in ENDINGS or outcome == "done":
@@ -197,7 +197,7 @@ def outcome_word(outcome: str | None, limits: Limits) -> str | None:
 def content_key(task: NewTask) -> str:
     """Equal follow-ups have equal keys."""
     parts = [task.title, task.body, task.role or "", task.assignee or ""]
-    if task.review is not None or task.not_for is not None:  # Of all others, the key is as it always was.
+    if task.review is not None or task.not_for is not None:  # Other keys are as in earlier versions.
         parts += [task.review or "", task.not_for or ""]
     if task.network:
         parts.append("network")
@@ -212,7 +212,7 @@ def lane(role: str | None, assignee: str | None) -> str:
 
 
 def lanes(teammate: str, roles: Iterable[str], lead: bool = False) -> tuple[str, ...]:
-    """What is its own, what is of its roles, what is anybody's. A lead plans and answers: anybody's work is not its."""
+    """The lanes of a teammate: its own, those of its roles, and the one for anyone, which a lead does not have."""
     return (f"@{teammate}", *roles) if lead else (f"@{teammate}", *roles, "")
 
 
@@ -220,7 +220,7 @@ def lanes(teammate: str, roles: Iterable[str], lead: bool = False) -> tuple[str,
 
 
 def judge(wanted: str | None, state: str, outcome: str | None) -> Literal["open", "met", "broken"]:
-    """What a need that asks for `wanted` makes of a task in this state."""
+    """Whether a need for `wanted` is open, met or broken by a task in this state."""
     if state not in ("done", "failed", "cancelled", "skipped"):
         return "open"
     if wanted == "ended":
@@ -239,7 +239,7 @@ def circle(edges: Mapping[int, Iterable[int]]) -> list[int] | None:
     """A circle in the graph, first node repeated at the end, or None."""
     done: set[int] = set()
     for start in edges:
-        way: dict[int, None] = {}  # In order, and quick to look up.
+        way: dict[int, None] = {}  # Ordered, and fast to search.
         stack: list[tuple[int, bool]] = [(start, False)]
         while stack:
             node, leaving = stack.pop()
@@ -263,7 +263,7 @@ def refuse_circle(way: Sequence[object]) -> None:
 
 
 def chains(edges: Mapping[int, Iterable[int]], longest: int) -> dict[int, int]:
-    """For a graph without circles (task -> its needs): the longest chain of dependents behind each node."""
+    """The longest chain of dependents behind each task, in a graph without circles (task -> its needs)."""
     length: dict[int, int] = dict.fromkeys(edges, 0)
     waiting = dict.fromkeys(edges, 0)
     for needed in edges.values():
@@ -291,7 +291,7 @@ class Candidate:
     priority: int
     chain: int
     root: int
-    fresh: bool = True  # False: it goes on with a run that was begun, and charged, before.
+    fresh: bool = True  # False: it continues a run that was charged before.
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -301,10 +301,10 @@ class Candidate:
 def match(
     askers: Sequence[tuple[str, ...]], candidates: Iterable[Candidate], runs_left: dict[int, int | None]
 ) -> tuple[dict[int, Candidate], list[Candidate]]:
-    """Give each asker, in turn, the best candidate of its lanes; `runs_left` is counted down.
+    """Give each asker in turn the best candidate of its lanes. `runs_left` is counted down.
 
     Returns who got what, and the candidates that were passed over because their root has no run left. If there are
-    any, whoever got nothing has to look again.
+    any, askers that got nothing must ask again.
     """
     queues: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda each: each.order, reverse=True):
@@ -322,14 +322,14 @@ def match(
             else:
                 passed.append(best)
             if not front and any(each.lane == best.lane for each in passed):
-                return given, passed  # More may stand in that lane than were fetched; whoever is left looks again.
+                return given, passed  # The lane may have more tasks than were fetched, so the others must ask again.
             if asker in given:
                 break
     return given, passed
 
 
 def backoff_ms(tries: int, limits: Limits, chance: float) -> int:
-    """Doubled with each try, bounded, and spread so that a herd does not come back as one."""
+    """The delay before the next attempt: doubled with each try, bounded, and with jitter."""
     seconds = min(limits.backoff_seconds * 2 ** min(tries, 30), limits.backoff_seconds_max)
     return max(1, int(seconds * 1000 * (0.5 + chance / 2)))
 
@@ -340,7 +340,7 @@ KINDS = (("tokens", "tokens", 1), ("microdollars", "dollars", 1_000_000), ("mill
 
 
 def too_much(budget: Mapping[str, Any], ask: Amount) -> tuple[str, str, bool] | None:
-    """Why this cannot be reserved: the kind, a sentence, and whether others' reservations may yet come back."""
+    """Why this cannot be reserved: the kind, a sentence, and whether other reservations may be given back."""
     for column, kind, scale in KINDS:
         cap, asked = budget[f"{column}_max"], getattr(ask, column)
         spent, reserved = budget[column], budget[f"{column}_reserved"]
@@ -354,14 +354,14 @@ def too_much(budget: Mapping[str, Any], ask: Amount) -> tuple[str, str, bool] | 
 
 
 def runs_left(budget: Mapping[str, Any]) -> int | None:
-    """How many tasks may still be started; None: any number; -1: not even what was begun goes on."""
+    """How many runs are left; None: any number; -1: not even begun work may go on."""
     if budget["held"] is not None:
         return 0 if budget["held"] == "tasks" else -1
     return None if budget["tasks_max"] is None else max(0, budget["tasks_max"] - budget["runs"])
 
 
 def may_begin(left: int | None, candidate: Candidate) -> bool:
-    """Whether a root with so many runs left pays for this one."""
+    """Whether a root with this many runs left can pay for this task."""
     return left is None or left >= candidate.fresh
 
 
@@ -392,7 +392,7 @@ REPLY_TO: dict[str, MessageKind] = {"question": "answer", "plan": "plan_reply", 
 
 
 def rank(kind: str, sender: str, from_lead: bool) -> int:
-    """The order of an inbox: shutdown, human, lead, peers."""
+    """The order of an inbox: shutdown, human, lead, teammates."""
     if kind == "shutdown":
         return 0
     if sender == "human":

@@ -1,1 +1,1 @@
-"""What can be done with a board: each verb is one transaction."""
+"""The writing verbs of the board; each is one transaction."""

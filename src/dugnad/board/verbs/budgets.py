@@ -1,4 +1,4 @@
-"""The account of a root: reserve before, settle after; what is unknown counts as spent."""
+"""The account of a root: reserve before a call, settle after it. If the cost is not known, the reservation counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reserve:
     amount: Amount
     pace: Pace | None  # Of the provider key the call goes through.
     key: str
-    may_repeat: bool  # The key is the caller's, so this may be its second try.
+    may_repeat: bool  # The caller chose the key, so this may be a repeated call.
 
     @property
     def label(self) -> str | None:
@@ -60,14 +60,14 @@ async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
     made = []
     for place in fresh.values():
         call = calls[place]
-        # The budget first: who has to wait for that need not wait for the provider before.
+        # Check the budget first: there is no point waiting for a rate limit if the call cannot be paid for.
         if refusal := _over_budget(budgets[call.root], call) or paces.refused(call.pace, call.amount.tokens):
             answers[place] = refusal
             continue
         _add(budgets[call.root], call.amount, "_reserved", 1)
         made.append(call)
     await _write(tx, made)
-    for place in again:  # The same call twice at one moment hears the same.
+    for place in again:  # The same call twice in one batch gets the same answer.
         answers[place] = answers[fresh[calls[place].key]]
     return answers
 
@@ -104,7 +104,7 @@ async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[
 
 
 async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """The accounts of these roots, locked in one order."""
+    """The accounts of these roots, locked in ascending order."""
     rows = await tx.fetch("hold_budgets", ids=ids_json(sorted(roots)))
     return {row["root_id"]: dict(row) for row in rows}
 
@@ -127,7 +127,7 @@ async def move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> Sequence[
 
 
 async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, str]]) -> None:
-    """Turn reservations into what was really spent: (row, spent, state, actor)."""
+    """Replace reservations by the amounts that were spent: (row, spent, state, actor)."""
     if not closed:
         return
     await tx.fetch(
@@ -147,28 +147,28 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
         )  # fmt: skip
         wake(tx, f"budget:{row['root_id']}")
     for account in await move(tx, moves):
-        if account["parked"] and account["held"] in (None, "tasks"):  # What was begun needs no other run to go on.
+        if account["parked"] and account["held"] in (None, "tasks"):  # Begun work needs no further run.
             await tx.fetch("none_parked", root=account["root_id"])
             await _unpark(tx, account["root_id"])
 
 
 async def _unpark(tx: Tx, root: int) -> None:
-    """Let go on what its holders put down for want of budget."""
+    """Make the tasks ready that wait for this budget."""
     for row in await tx.fetch("unpark_tasks", root=root):
         event(tx, "ready", "board", task=row["id"], root=root, state="ready")
         wake_for(tx, row)
 
 
 async def forfeit(tx: Tx, tasks: Sequence[int], actor: str) -> None:
-    """What these tasks still had reserved is of unknown fate now, so it counts as spent."""
+    """Count the open reservations of these tasks as spent, since the outcome of their calls is not known."""
     if tasks:
         rows = await tx.fetch("open_reservations_of", ids=ids_json(sorted(tasks)))
         await close_reservations(tx, [(row, records.amount(row), "forfeited", actor) for row in rows])
 
 
 async def park(tx: Tx, root: int, ask: Amount) -> bool:
-    """Whether a task has to wait because this does not fit. If it never will under this cap, all work under the root is
-    held until a person raises it; if others' reservations may come back, only this task waits, for those."""
+    """Whether a task must wait because this does not fit. If it can never fit under the cap, the whole root is held
+    until a person raises the cap. If other reservations may be given back, only this task waits."""
     budget = (await hold(tx, [root]))[root]
     reason = rules.too_much(budget, ask)
     if reason is None:
@@ -182,7 +182,7 @@ async def park(tx: Tx, root: int, ask: Amount) -> bool:
 
 
 async def hold_root(tx: Tx, budget: dict[str, Any], kind: str) -> None:
-    """Nothing under this root can be claimed any more, and the log says why."""
+    """Hold the root: no task under it can be claimed, and the log says why."""
     root = budget["root_id"]
     budget["held"] = kind
     await tx.fetch("hold_root", root=root, held=kind)
@@ -194,13 +194,13 @@ async def hold_root(tx: Tx, budget: dict[str, Any], kind: str) -> None:
 class SetCaps:
     root: int
     caps: Mapping[str, int | None]
-    add: bool  # Add to the caps there are, instead of putting these in their place.
+    add: bool  # Add to the present caps instead of replacing them.
     by: str
     key: str
 
 
 async def set_caps(tx: Tx, call: SetCaps) -> Spending:
-    """Change a root's caps, and let what was held under them go on."""
+    """Change a root's caps, and let held work go on."""
 
     async def change() -> None:
         budgets = await hold(tx, [call.root])

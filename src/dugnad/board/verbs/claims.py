@@ -1,4 +1,4 @@
-"""Claiming: the one door to a task, for teammates, the lead and the human alike."""
+"""Claiming: the only way to get hold of a task."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .budgets import hold, hold_root
 from .needs import made_ready
 
 _ROUNDS_MAX = 8
-_SHELVE_MAX = 2_000  # Tasks of held roots put out of the way in one go.
+_SHELVE_MAX = 2_000  # Tasks of held roots that are shelved in one transaction.
 
 
 class LookAgain:
-    """The answer of a claim that only cleared the way so far: ask again, in a new transaction."""
+    """The answer of a claim that has only shelved tasks so far: ask again, in a new transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class Ask:
     host: str
     task: int | None
     key: str
-    may_repeat: bool  # The key is the caller's, so this may be its second try.
-    root: None = None  # Which budgets a claim touches is known only when it has found its task.
+    may_repeat: bool  # The caller chose the key, so this may be a repeated call.
+    root: None = None  # A claim knows its budget only after it has found its task.
 
 
 Answer = Claim | LookAgain | DugnadError | None
@@ -58,7 +58,7 @@ async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
 
 
 async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
-    """Claims that an earlier try of the same call made, when its answer was lost."""
+    """Claims that an earlier try of the same call made, whose answer was lost."""
     if not tx.repeated and not any(ask.may_repeat for ask in asks):
         return {}
     rows = await tx.fetch("attempts_by_key", keys=as_json([{"key": ask.key} for ask in asks]))
@@ -83,7 +83,7 @@ def _claim(task: Row, attempt: Mapping[str, Any]) -> Claim:
 async def _lanes(
     tx: Tx, asks: Sequence[Ask], scopes: dict[int, str | None], answers: dict[int, Answer]
 ) -> dict[int, tuple[str, ...]]:
-    """The lanes each asker may take from, and the scope of its host; a refusal for those who may take nothing."""
+    """The lanes of each asker and the scope of its host, or why it is refused."""
     asked = [{"teammate": ask.teammate, "host": ask.host} for ask in asks]
     rows = await tx.fetch("claimants", claimants=as_json(asked), lease_max=int(tx.limits.lease_seconds_max * 1000))
     seats = {(row["name"], row["known_host"]): row for row in rows}
@@ -117,7 +117,7 @@ async def _named(
     budgets: dict[int, dict[str, Any]],
     answers: dict[int, Answer],
 ) -> None:  # fmt: skip
-    """Claims of one certain task, under the same rules as any other."""
+    """Claims of a named task, under the same rules."""
     wanted = sorted({task for place in places if (task := asks[place].task) is not None})
     rows = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(wanted))}
     budgets.update(await hold(tx, {row["root_id"] for row in rows.values()}))
@@ -152,7 +152,7 @@ def _candidate(row: Row) -> Candidate:
 
 
 def _counted(budgets: Mapping[int, dict[str, Any]], root: int, grants: Mapping[int, Candidate]) -> dict[str, Any]:
-    """The root's account with the grants of this very transaction charged."""
+    """The root's account, with the claims of this transaction charged."""
     own = sum(grant.root == root and grant.fresh for grant in grants.values())
     return {**budgets[root], "runs": budgets[root]["runs"] + own}
 
@@ -166,10 +166,10 @@ async def _next(
     budgets: dict[int, dict[str, Any]],
     answers: dict[int, Answer],
 ) -> dict[int, tuple[str, ...]]:
-    """The best task for each in turn, by priority, chain and age, passing over roots that have no run left.
+    """The best task for each asker in turn, by priority, chain and age, without roots that have no run left.
 
-    One who finds work that is not for it looks alone: only a look that leaves such work out sees what is behind it,
-    however much of it there is. Returns those who come after that one, and whose turn it is now.
+    An asker that meets work that is `not_for` it must look alone, with a query that leaves such work out. Returns that
+    asker and those after it.
     """
     left = dict(lanes)
     later: dict[int, tuple[str, ...]] = {}
@@ -210,7 +210,7 @@ async def _next(
 
 
 def _first_shut_out(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], rows: Sequence[Row]) -> int | None:
-    """The first who is named by one of these as the one it is not for."""
+    """The first asker that one of these tasks is `not_for`."""
     named = {(row["not_for"], row["lane"]) for row in rows if row["not_for"] is not None}
     if not named:
         return None
@@ -218,7 +218,7 @@ def _first_shut_out(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], r
 
 
 async def _shelve(tx: Tx, passed: Sequence[Candidate], budgets: dict[int, dict[str, Any]]) -> None:
-    """Take the ready work of roots that have no run left out of the way of everybody else's."""
+    """Shelve the ready tasks of roots that have no run left, so that they do not block the index."""
     roots = {candidate.root for candidate in passed}
     for root in sorted(roots):
         if budgets[root]["held"] is None:

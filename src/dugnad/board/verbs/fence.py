@@ -10,7 +10,7 @@ from ..store.seam import Row, Tx, ids_json
 
 
 async def fence(tx: Tx, claim: Claim) -> Row:
-    """The held task's row, locked; or StaleClaim when a newer epoch exists."""
+    """The row of the held task, locked; StaleClaim if it has a newer epoch."""
     rows = await tx.fetch("hold_tasks", ids=ids_json([claim.task.id]))
     if refusal := refused(claim.task.id, claim.epoch, {row["id"]: row for row in rows}):
         raise refusal
@@ -18,7 +18,7 @@ async def fence(tx: Tx, claim: Claim) -> Row:
 
 
 async def fence_all(tx: Tx, claims: Sequence[tuple[int, int]]) -> dict[int, Row]:
-    """The rows of these (task, epoch) pairs, locked in one order; `refused` says which of them are stale."""
+    """The rows of these (task, epoch) pairs, locked in ascending order; `refused` has the stale ones."""
     return {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted({task for task, _ in claims})))}
 
 

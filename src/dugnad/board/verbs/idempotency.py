@@ -1,4 +1,4 @@
-"""Answers kept by key, for verbs that have no natural key of their own."""
+"""Stores answers by key, for verbs without a natural key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..store.seam import Tx, as_json
 
 
 async def once(tx: Tx, key: str, verb: str, work: Callable[[], Awaitable[Any]]) -> Any:
-    """Do the work and keep its answer (plain JSON); asked again with the same key, give the kept answer.
+    """Do the work and store its answer (plain JSON). With the same key again, return the stored answer.
 
-    An empty list says that nothing was changed, so there is nothing to keep.
+    An empty list means that nothing was changed, so it is not stored.
     """
     await tx.fetch("lock_key", key=key)
     if kept := await tx.fetch("call_answer", key=key):

@@ -16,7 +16,7 @@ from .messages import Show, show
 class StartHost:
     id: str
     label: str
-    scope: tuple[int, ...] | None  # The roots its teammates may claim under; None: all.
+    scope: tuple[int, ...] | None  # The roots under which its teammates may claim; None: all.
 
 
 async def start_host(tx: Tx, call: StartHost) -> None:
@@ -33,7 +33,7 @@ class OfHost:
 
 
 async def heartbeat(tx: Tx, call: OfHost) -> list[tuple[int, int]]:
-    """Renew the lease of all the host's claims at once. Returns the claims it still has: (task, epoch)."""
+    """Renew the lease of all the host's claims. Returns the claims that it still has: (task, epoch)."""
     lease = int(tx.limits.lease_seconds * 1000)
     if not await tx.fetch("renew_host", id=call.host, lease=lease):
         if not (back := await tx.fetch("revive_host", id=call.host, lease=lease)):
@@ -46,7 +46,7 @@ async def heartbeat(tx: Tx, call: OfHost) -> list[tuple[int, int]]:
 
 
 async def stop_host(tx: Tx, call: OfHost) -> None:
-    """An orderly end. The next `take_back` need not wait for the lease; its teammates may move at once."""
+    """Stop a host in order. The next `take_back` does not wait for its lease, and its teammates can move at once."""
     if rows := await tx.fetch("stop_host", id=call.host):
         event(tx, "host_stopped", "board", host=call.host, label=rows[0]["label"])
         wake(tx, "team")
@@ -63,11 +63,11 @@ class Spawn:
     model: str
     plan: bool
     by: str
-    host: str | None = None  # Given: seated there at once, before another host can take it.
+    host: str | None = None  # Seat it there at once, before another host can take it.
 
 
 async def spawn(tx: Tx, call: Spawn) -> Teammate:
-    """Want a teammate. One that is wanted or seated already with the same settings is left as it is."""
+    """Add a teammate. One that exists with the same settings stays as it is."""
     roles = as_json(list(call.roles))
     arguments = {
         "name": call.name,
@@ -78,7 +78,7 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
         "plan": int(call.plan),
     }
     rows = await tx.fetch("hold_teammate", name=call.name)
-    known = rows and rows[0]["state"] != "human"  # A board from before may have one of such a name, who may stay.
+    known = rows and rows[0]["state"] != "human"  # An older board may have a teammate of such a name, which may stay.
     if not known and rules.is_taken(call.name, lead=call.lead):
         raise BadInput(f"{call.name!r} is taken, or looks like a name that is; choose another name.")
     if not rows:
@@ -109,13 +109,13 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     host: str
-    name: str | None  # None: any that is wanted, or whose host died.
+    name: str | None  # None: any that waits for a host, or whose host died.
     count: int
     key: str
 
 
 async def seat(tx: Tx, call: Seat) -> list[Teammate]:
-    """Take teammates that are wanted, or that lost their host, to this host."""
+    """Seat teammates that wait for a host, or that lost theirs, at this host."""
 
     async def take() -> list[str]:
         await _must_live(tx, call.host)
@@ -153,12 +153,12 @@ class EndTeammate:
     by: str
     reason: str
     failed: bool
-    seat: int | None  # Given: only if it still has this seat, so that an old host cannot stop a moved teammate.
-    if_quiet: bool = False  # Only if it has read all its mail: no message is lost between working and resting.
+    seat: int | None  # Only if it still has this seat, so that an old host cannot stop a teammate that moved.
+    if_quiet: bool = False  # Only if it has read all messages, so that none is lost between working and resting.
 
 
 async def end_teammate(tx: Tx, call: EndTeammate) -> None:
-    """Shut a teammate down, or show it as failed. Messages do not revive it."""
+    """Shut a teammate down, or mark it as failed. Messages do not bring it back."""
     row = await _hold(tx, call.name)
     state = "failed" if call.failed else "stopped"
     if row["state"] == state:
@@ -171,7 +171,7 @@ async def end_teammate(tx: Tx, call: EndTeammate) -> None:
         raise NotReady(f"{call.name} has mail.")
     await tx.fetch("end_teammate", name=call.name, state=state, reason=call.reason or None)
     event(tx, state + "_teammate", call.by, name=call.name, reason=call.reason)
-    # What asked it to go has been seen to; in another life of its own it must not read that again.
+    # The shutdown is done; if the teammate comes back it must not read the request again.
     asked = await tx.fetch("unread_shutdowns", recipient=call.name)
     await show(tx, Show(recipient=call.name, messages=tuple(row["id"] for row in asked)))
     wake(tx, "team")

@@ -16,7 +16,7 @@ from .needs import made_ready
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
     sender: str
-    recipient: str | None  # None: everybody but the sender who was not shut down.
+    recipient: str | None  # None: everyone that was not shut down, except the sender.
     text: str
     kind: MessageKind
     key: str
@@ -26,7 +26,7 @@ class Tell:
 
 
 async def tell(tx: Tx, call: Tell) -> list[Message]:
-    """Put a message into the inbox of one, or of all. A repeated key gives the messages of the first time."""
+    """Put a message into one inbox, or into all. A repeated key returns the messages of the first call."""
     if there := await tx.fetch("messages_by_key", key=call.key):
         return [records.message(row) for row in there]
     if call.claim:
@@ -79,11 +79,11 @@ async def _insert(tx: Tx, call: Tell, recipient: str, rank: int, accepted: bool 
         )  # fmt: skip
         wake(tx, f"inbox:{recipient}")
         if call.kind == "shutdown":
-            wake(tx, "team")  # Its host sees to it that it ends, whatever the teammate is busy with.
+            wake(tx, "team")  # The host enforces the shutdown, whatever the teammate is doing.
 
 
 async def ask_for(tx: Tx, task: int, root: int, asker: str, outcome: Waiting, request: str) -> None:
-    """Send the question a task is about to wait for."""
+    """Send the question that a task is about to wait for."""
     recipient = _reachable(await _member(tx, outcome.ask))
     sender = await _member(tx, asker)
     kind: MessageKind = "plan" if outcome.on == "plan" else "question"
@@ -95,7 +95,7 @@ async def ask_for(tx: Tx, task: int, root: int, asker: str, outcome: Waiting, re
 
 
 async def notice(tx: Tx, key: str, text: str, task: int) -> None:
-    """Tell the human what the board itself decided."""
+    """Send the human a notice about what the board decided."""
     call = Tell(sender="board", recipient=HUMAN, text=text, kind="notice", key=key, task=task)
     await _insert(tx, call, HUMAN, rules.rank("notice", "board", from_lead=False))
 
@@ -109,7 +109,7 @@ class SendReply:
 
 
 async def reply(tx: Tx, call: SendReply) -> Message:
-    """Answer a request. The first reply counts; the same one again is answered with itself."""
+    """Answer a request. The first reply counts; repeating it returns it."""
     await tx.fetch("lock_request", request=call.request)
     rows = await tx.fetch("request_messages", request=call.request)
     asked = next((row for row in rows if row["kind"] in rules.REPLY_TO), None)
@@ -126,7 +126,7 @@ async def reply(tx: Tx, call: SendReply) -> Message:
     if call.sender not in (asked["recipient"], HUMAN):
         raise NotReady(f"This was asked of {asked['recipient']}; only {asked['recipient']} or the human can answer.")
     sender = await _member(tx, call.sender)
-    # Not refused when the asker was shut down meanwhile: its task goes on with the answer, in other hands.
+    # Accepted even if the asker was shut down: another teammate continues its task with the answer.
     answer = Tell(
         sender=call.sender, recipient=asked["sender"], text=call.text, kind=kind, key=f"reply:{call.request}",
         request=call.request, task=asked["task_id"],
@@ -136,7 +136,7 @@ async def reply(tx: Tx, call: SendReply) -> Message:
     )
     for row in await tx.fetch("answered_task", request=call.request):
         made_ready(tx, {**row, "state": "ready"})
-        # The task itself goes on with the answer; in the inbox it would be read in another conversation.
+        # The task itself gets the answer; in the inbox, another conversation would read it.
         sent = await tx.fetch("messages_by_key", key=answer.key)
         await show(tx, Show(recipient=asked["sender"], messages=tuple(each["id"] for each in sent)))
     return records.message((await tx.fetch("messages_by_key", key=answer.key))[0])
@@ -150,10 +150,10 @@ class Take:
 
 
 async def take(tx: Tx, call: Take) -> list[Message]:
-    """What is in the inbox and was not shown yet, in the order it should be read.
+    """The unread messages of an inbox, in reading order.
 
-    The same key gives the same messages again. They leave the inbox when a turn shows them, so that a crash in
-    between loses none.
+    The same key returns the same messages. They leave the inbox when a turn shows them, so that a crash in between
+    loses none.
     """
     await _member(tx, call.recipient)
     rows = await tx.fetch("taken_messages", recipient=call.recipient, key=call.key)

@@ -1,4 +1,4 @@
-"""Edges between tasks: what happens behind a task that ended, and adding an edge by hand."""
+"""Needs between tasks: what happens to dependents when a task ends, and adding a need by hand."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .idempotency import once
 
 
 async def after_end(tx: Tx, ended: Mapping[int, tuple[str, str | None]]) -> None:
-    """Count down whoever waited for these tasks (id: state, outcome), and skip whoever now waits in vain.
+    """Count down the dependents of these tasks (id: state, outcome), and skip those whose need is broken.
 
-    Skipping is an end too, so this goes on until nothing more ends. A task behind a diamond is reached twice and
-    skipped once: only a blocked row can become skipped.
+    A skipped task has ended too, so this goes on until nothing more ends. A task that is reached twice is skipped once,
+    since only a blocked row can become skipped.
     """
     while ended:
         for each in ended:
@@ -52,7 +52,7 @@ async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
 
 
 def made_ready(tx: Tx, row: Row) -> None:
-    """Say that a task may be claimed, or will be when it is due."""
+    """Log that a task is ready, or scheduled until it is due."""
     event(tx, "ready", "board", task=row["id"], root=row["root_id"], state=row["state"])
     wake_for(tx, row, row["state"])
 
@@ -107,7 +107,7 @@ async def _join(tx: Tx, call: AddNeed, task: Row, needed: Row) -> None:
         return
     await tx.fetch("block_task", id=call.task)
     wake(tx, f"task:{call.task}")
-    await forfeit(tx, [call.task], "board")  # Of a late holder, who is fenced off by this.
+    await forfeit(tx, [call.task], "board")  # Of a late holder, which this fences off.
     await lift_chains(tx, {call.need.task: task["chain"] + 1})
     if verdict == "broken":
         reason = rules.broken_reason(call.need.task, call.need.outcome, needed["state"], needed["outcome"])
@@ -115,7 +115,7 @@ async def _join(tx: Tx, call: AddNeed, task: Row, needed: Row) -> None:
 
 
 async def refuse_circle(tx: Tx, task: int, needed: int) -> None:
-    """Raise Cycle, naming the way, if `needed` already waits for `task`."""
+    """Raise Cycle, naming the circle, if `needed` already waits for `task`."""
     if task == needed:
         rules.refuse_circle((f"#{task}", f"#{task}"))
     via = {row["id"]: row["via"] for row in await tx.fetch("path_of_needs", from_id=needed)}
@@ -127,7 +127,7 @@ async def refuse_circle(tx: Tx, task: int, needed: int) -> None:
 
 
 async def lift_chains(tx: Tx, chains: Mapping[int, int]) -> None:
-    """The chain behind these grew to at least this; so it did for what they wait for. Derived, so not logged."""
+    """Raise the chain of these tasks, and of those they wait for, to at least this. It is derived, so not logged."""
     if chains:
         lifted = [{"id": task, "chain": min(chain, tx.limits.chain_max)} for task, chain in sorted(chains.items())]
         await tx.fetch("raise_chains", tasks=as_json(lifted), chain_max=tx.limits.chain_max)

@@ -1,6 +1,6 @@
-"""Provider keys: a pause the whole team keeps after a refusal for rate, and how fast the team may use a key.
+"""Provider keys: how a key cools down for the whole team, and how fast the team may use it.
 
-Both go by the database's clock, so all hosts agree. How fast a key was used is read from the reservations themselves.
+Both follow the database's clock, so that all hosts agree. The use of a key is counted from the reservations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..store.seam import Row, Tx, as_json, event, wake
 from .idempotency import once
 
 _WINDOW_MS = 60_000
-_REASON_CHARS = 100  # Of a provider's own words, in our sentence.
+_REASON_CHARS = 100  # Of the provider's message, in our sentence.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ async def cool_down(tx: Tx, call: CoolDown) -> Cooldown:
 
 
 def cooled(row: Row, asked: int | None, limits: Limits) -> dict[str, int] | None:
-    """What a refusal at `row["now"]` makes of the key's last cool-down; None: it stays as it is."""
+    """The key's new cool-down after a refusal at `row["now"]`; None: the last one stays."""
     now, until = row["now"], row["until"] if pauses(row) > 0 else None
     named = None if not asked else min(asked, int(limits.retry_after_seconds_max * 1000))
     if until is not None:
-        # Calls that were on their way when it began are refused, too. That is no news; only a later end is.
+        # Calls that were already sent are refused too; this matters only if the new pause ends later.
         if named is None or now + named <= until:
             return None
         return {"until": now + named, "milliseconds": named, "strikes": row["strikes"]}
@@ -60,27 +60,26 @@ def cooled(row: Row, asked: int | None, limits: Limits) -> dict[str, int] | None
 
 
 def pauses(row: Row) -> int:
-    """For how many milliseconds more. A pause that would last much longer than it was meant to is over: the clock was
-    set back since."""
+    """The milliseconds left. If they are much more than the pause was, the clock was set back: the pause is over."""
     rest = int(row["until"] or 0) - int(row["now"])
     return rest if row["until"] and rest <= row["milliseconds"] + _WINDOW_MS else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What was asked of a key within a short time."""
+    """The calls of a key within a short time."""
 
-    at: int  # The last of it.
+    at: int  # The last call.
     requests: int
     tokens: int
 
 
 def wait_ms(pace: Pace, tokens: int, used: Sequence[Used], now: int) -> int:
-    """How long until a call of so many tokens keeps the pace, if what was used (oldest first) is all there is."""
+    """How long a call of so many tokens must wait to keep the pace, given what was used (oldest first)."""
     requests_left, tokens_left = sum(each.requests for each in used), sum(each.tokens for each in used)
     wait = 0
     for each in used:
-        # A call larger than a whole minute's tokens goes when it is alone; it would wait for ever else.
+        # A call larger than a whole minute's tokens may go alone; otherwise it would wait forever.
         if _fits(requests_left, 1, pace.requests_per_minute) and _fits(tokens_left, tokens, pace.tokens_per_minute):
             break
         requests_left, tokens_left = requests_left - each.requests, tokens_left - each.tokens
@@ -93,7 +92,7 @@ def _fits(used: int, more: int, most: int | None) -> bool:
 
 
 class Paces:
-    """The provider keys of a batch of reservations: which of them pause, and what was asked of them in a minute."""
+    """The provider keys of a batch of reservations: which cool down, and how they were used in the last minute."""
 
     def __init__(self, rows: Iterable[Row], used: Iterable[Row], chance: Callable[[], float]) -> None:
         self._chance = chance
@@ -103,12 +102,12 @@ class Paces:
             self._used[row["pace"]].append(Used(row["last_at"], row["requests"], row["tokens"]))
 
     def refused(self, pace: Pace | None, tokens: int) -> CoolingDown | None:
-        """Why this call has to wait; None: it may go, and counts for those after it."""
+        """Why this call must wait; None: it may go, and counts for the calls after it."""
         if pace is None:
             return None
         row = self._keys[pace.key]
         if (rest := pauses(row)) > 0:
-            # Spread over half the pause, so that those who wait do not come back as a herd.
+            # Jitter of half the pause, so that callers do not return at once.
             seconds = rest / 1000 + self._chance() * max(1.0, row["milliseconds"] / 2000)
             why = f"{pace.key} is cooling down ({row['reason'][:_REASON_CHARS]})"
         elif wait := wait_ms(pace, tokens, self._used[pace.key], row["now"]):
@@ -121,7 +120,7 @@ class Paces:
 
 
 async def look(tx: Tx, paces: Iterable[Pace | None]) -> Paces:
-    """What reservations through these keys have to know, read in at most three statements."""
+    """Read what the reservations need to know about these keys, in at most three statements."""
     given = [pace for pace in paces if pace is not None]
     if not given:
         return Paces((), (), tx.sources.chance)

@@ -1,4 +1,4 @@
-"""Ending a hold on a task: settled by its holder, taken back from a lost host, or by hand."""
+"""Ending a claim: the holder settles it, it is taken back from a lost host, or a person ends it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Settle:
 
     @property
     def fingerprint(self) -> str:
-        """A repeated settle is the same one only if it says the same."""
+        """A fingerprint of an outcome: a repeated settle counts as the same only if this is equal."""
         return hashlib.sha256(repr((self.outcome, self.handover)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Where a task goes when its holder lets go of it."""
+    """The new state of a task when its claim ends."""
 
     state: str
     ended_as: str  # Of the attempt.
     tried: int = 0
-    back: int = 0  # 1: the claim is not counted after all.
+    back: int = 0  # 1: the claim does not count.
     done: Done | None = None
     reason: str | None = None
     continues: int | None = None
@@ -49,8 +49,8 @@ class Move:
     request: str | None = None
     open_needs: int = 0
     delay: int = 0
-    lane: str | None = None  # Of the one teammate that goes on with it; None: the task's own.
-    guard: str | None = None  # Which bound was reached; a person is told.
+    lane: str | None = None  # The teammate that must continue it; None: the task's own assignee.
+    guard: str | None = None  # The guard that stopped it; the human gets a notice.
 
     @property
     def ended(self) -> bool:
@@ -89,9 +89,9 @@ def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
 
 
 def if_worn_out(row: Row, outcome: Outcome, limits: Limits) -> Outcome:
-    """The outcome itself; or, of work that was put off too often, a question to a person.
+    """The outcome itself, or a question to a person if the work was put off too often.
 
-    Nothing was wrong with the work, which may be finished: so the guard does not fail it, but asks once.
+    The work may be finished and right, so the guard does not fail it but asks once.
     """
     put_off = isinstance(outcome, Released) and outcome.resume and outcome.delay_seconds
     if not put_off or row["claims"] < limits.claims_max:
@@ -102,19 +102,19 @@ def if_worn_out(row: Row, outcome: Outcome, limits: Limits) -> Outcome:
 
 
 def is_free(outcome: Outcome) -> bool:
-    """Whether the claim does not count: it waits for a person, or for a budget, or was only put down."""
+    """Whether the claim does not count, because it waits for a person or a budget, or was only put down."""
     if isinstance(outcome, Waiting):
         return outcome.on == "budget" or (outcome.on != "tasks" and outcome.ask == HUMAN)
     return isinstance(outcome, Released) and outcome.resume and not outcome.delay_seconds
 
 
 def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
-    """Where the task goes. Every way back to ready is bounded, by a guard or by a person who has to act."""
+    """The next state of the task. Every way back to ready is bounded, by a guard or by a person who must act."""
     worn_out = row["claims"] >= limits.claims_max
     if isinstance(outcome, Done):
         return Move(state="done", ended_as="done", done=outcome)
     if isinstance(outcome, Failed):
-        tried = int(row["state"] == "claimed")  # An attempt that was lost before has been counted.
+        tried = int(row["state"] == "claimed")  # A lost attempt was counted already.
         tries = row["tries"] + tried
         if outcome.retry and tries < limits.attempts_max and not worn_out:
             delay = rules.backoff_ms(tries - 1, limits, chance)
@@ -122,7 +122,7 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
         guard = f"{tries} attempts failed, the last with: {outcome.reason}" if outcome.retry else None
         return Move(state="failed", ended_as="failed", tried=tried, reason=outcome.reason, guard=guard)
     free = is_free(outcome)
-    back = int(free and row["state"] == "claimed")  # One that was lost before has been counted as a try, too.
+    back = int(free and row["state"] == "claimed")  # A lost attempt was also counted as a try.
     if worn_out and not free:
         guard = f"it was claimed {row['claims']} times without an end"
         return Move(state="failed", ended_as="failed", reason=f"guard: {guard}", guard=guard)
@@ -140,9 +140,9 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
 
 
 def when_lost(row: Row, limits: Limits, chance: float) -> tuple[str, int]:
-    """Where a task goes whose host was lost, and after which delay.
+    """The next state of a task whose host was lost, and the delay.
 
-    The first loss is hardly the task's doing and is made good at once; one that takes its hosts down waits.
+    After the first loss the task is ready at once. A task that loses several hosts may be the cause, so it waits.
     """
     if row["tries"] + 1 >= limits.attempts_max or row["claims"] >= limits.claims_max:
         return "failed", 0
@@ -177,7 +177,7 @@ async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
 
 
 async def _said_before(tx: Tx, calls: Sequence[Settle], places: Sequence[int]) -> dict[int, str]:
-    """The answers of those that settled just so already, and did not hear of it."""
+    """The answers of calls that settled the same before, and whose answer was lost."""
     asked = [{"task": calls[place].task, "epoch": calls[place].epoch} for place in places]
     rows = await tx.fetch("attempts_settled", claims=as_json(asked))
     found = {(row["task_id"], row["epoch"]): row for row in rows}
@@ -190,7 +190,7 @@ async def _said_before(tx: Tx, calls: Sequence[Settle], places: Sequence[int]) -
 
 
 async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) -> Move:
-    """What a wait needs before it can begin: edges to the tasks, a question sent, or a budget that is really spent."""
+    """Prepare a wait: add needs for the tasks, send the question, or make sure that the budget is spent."""
     assert isinstance(outcome, Waiting)
     ready = Move(state="ready", ended_as="waiting", continues=move.continues, back=move.back)
     if outcome.on == "tasks":
@@ -204,7 +204,7 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
         for task in still_open:
             await tx.fetch("insert_need", task=call.task, needs=task, outcome="ended", state="open")
         await lift_chains(tx, dict.fromkeys(still_open, chain + 1))
-        # Who waits for what only others may do, a look at its own work, goes on itself: it is the one who did it.
+        # A teammate that waits for a review of its own work continues the task itself.
         own = any(needed[task]["not_for"] == call.teammate for task in outcome.tasks)
         lane = f"@{call.teammate}" if own else None
         return _with(move, open_needs=len(still_open), lane=lane) if still_open else _with(ready, lane=lane)
@@ -240,7 +240,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
             for call, move in moves.values()
         ],
     )  # fmt: skip
-    # Waits first: one may be for a task that ends in this very batch.
+    # Waits come first: one may be for a task that ends in this batch.
     for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
         row = rows[task]
         event(
@@ -254,10 +254,10 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         _tell(tx, {**row, "lane": move.lane or rules.lane(row["role"], row["assignee"])}, move.state)
         if move.guard:
             await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was given up: {move.guard}.", task)
-    # After the events of the settles: what comes back may let a task go on that has just begun to wait.
+    # After the settles: reservations that are given back may let a task go on that has just begun to wait.
     await forfeit(tx, list(moves), "board")
     ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
-    # The chain was 0, when we looked, for a task that nothing had been put behind.
+    # The chain is 0 for a task without dependents.
     awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
     await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})
 
@@ -277,7 +277,7 @@ async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:
 
 
 async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) -> None:
-    """Close the attempts of holders that were fenced off, and count what they had reserved as spent."""
+    """Close the attempts of fenced holders, and count their open reservations as spent."""
     await _close(
         tx,
         [
@@ -296,12 +296,12 @@ async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) ->
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
     count: int
-    silent: str | None  # Hosts that may be lost, with the lease they were seen with; None: any.
+    silent: str | None  # Hosts that may be lost, with the lease that was seen; None: any.
     key: str
 
 
 async def take_back(tx: Tx, call: TakeBack) -> list[int]:
-    """Lose the hosts whose lease ran out, and give their tasks back: with back-off, or failed after too many."""
+    """Mark hosts as lost whose lease ran out, and free their tasks: with back-off, or failed after too many losses."""
     return list(await once(tx, call.key, "take_back", lambda: _take_back(tx, call)))
 
 

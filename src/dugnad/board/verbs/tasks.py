@@ -1,4 +1,4 @@
-"""Putting tasks on the board, and moving them by hand: cancel, retry, release."""
+"""Putting tasks on the board, and changing them by hand: cancel, retry, release, assign."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from .settle import close_by_hand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    tasks: tuple[NewTask, ...]  # Every one with a key by now.
+    tasks: tuple[NewTask, ...]  # Each has a key.
     by: str
     key: str  # Of the call; each task has its own.
-    claim: Claim | None = None  # Set: these are follow-ups of its task.
+    claim: Claim | None = None  # If set, these are follow-ups of its task.
 
 
 @dataclass(slots=True)
 class _PutPlan:
-    """What a put comes to: which entries are new, which exist, and what the new ones' rows say."""
+    """The result of a put: the entries that exist, and the rows of the new ones."""
 
     ids: list[int] = field(default_factory=list)
     new: list[dict[str, Any]] = field(default_factory=list)
     needs: list[dict[str, Any]] = field(default_factory=list)
-    broken: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # Ended tasks some need in vain.
+    broken: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # Ended tasks that break a need.
 
 
 async def put(tx: Tx, call: Put) -> list[Task]:
-    """All of them or none. An entry whose key exists under its root is that task."""
+    """Put all tasks or none. An entry whose key exists under its root is that task."""
     if call.claim:
-        # The same words asked for again are counted; the same call heard again is not.
+        # A repeated request for an equal follow-up is counted; a repeated call is not.
         ids = await once(tx, call.key, "follow_up", lambda: _put(tx, call))
     else:
         ids = await _put(tx, call)
@@ -72,7 +72,7 @@ async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
 
 
 async def _existing(tx: Tx, call: Put, parents: Mapping[int, Row]) -> dict[tuple[int, str], Row]:
-    """The tasks that have one of these keys already, where the root is known: not a task of this batch."""
+    """The existing tasks with these keys, for entries whose root is on the board already."""
     asked = [
         {"scope": 0 if task.parent is None else parents[task.parent]["root_id"], "key": task.key}
         for task in call.tasks
@@ -101,7 +101,7 @@ async def _place(
         assert task.key is not None
         place = (root or 0, task.key)
         if task.parent is not None and task.parent < 0 and root not in known:
-            # Its parent is an entry of the batch, but the root was there before; so may this one be.
+            # Its parent is an entry of the batch but its root is not, so the task may exist already.
             for row in await tx.fetch("find_keys", keys=as_json([{"scope": root, "key": task.key}])):
                 existing[place] = row
         if place in existing or place in seen:
@@ -120,7 +120,7 @@ async def _place(
 
 
 async def _count_repeats(tx: Tx, call: Put, repeated: Sequence[Row]) -> None:
-    """A follow-up that exists is answered with the one there is, but not for ever."""
+    """An equal follow-up is answered with the existing task, up to a limit."""
     for row in await tx.fetch("count_repeats", tasks=ids_json(row["id"] for row in repeated)):
         if row["repeats"] > tx.limits.repeats_max:
             raise LimitReached(
@@ -177,7 +177,7 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
     for each in outside - found.keys():
         raise UnknownTask(f"There is no task #{each} to need; `dugnad tasks` lists them.")
     for other in found.values():
-        if other["state"] == "ready":  # Whoever looked while we held the row passed it over; let them look again.
+        if other["state"] == "ready":  # Others skipped this row while it was locked; wake them to look again.
             wake_for(tx, other)
     chains = rules.chains(edges, tx.limits.chain_max)
     for row in plan.new:
@@ -188,7 +188,7 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
         verdict = "open"
         if need.task in found:
             verdict = rules.judge(need.outcome, found[need.task]["state"], found[need.task]["outcome"])
-        if verdict == "broken":  # Stored as open, then ended like any other end: one way for all.
+        if verdict == "broken":  # Stored as open, then skipped in the same way as any other task.
             plan.broken[need.task] = (found[need.task]["state"], found[need.task]["outcome"])
             verdict = "open"
         rows[own]["open_needs"] += verdict == "open"
@@ -213,7 +213,7 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
         )
     inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(rows), put_by=call.by)}
     if len(inserted) < len(rows):
-        raise TryAgain  # Another process has just used one of the keys; the next look finds its task.
+        raise TryAgain  # Another process has just used one of the keys; the next try finds its task.
     if plan.needs:
         await tx.fetch("insert_needs", needs=as_json(plan.needs))
     needs_by_task: dict[int, list[dict[str, Any]]] = {}
@@ -248,8 +248,8 @@ class ByHand:
 
 
 async def cancel(tx: Tx, call: ByHand) -> list[int]:
-    """End it as cancelled; its holder is fenced off. With `dependents`, what waits behind it is cancelled too;
-    without, those that needed it done are skipped, with the reason."""
+    """End a task as cancelled; its holder is fenced off. With `dependents`, tasks that wait for it are cancelled too;
+    otherwise those that need it done are skipped, with the reason."""
 
     async def end() -> list[int]:
         tasks, behind = [call.task], [call.task]
@@ -276,7 +276,7 @@ async def cancel(tx: Tx, call: ByHand) -> list[int]:
 
 
 async def release(tx: Tx, call: ByHand) -> None:
-    """Give a claimed or waiting task back for anyone to take; its holder is fenced off."""
+    """Free a claimed or waiting task for anyone to claim; its holder is fenced off."""
 
     async def give_back() -> None:
         row = await _held_row(tx, call.task)
@@ -307,7 +307,7 @@ class Assign:
 
 
 async def assign(tx: Tx, call: Assign) -> None:
-    """Let only this teammate take a task that nobody holds; or, with None, whoever has its role."""
+    """Let only this teammate claim a task that nobody holds; None: anyone with its role."""
 
     async def give() -> None:
         row = await _held_row(tx, call.task)
@@ -329,10 +329,10 @@ async def assign(tx: Tx, call: Assign) -> None:
 
 
 async def retry(tx: Tx, call: ByHand) -> list[int]:
-    """Open a failed or cancelled task again, and whatever was skipped because of it."""
+    """Open a failed or cancelled task again, and the tasks that were skipped because of it."""
 
     async def reopen() -> list[int]:
-        await tx.fetch("lock_needs")  # Two retries reach for the same rows in different order.
+        await tx.fetch("lock_needs")  # Two retries could lock the same rows in different order.
         row = await _hold_with_needs(tx, call.task)
         if row["state"] == "skipped":
             raise NotReady(f"#{call.task} was skipped because it {row['reason']}; retry that one.")
@@ -371,7 +371,7 @@ async def _reopen(tx: Tx, by: str, row: Row) -> None:
 
 
 async def _hold_with_needs(tx: Tx, task: int) -> Row:
-    """The task's row, locked with those of its needs, so that none of them ends while we look at the edges."""
+    """The task's row, locked together with those of its needs, so that none of them ends meanwhile."""
     edges = await tx.fetch("needs_of", task=task)
     rows = await tx.fetch("hold_tasks", ids=ids_json(sorted([task, *(edge["needs_id"] for edge in edges)])))
     for row in rows:

@@ -1,4 +1,4 @@
-"""What happens in an attempt, recorded as it happens: turns, their cost, the messages they show."""
+"""Recording an attempt: its turns, their cost, and the messages that they show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Record:
 
 
 async def record(tx: Tx, calls: Sequence[Record]) -> list[int | DugnadError]:
-    """Append turns. One that is there already is left alone if it says the same."""
+    """Append turns. A turn that exists is accepted again if it is the same."""
     rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
     reservations = await _reservations(tx, calls)
     answers: list[int | DugnadError] = [call.turn.number for call in calls]
@@ -32,7 +32,7 @@ async def record(tx: Tx, calls: Sequence[Record]) -> list[int | DugnadError]:
         own = reservations.get(call.turn.reservation or "")
         first = sound.get(_place(call), call)
         if stale := refused(call.task, call.epoch, rows):
-            # What was recorded before it went stale may be heard again, when only the answer was lost.
+            # A stale holder may repeat a turn that was recorded before, if only the answer was lost.
             if not tx.repeated or await _clash(tx, call):
                 answers[place] = stale
         elif call.turn.reservation and (own is None or own["task_id"] != call.task):
@@ -87,7 +87,7 @@ async def _clash(tx: Tx, call: Record) -> BadInput | None:
 
 
 async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]) -> None:
-    """Events, costs and receipts of the turns that are new."""
+    """Write the events, costs and shown messages of the new turns."""
     closed: dict[str, tuple[Row, Amount, str, str]] = {}
     unreserved = []
     for call in calls:
@@ -130,7 +130,7 @@ class Forfeit:
 
 
 async def forfeit_own(tx: Tx, call: Forfeit) -> None:
-    """Count what the holder still has reserved as spent: it does not know what became of it. Twice is as once."""
+    """Count the holder's open reservations as spent, since it does not know what they cost. Idempotent."""
     await fence(tx, call.claim)
     await forfeit(tx, [call.claim.task.id], call.claim.teammate)
 
@@ -142,7 +142,7 @@ class HandOver:
 
 
 async def hand_over(tx: Tx, call: HandOver) -> None:
-    """Leave word for later attempts, before the end is known."""
+    """Leave a handover for later attempts, before the attempt ends."""
     await fence(tx, call.claim)
     task, epoch = call.claim.task, call.claim.epoch
     if await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=call.handover):
