@@ -166,12 +166,12 @@ MUTANTS: tuple[Mutant, ...] = (
            "talk.number = await self.board.record(self.claim, turn)\n        talk.apply_result",
            "talk.number += 1\n        talk.apply_result"),
     # 9. Identity.
-    Mutant("a request without the name", 9, "agent/identity.py", "You are {name}, a", "You are a"),
-    Mutant("a request without the task", 9, "agent/identity.py", "Your task: #{task} ", "Your task: "),
+    Mutant("a request without the name", 9, "prompts/teammate.md", "You are {name}, a", "You are a"),
+    Mutant("a request without the task", 9, "prompts/teammate.md", "Your task: #{task} ", "Your task: "),
     Mutant("a request that does not say where it stands", 9, "agent/agent.py",
            "Said(joined([*talk.to_say, here]))", "Said(joined(talk.to_say))"),
-    Mutant("a summary that does not say whose work it is", 9, "agent/compaction.py",
-           '\n\nWhose work it is: {who}"""', '"""', seed=1),
+    Mutant("a summary that does not say whose work it is", 9, "prompts/teammate.md",
+           "\n\nWhose work it is: {who}", "", seed=1),
     # 10. Idle costs nothing.
     Mutant("polling at rest", 10, "team/worker.py",
            "await watch.wait(max(0.0, min(left, 3_600.0)))", "await watch.wait(0.5)"),
