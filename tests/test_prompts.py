@@ -69,6 +69,12 @@ def test_each_built_in_tool_is_described_with_each_of_its_arguments(tmp_path: Pa
         assert said == arguments, name
 
 
+@pytest.mark.parametrize("file", NAMES)
+def test_a_line_can_be_read_without_scrolling(file: str) -> None:
+    lines = files("dugnad.prompts").joinpath(f"{file}.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if len(line) > 120] == []
+
+
 def test_help_reads_no_prompts() -> None:
     asked = "import sys; from dugnad.cli import main\ntry: main()\nfinally: print('dugnad.prompts' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, check=True)

@@ -115,7 +115,7 @@ def test_the_example_that_agents_are_shown_is_understood() -> None:
 
 
 def test_a_block_that_is_not_the_last_word_is_not_guessed_at() -> None:
-    assert "the last you say" in read_answer('```dugnad\n{"result": "x"}\n```\nBye.').wrong
+    assert "the last thing you say" in read_answer('```dugnad\n{"result": "x"}\n```\nBye.').wrong
 
 
 def test_the_text_before_the_block_is_the_result_where_it_names_none() -> None:
