@@ -31,7 +31,7 @@ MESSAGES: frozenset[str] = frozenset({"message", "human_message"})
 WaitingFor = Literal["human", "plan", "tasks", "budget"]
 MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply", "question", "answer", "notice"]
 TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "failed", "lost"]
-TurnKind = Literal["request", "reply", "tool", "summary"]
+TurnKind = Literal["request", "reply", "tool", "summary", "trouble"]
 
 HUMAN = "human"  # The recipient every board has; never stopped, never seated.
 

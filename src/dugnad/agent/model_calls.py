@@ -21,12 +21,14 @@ from ..errors import (
     ModelUnavailable,
     RateLimited,
 )
+from ..logs import logger
 from ..models.port import Model, Reply, Request, Usage
 from ..settings import AgentLimits
 from ..text import clean, one_line
 from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
 from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
 
+_LOG = logger(__name__)
 _OUTPUT_TOKENS_MIN = 256  # With less left than this there is no use in asking.
 
 
@@ -75,6 +77,7 @@ class Asker:
             try:
                 reply = sound(await self.model.ask(fitted))
             except RateLimited as limited:
+                _LOG.warning("model-limited model=%s seconds=%s", self.model.name, limited.seconds)
                 await self._return(reservation)
                 waits, why = waits + 1, str(limited)
                 await self._cool_down(limited.seconds, why)
@@ -88,6 +91,7 @@ class Asker:
                 )
                 await self.board.spend(self.claim, reservation, lost)
                 failures, why = failures + 1, str(trouble)
+                _LOG.warning("model-failed model=%s ms=%d failures=%d why=%s", self.model.name, spent, failures, why)
                 self.doing(f"waits for {self.model.name}: {one_line(why, 60)}")
                 if failures > self.limits.retries_max and isinstance(trouble, AnswerLost):
                     break  # It is this very request that gets no answer; the provider may serve others well.
@@ -103,6 +107,8 @@ class Asker:
                 # The call was cut at what was reserved; what the clock shows beyond that is our own.
                 spent = min(self.sources.working_ms() - began, amount.milliseconds)
                 used = used_by(reply, self.model, input_tokens, spent)
+                tries = failures + waits
+                _LOG.info("model-called model=%s tokens=%d ms=%d retries=%d", reply.model, used.tokens, spent, tries)
                 return ModelAnswer(reply, used, reservation)
         rested = waits >= self.limits.patience_max  # Nothing is wrong with the work, so it goes on where it is.
         raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds, resume=rested))
@@ -141,12 +147,14 @@ class Asker:
         try:
             return fitted, amount, await self.board.reserve(self.claim, amount, pace=self.pace)
         except CoolingDown as cooling:
+            _LOG.info("model-cooling model=%s seconds=%.1f", self.model.name, cooling.seconds)
             self.doing(f"waits {cooling.seconds:.0f} s: {one_line(str(cooling), 60)}")
             await asyncio.sleep(cooling.seconds)
             return None
         except BudgetSpent as spent:
             if spent.may_free_up:
                 raise
+            _LOG.warning("budget-reached root=%d kind=%s", self.claim.task.root, spent.kind)
             raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
 
 

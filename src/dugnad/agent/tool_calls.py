@@ -23,6 +23,7 @@ from ..errors import (
     ToolError,
     UnknownRequest,
 )
+from ..logs import logger
 from ..models.port import ToolCall
 from ..prompts import tell
 from ..settings import AgentLimits
@@ -36,6 +37,7 @@ from ..types import HUMAN, Amount, Claim, Done, Outcome, Waiting
 from .conversation import Conversation, outcome_body
 from .model_calls import PutDown
 
+_LOG = logger(__name__)
 # What these put on the board bears a name. Another who goes on with the task has it done in the name of its author.
 _SIGNED = frozenset({"add_task", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
@@ -258,6 +260,7 @@ class Actor:
             if reservation:
                 await self.board.spend(self.claim, reservation, Amount(milliseconds=max(0, self.now_ms() - began)))
             raise
+        _LOG.debug("tool-called tool=%s ms=%d ok=%s", found.name, self.now_ms() - began, not text.startswith("Error: "))
         spent = min(self.now_ms() - began, int(seconds * 1000)) if seconds is not None else 0
         used = Amount(milliseconds=max(0, spent))
         return Result(text=text, ends=ends, used=used, reservation=reservation, shown=tuple(context.shown))

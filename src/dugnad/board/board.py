@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import BadInput
+from ..errors import BadInput, HostLost
+from ..logs import logger
 from ..types import (
     HUMAN,
     Amount,
@@ -66,6 +67,7 @@ _SPAWN = Verb("spawn", members.spawn)
 _SEAT = Verb("seat", members.seat)
 _END_TEAMMATE = Verb("end_teammate", members.end_teammate)
 _REMARK = Verb("remark", log.remark)
+_LOG = logger(__name__)
 
 
 class Board(Reading):
@@ -162,7 +164,9 @@ class Board(Reading):
         """
         seen = None if silent is None else as_json([{"id": id, "lease_until": end} for id, end in silent.items()])
         call = settle.TakeBack(count=rules.count(count), silent=seen, key=self._key(key))
-        return list(await self._do(_TAKE_BACK, call))
+        if taken := list(await self._do(_TAKE_BACK, call)):
+            _LOG.warning("taken-back tasks=%s", taken)
+        return taken
 
     # Attempts and turns.
 
@@ -173,6 +177,11 @@ class Board(Reading):
             turn=rules.new_turn(turn, self.limits),
         )  # fmt: skip
         return int(await self._do(_RECORD, call))
+
+    async def keep_traceback(self, claim: Claim, traceback: str) -> None:
+        """Keep that of a bug that ended the attempt, as its last turn; people can read it, and no mind is shown it."""
+        body = as_json({"traceback": traceback})
+        await self.record(claim, NewTurn(number=rules.TURNS_MAX, kind="trouble", body=body))
 
     async def hand_over(self, claim: Claim, handover: str) -> None:
         """Leave a handover for later attempts while the work goes on."""
@@ -295,14 +304,20 @@ class Board(Reading):
         claim only tasks under these roots."""
         own, roots = host or self.sources.new_id(), None if scope is None else tuple(sorted(set(scope)))
         await self._do(_START_HOST, members.StartHost(id=own, label=self._text("label", label), scope=roots))
+        _LOG.info("host-started host=%s label=%s", own, label)
         return own
 
     async def heartbeat(self, host: str) -> list[tuple[int, int]]:
         """Renew the lease of all the host's claims. Returns the claims that it still has: (task, epoch)."""
-        return list(await self._do(_HEARTBEAT, members.OfHost(host=host)))
+        try:
+            return list(await self._do(_HEARTBEAT, members.OfHost(host=host)))
+        except HostLost:
+            _LOG.warning("host-lost host=%s", host)
+            raise
 
     async def stop_host(self, host: str) -> None:
         await self._do(_STOP_HOST, members.OfHost(host=host))
+        _LOG.info("host-stopped host=%s", host)
 
     async def spawn(
         self, name: str, *, roles: Iterable[str] = (), lead: bool = False, prompt: str = "", model: str = "",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..clock import Sources
 from ..errors import BadBoardURL, BoardUnreachable
+from ..logs.secrets import hide_password
 from ..settings import Limits, Patience
 from .board import Board
 from .store.seam import Store
@@ -27,6 +28,7 @@ async def open_board(
     Without `make`, a missing board is an error.
     """
     limits, patience, sources = limits or Limits(), patience or Patience(), sources or Sources()
+    hide_password(url)
     store: Store
     if url.startswith("sqlite://"):
         from .store.sqlite import open_sqlite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -84,25 +85,15 @@ class Reading:
         return {row["id"]: records.task(row) for row in rows}
 
     async def list_tasks(
-        self,
-        *,
-        states: Iterable[TaskState] | None = None,
-        root: int | None = None,
-        role: str | None = None,
-        teammate: str | None = None,
-        after: int = 0,
-        page: int = 100,
-    ) -> list[Task]:
+        self, *, states: Iterable[TaskState] | None = None, root: int | None = None, role: str | None = None,
+        teammate: str | None = None, after: int = 0, page: int = 100,
+    ) -> list[Task]:  # fmt: skip
         """A page of tasks by id. For the next page, set `after` to the last id."""
         rows = await self._read(
             "list_tasks",
             states=None if states is None else as_json([{"state": state} for state in states]),
-            root=root,
-            role=role,
-            teammate=teammate,
-            after=after,
-            page=self._page(page),
-        )
+            root=root, role=role, teammate=teammate, after=after, page=self._page(page),
+        )  # fmt: skip
         return [records.task(row) for row in rows]
 
     async def count_tasks(self, *, root: int | None = None) -> dict[str, int]:
@@ -140,6 +131,12 @@ class Reading:
         """The turns of one attempt, in order, also those that a summary covers."""
         rows = await self._read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
         return [records.turn(row) for row in rows]
+
+    async def tracebacks(self, task: int) -> dict[int, str]:
+        """Those of bugs that ended attempts, by the number of the attempt."""
+        last = rules.TURNS_MAX - 1
+        kept = {each.number: await self.transcript(task, each.epoch, after=last) for each in await self.attempts(task)}
+        return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
 
     async def budget(self, root: int) -> Spending:
         rows = await self._read("read_budget", root=root)

@@ -20,7 +20,7 @@ _TAKEN = re.compile(
     f"(?:the|my|your|our)?(?:(?:{_OURS}|{'person|people|user|you|operator|board|system'.translate(_LIKE)})s?)+"
 )
 _PRIORITY_MAX = 1_000_000
-_TURNS_MAX = 1_000_000
+TURNS_MAX = 1_000_000  # Of one attempt. The last number is that of a bug's traceback, the turn of kind "trouble".
 _QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
 
 
@@ -98,8 +98,8 @@ def new_turn(turn: NewTurn, limits: Limits) -> NewTurn:
     amount(turn.used)
     if turn.kind not in get_args(TurnKind):
         raise BadInput(f"{turn.kind!r} is no kind of turn: {', '.join(get_args(TurnKind))} are.")
-    if not 1 <= turn.number <= _TURNS_MAX:
-        raise BadInput(f"Turns are numbered from 1 to {_TURNS_MAX}, not {said(turn.number)}.")
+    if not 1 <= turn.number <= TURNS_MAX:
+        raise BadInput(f"Turns are numbered from 1 to {TURNS_MAX}, not {said(turn.number)}.")
     if turn.covers is not None and not 1 <= turn.covers[0] <= turn.covers[1] < turn.number:
         raise BadInput(f"Turn {turn.number} can stand for a range of earlier turns, not for another.")
     return turn

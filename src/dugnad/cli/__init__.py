@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import __version__
-from .command import CommandGroup
+from .command import CommandGroup, log_option, start_log
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -95,6 +95,7 @@ class _Lazy(CommandGroup):
 )
 @click.version_option(__version__, prog_name="dugnad")
 @click.option("--board", metavar="URL", help="The board: sqlite:///path/to/board.db or postgresql://host/database.")
+@log_option("DUGNAD_LOG")
 @click.pass_context
 def main(context: click.Context, board: str | None) -> None:
     """A team of LLM agents that finds its own work.
@@ -104,3 +105,5 @@ def main(context: click.Context, board: str | None) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+    elif context.invoked_subcommand not in ("run", "work", "chat"):  # They know whether a view is drawn.
+        start_log()

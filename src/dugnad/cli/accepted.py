@@ -20,12 +20,12 @@ from ..safe_open import held
 Settings = Mapping[str, Any]  # By their names: {"team.agents": 5, "roles.coder.prompt": "..."}.
 
 
-def state_folder(environment: Mapping[str, str]) -> Path:
-    """XDG_STATE_HOME, or ~/.local/state."""
+def state_folder(environment: Mapping[str, str], name: str = "accepted") -> Path:
+    """The user's folder for one kind of state, under XDG_STATE_HOME or ~/.local/state."""
     given = environment.get("XDG_STATE_HOME", "")
     home = environment.get("HOME", "")
     base = Path(given) if given.startswith("/") else Path(home or os.path.expanduser("~"), ".local", "state")
-    return base / "dugnad" / "accepted"
+    return base / "dugnad" / name
 
 
 class Accepted:

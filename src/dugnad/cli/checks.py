@@ -20,6 +20,7 @@ from ..agent.external.command import ExternalCommand
 from ..clock import wall_ms
 from ..errors import ModelTrouble, ToolError
 from ..safe_open import OWN
+from .accepted import state_folder
 
 if TYPE_CHECKING:
     from ..board import Board
@@ -67,6 +68,14 @@ BoardCheck = Callable[[Scene, "Board"], "Awaitable[Finding | None]"]
 
 
 # The machine.
+
+
+def log(scene: Scene) -> Finding:
+    folder = state_folder(scene.environment, "logs")
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Finding("log", "warning", f"{there} cannot be written.", "set XDG_STATE_HOME to a folder of yours")
+    return Finding("log", "ok", f"`dugnad work` and `dugnad run --forever` write to {folder}/dugnad-1.log and so on.")
 
 
 def _root(scene: Scene) -> Path:

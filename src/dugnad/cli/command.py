@@ -36,6 +36,7 @@ _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
 _BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board to use instead of the project's own."})
 _JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md describes it."})
+_LOG, _LOG_LEVELS = "dugnad.log_level", ("debug", "info", "warning", "error")
 Reads = bool | Callable[[dict[str, Any]], bool]
 Picture = Callable[[], "RenderableType"]  # Called only when it is shown, so that rich is not imported for JSON.
 
@@ -90,6 +91,30 @@ def verb(
 def board_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--board`. Without it, the option of the group counts: `dugnad --board URL tasks`."""
     return click.option(*_BOARD[0], **_BOARD[1])(command)
+
+
+def log_option(variable: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--log-level`, which is kept for `start_log`."""
+    return click.option(
+        "--log-level", type=click.Choice(_LOG_LEVELS, case_sensitive=False), envvar=variable, show_envvar=True,
+        expose_value=False, callback=lambda context, _, level: context.meta.update({_LOG: level} if level else {}),
+        help="What happens inside, from this level on: to standard error, or to a file while a view is drawn.",
+    )  # fmt: skip
+
+
+def start_log(*, draws: bool = False, keeps: bool = False, quiet: bool = False) -> None:
+    """Begin the log that was asked for. `draws`: the verb draws on a terminal. `keeps`: there is a file in any case."""
+    if (level := click.get_current_context().meta.get(_LOG)) or keeps:
+        from ..logs.handlers import start_logging
+        from .accepted import state_folder
+
+        screen = draws and not quiet and sys.stdout.isatty()
+        told = start_logging(level, keeps=keeps, screen=screen, folder=state_folder(os.environ, "logs"))
+        try:
+            if told and not quiet:
+                click.echo(told)
+        except OSError:  # The work goes on without a reader.
+            forget_stdout()
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ import click
 
 from ..config.project import Project
 from ..errors import BoardTrouble
+from ..logs import logger
 from ..team import Report, Team
 from ..team.growth import one_chain
 from ..team.requests import waiting_requests
@@ -30,6 +31,7 @@ from .preflight import checked_base
 from .servers import servers_in
 from .workspaces import Settings, Wishes, waits_for, with_deliveries, workplaces
 
+_LOG = logger(__name__)
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
@@ -196,6 +198,7 @@ async def stopping(team: Team) -> AsyncIterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
+        _LOG.warning("signal again=%s", stopped.is_set())
         if stopped.is_set():
             if sys.stdout.isatty():  # The live view had hidden the cursor.
                 os.write(sys.stdout.fileno(), b"\x1b[?25h\r\nEnded at once. `dugnad run` goes on.\r\n")

@@ -32,7 +32,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("model", checks.choose_model), ("key", checks.find_key), ("price", checks.know_price),
     ("command", checks.hold_commands), ("window", checks.know_window), ("role models", checks.open_role_models),
     ("online", checks.ask_model), ("proxy", checks.proxy), ("git", checks.git), ("sandbox", checks.sandbox),
-    ("check", checks.base_check),
+    ("check", checks.base_check), ("log", checks.log),
 )  # fmt: skip
 # Once the board is open.
 BOARD_CHECKS: tuple[tuple[str, BoardCheck], ...] = (

@@ -234,7 +234,7 @@ async def _unless_stopped(work: Coroutine[None, None, CheckVerdict]) -> CheckVer
 def memory_of(root: Path, environment: Mapping[str, str]) -> Path:
     """The user's own file about the project at `root`. What lies in the project itself may come from anyone."""
     which = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:40]
-    return state_folder(environment).with_name("preflight") / f"{which}.json"
+    return state_folder(environment, "preflight") / f"{which}.json"
 
 
 def _key(base: Base, name: str) -> str:

@@ -196,28 +196,18 @@ def draw(path: Path, plan: RehearsalPlan, findings: Findings) -> None:
 
 def shape(plan: RehearsalPlan, findings: Findings) -> Shape:
     return {
-        "plan": plan.name,
-        "tasks": len(plan.tasks),
-        "seeds": findings.seeds,
-        "enough": findings.enough,
-        "chain_seconds": findings.shortest / 1000,
-        "teams": [_team_shape(size) for size in findings.sizes],
-        "warnings": list(findings.warnings),
-        "basis": list(plan.basis),
-    }
+        "plan": plan.name, "tasks": len(plan.tasks), "seeds": findings.seeds, "enough": findings.enough,
+        "chain_seconds": findings.shortest / 1000, "teams": [_team_shape(size) for size in findings.sizes],
+        "warnings": list(findings.warnings), "basis": list(plan.basis),
+    }  # fmt: skip
 
 
 def _team_shape(size: Size) -> Shape:
     lost = size.lost_host
     return {
-        "agents": size.agents,
-        "seconds": _range(size.makespan, 1000),
+        "agents": size.agents, "seconds": _range(size.makespan, 1000), "tokens": _range(size.tokens),
         "dollars": None if size.dollars is None else _range(size.dollars),
-        "tokens": _range(size.tokens),
-        "busy": round(size.busy, 4),
-        "finished": round(size.finished, 4),
-        "failed": round(size.failed, 4),
-        "skipped": round(size.skipped, 4),
+        **{name: round(getattr(size, name), 4) for name in ("busy", "finished", "failed", "skipped")},
         "critical_path": [
             {
                 "task": step.task, "teammate": step.mate, "start_seconds": step.start / 1000,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput
-from .command import board_option, board_url, examples, here, json_option
+from .command import board_option, board_url, examples, here, json_option, log_option, start_log
 
 if TYPE_CHECKING:
     from ..config.project import Project
@@ -57,7 +57,7 @@ def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--agents", type=click.IntRange(1, 1_000), metavar="N", help="Teammates at most. [default: 3]"),
     ):
         command = option(command)
-    return board_option(json_option(command))
+    return board_option(json_option(log_option()(command)))
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,6 +110,7 @@ def run(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
+    start_log(draws=True, keeps=forever, quiet=as_json)
     project = _at_most(project, agents)
     wishes = Wishes.typed(typed)
     budget = typed_budget(typed)
@@ -141,6 +142,7 @@ def work(
     project = here()
     wanted = tuple(rules.name("role", role.strip(), project.limits) for role in roles.split(",") if role.strip())
     team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
+    start_log(draws=True, keeps=True, quiet=as_json)
     return asyncio.run(attend(team, project, Wishes.typed(typed), roles=wanted, as_json=as_json))
 
 
@@ -166,6 +168,7 @@ def chat(
 
     project = here()
     team = open_team(project, board=board, model=model, agents=agents, forever=True)
+    start_log(draws=True)
     project = _at_most(project, agents)
     wishes = Wishes.typed(typed)
     caps = typed_budget(typed)

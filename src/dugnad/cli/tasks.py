@@ -186,10 +186,12 @@ async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filte
 @verb("show", only_reads=True, example="""
     dugnad show 12
     dugnad show 12 --transcript
+    dugnad show 12 --trouble
     """)  # fmt: skip
 @click.argument("task_id", metavar="ID", type=TaskId())
 @click.option("--transcript", is_flag=True, help="Also show every turn: texts, tool calls and results.")
-async def show(call: CommandContext, *, task_id: int, transcript: bool) -> None:
+@click.option("--trouble", is_flag=True, help="Also show the tracebacks of attempts that a bug ended.")
+async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble: bool) -> None:
     """Show one task: its needs, attempts, follow-ups, result, and why it failed."""
     from ..view.json import attempt_shape, need_shape, turn_shape
 
@@ -199,6 +201,7 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool) -> None:
     under = await collect(board, board.limits.tasks_per_root_max, root=task.root)
     children = [each for each in under if each.parent == task_id]
     turns = await _turns(board, task_id, [attempt.epoch for attempt in attempts]) if transcript else []
+    tracebacks = await board.tracebacks(task_id)
     titles = {each.id: each.title for each in under}
     for need, _ in needs[:_SHOWN]:
         if need.task not in titles:
@@ -208,10 +211,11 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool) -> None:
         from rich.console import Group
 
         from ..view.tables import task_page
-        from ..view.transcript import transcript_page
+        from ..view.transcript import transcript_page, trouble_page
 
-        page = task_page(task, needs, attempts, children, titles=titles)
-        return Group(page, transcript_page(attempts, turns)) if transcript else page
+        pages = [task_page(task, needs, attempts, children, titles=titles)]
+        pages += [transcript_page(attempts, turns)] if transcript else []
+        return Group(*pages, *trouble_page(task_id, tracebacks, whole=trouble))
 
     shape = {
         "task": _shape(task),
@@ -219,7 +223,10 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool) -> None:
         "attempts": [attempt_shape(attempt) for attempt in attempts],
         "children": [_shape(child) for child in children],
     }
-    call.answer(shape | ({"transcript": [turn_shape(turn) for turn in turns]} if transcript else {}), picture)
+    shape |= {"transcript": [turn_shape(turn) for turn in turns]} if transcript else {}
+    call.answer(
+        shape | ({"tracebacks": {str(at): text for at, text in tracebacks.items()}} if trouble else {}), picture
+    )
 
 
 async def _turns(board: Board, task: int, epochs: Sequence[int]) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from ..agent.external.command import PREFIX, PRESETS, ExternalCommand, Reads
 from ..errors import BadInput, ModelMisconfigured
+from ..logs import hide
 from ..workspace.programs import find_program
 from ..workspace.sandbox.profile import SYSTEM
 from .kinds import Hosts, Line, Variable, words
@@ -80,6 +81,8 @@ def _unset(value: str, environment: Mapping[str, str]) -> bool:
 
 def _filled(value: str, environment: Mapping[str, str]) -> str:
     found = _FROM.fullmatch(value)
+    if found is not None:
+        hide(found[2], environment.get(found[2]))
     return value if found is None else environment.get(found[2], "")
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from ..errors import BadInput
+from ..logs import hide
 from ..settings import Bounds
 from ..tools.mcp.offer import Server, hash_of
 from ..tools.mcp.transport import LOOPBACK
@@ -72,6 +73,8 @@ def read_server(place: FileLocation, value: Any) -> Server:
     references = (*(table.environment or {}).values(), *(table.headers or {}).values())
     named = {each.partition("env:")[2] for each in references}
     secrets = {each: place.environment[each] for each in named if place.environment.get(each)}
+    for variable, secret in secrets.items():
+        hide(variable, secret)
     return Server(name=place.path[-1], **said(table), secrets=secrets)
 
 

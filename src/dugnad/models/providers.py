@@ -41,6 +41,7 @@ from ..errors import (
     RateLimited,
     RequestRejected,
 )
+from ..logs import without_secrets
 from .encoding import Exchange, ProviderWire, exchange
 from .port import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from .prices import facts_of
@@ -114,7 +115,9 @@ class ProviderModel:
             if not now.begun:
                 raise
             # An answer came, and may have been billed, but is not what the protocol says.
-            raise AnswerLost(f"{self.name} answered something that cannot be read: {error!r}.") from error
+            raise AnswerLost(
+                f"{self.name} answered something that cannot be read: {without_secrets(repr(error))}."
+            ) from error
         if now.sent is not None:
             request.memory.model, request.memory.covered = self, list(request.messages)
             request.memory.encoded = [*now.before, *now.sent]
@@ -263,7 +266,7 @@ def _said(error: trouble.ModelAPIError) -> str:
     """The provider's own words, as one sentence."""
     told, status = _told(error), getattr(error, "status_code", None)
     text = str(told.get("message") or (f"it answered {status}: {told.get('text') or ''}" if status else error.message))
-    flat = " ".join(text.split())[:500].rstrip(": ")
+    flat = " ".join(without_secrets(text).split())[:500].rstrip(": ")
     return flat if flat.endswith((".", "!", "?")) else f"{flat}."
 
 

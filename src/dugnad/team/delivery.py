@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
+from ..logs import logger
 from ..prompts import tell
 from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten
 from ..types import MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .workspaces.workspace import Workspace, delivered, line_of
 
+_LOG = logger(__name__)
 APPROVED, CHANGES = "approved", "changes-requested"
 
 
@@ -111,6 +113,7 @@ class Delivery:
                 )  # fmt: skip
             except LimitReached as guard:
                 return Waiting(on="human", question=f"#{task.id} cannot be reviewed: {guard}")
+            _LOG.info("review-asked review=%d role=%s", review.id, role)
         if not review.ended:
             return Waiting(on="tasks", tasks=(review.id,))
         if review.state != "done":

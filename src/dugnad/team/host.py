@@ -17,6 +17,7 @@ from ..agent import Mind
 from ..board import Board
 from ..board.store.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
+from ..logs import logger, traceback_text, without_secrets
 from ..settings import TeamLimits
 from ..tools.message_tools import GONE
 from ..types import MESSAGES, Budget, Released, Teammate
@@ -28,6 +29,7 @@ from .workspaces.workspace import Check, OpenWorkspace, nowhere
 
 # Makes the mind of a teammate. The second argument is what it asks before it acts on the world: False means that the
 # host's lease ran out, so that the claim may be another's by now.
+_LOG = logger(__name__)
 MindOf = Callable[[Teammate, Callable[[], bool]], Mind]
 Newcomer = Callable[[Joins], dict[str, Any]]  # What else `spawn` should say of one who joins: its prompt and model.
 
@@ -56,9 +58,7 @@ class Host:
     lives: dict[str, Worker] = field(default_factory=dict)
     own_trouble: str = ""  # Why the board cannot be reached at the moment.
     failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
-    broken_models: dict[str, str] = field(
-        default_factory=dict
-    )  # Name of a model: why nobody should be spawned with it.
+    broken_models: dict[str, str] = field(default_factory=dict)  # Why nobody should be spawned with a model.
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _loops: list[asyncio.Task[None]] = field(default_factory=list)
     _lease_until: float = 0.0  # By a clock that counts sleep: the board's runs on, too.
@@ -247,14 +247,17 @@ class Host:
         if life.model_is_wrong:
             self.broken_models[life.agent.teammate.model] = life.failed
         if not done.cancelled() and (bug := done.exception()) is not None:
-            life.failed = self.failed[life.name] = f"{type(bug).__name__}: {bug}"
-            self._loops.append(asyncio.create_task(self._bury(life)))
+            life.failed = self.failed[life.name] = without_secrets(f"{type(bug).__name__}: {bug}")
+            self._loops.append(asyncio.create_task(self._bury(life, bug)))
         self._on_move()
 
-    async def _bury(self, life: Worker) -> None:
+    async def _bury(self, life: Worker, bug: BaseException) -> None:
         """A life that died of a bug outside its work: shown as failed, what it held given back."""
+        _LOG.error("bug", exc_info=bug)
         try:
             if life.claim is not None:
+                with contextlib.suppress(DugnadError):  # The task is in other hands, or a bug is kept already.
+                    await self.board.keep_traceback(life.claim, traceback_text(bug))
                 await self.board.settle(life.claim, Released(f"{life.name} failed: {life.failed}", resume=True))
             await self.board.fail_teammate(life.name, by=life.name, reason=life.failed, seat=life.agent.teammate.seat)
         except DugnadError as trouble:

@@ -15,6 +15,7 @@ from ..types import OPEN, Amount, Message, Spending, Task
 from ..workspace.git.triggers import named_triggers
 from .requests import waiting_requests
 
+_TRIED_MAX = 20  # Tasks that are looked through for tracebacks.
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
 _MORE = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
 
@@ -65,6 +66,7 @@ class Report:
     deliveries: Deliveries | None = None
     stopped: int = 0  # The exit code of a run that ended before it began.
     preflight: Mapping[str, object] | None = None  # What the project's check said before anything began.
+    tracebacks: Sequence[int] = ()  # Tasks of which an attempt ended with a teammate's bug.
     others: int = 0  # Open tasks on the board that the run left alone.
     says: str = ""  # What else there is to say of it.
 
@@ -136,6 +138,7 @@ class Report:
             )
         if self.left and len(steps) == len(self._merges()):
             steps.append("dugnad run    goes on with what is left")
+        steps += [f"dugnad show {task} --trouble    shows the traceback of a bug" for task in self.tracebacks[:5]]
         return steps
 
     def _merges(self) -> list[str]:
@@ -183,11 +186,9 @@ async def report(
             before = cost.get(name, Amount())
             cost[name] = Amount(**{each: getattr(before, each) + getattr(used, each) for each in Amount.__slots__})
     ours = {task.id for task in tasks}
+    tried = [task.id for task in tasks if task.tries]
     return Report(
-        tasks=tasks,
-        accounts=accounts,
-        cost=cost,
+        tasks=tasks, accounts=accounts, cost=cost, interrupted=interrupted, trouble=trouble or {},
         requests=[asked for asked in await waiting_requests(board) if asked.task is None or asked.task in ours],
-        interrupted=interrupted,
-        trouble=trouble or {},
-    )
+        tracebacks=[task for task in tried[-_TRIED_MAX:] if await board.tracebacks(task)],
+    )  # fmt: skip

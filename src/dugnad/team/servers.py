@@ -67,13 +67,9 @@ class Servers:
 
 
 async def open_servers(
-    user: UserSettings,
-    project: Project,
-    sandbox: Sandbox | None,
-    *,
-    tree: Path | None = None,
+    user: UserSettings, project: Project, sandbox: Sandbox | None, *, tree: Path | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Servers:
+) -> Servers:  # fmt: skip
     """The user's servers that this project wants and that were approved. `tree`: for those that want its files."""
     approved = read_approved(os.environ if environment is None else environment)
     servers = Servers()

@@ -19,6 +19,7 @@ from ..board import Board, open_board
 from ..board.records import Moment
 from ..config.project import Role
 from ..errors import BadInput, BoardClosed, BoardTrouble, ModelMisconfigured
+from ..logs import about
 from ..models import open_model
 from ..models.port import Model
 from ..settings import AgentLimits, Limits, TeamLimits
@@ -83,6 +84,7 @@ class Team:
     async def __aenter__(self) -> Team:
         Policy.of(self.policies)  # What is wrong with them is told now.
         self._board = await open_board(self.url, limits=self.board_limits)
+        about(board=(await self._board.identity())[:8])
         return self
 
     async def __aexit__(
@@ -347,19 +349,11 @@ class Team:
             )  # fmt: skip
         requests, tokens = self.rates(model.name)
         return Agent(
-            board=self.board,
-            teammate=member,
-            model=model,
-            requests_per_minute=requests,
-            tokens_per_minute=tokens,
+            board=self.board, teammate=member, model=model, requests_per_minute=requests, tokens_per_minute=tokens,
             tools=(*self.tools, *self.tools_for(teammate), *self._tools.get(teammate.name, ())),
-            policy=Policy.of(self.policies),
-            team=self.name,
-            project=self.project,
-            limits=self.agent_limits,
-            sources=self.board.sources,
-            may_act=may_act,
-        )
+            policy=Policy.of(self.policies), team=self.name, project=self.project, limits=self.agent_limits,
+            sources=self.board.sources, may_act=may_act,
+        )  # fmt: skip
 
     def _model(self, named: str | None) -> Model:
         wanted = named or self.model

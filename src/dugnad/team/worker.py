@@ -29,6 +29,7 @@ from ..errors import (
     ToolError,
     UnknownTask,
 )
+from ..logs import about, logger, traceback_text, without_secrets
 from ..prompts import tell
 from ..settings import TeamLimits
 from ..text import NOTHING, Told, joined, shorten
@@ -39,6 +40,7 @@ from .errands import Errands
 from .growth import RESTED
 from .workspaces.workspace import OpenWorkspace, Workspace, nowhere
 
+_LOG = logger(__name__)
 _PAUSE_SECONDS = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,6 +87,8 @@ class Worker:
     async def _work(self, claim: Claim) -> bool:
         """Work a task to its end, and settle how it ended. False: the teammate cannot go on, and is shown as failed."""
         self.claim, self.settling = claim, False
+        about(task=claim.task.id, attempt=claim.epoch, teammate=self.name)
+        _LOG.info("claimed number=%d continues=%s", claim.number, claim.continues)
         self.on_move()
         trouble: Exception | None = None
         try:
@@ -95,7 +99,10 @@ class Worker:
         except ModelMisconfigured as wrong:
             outcome, trouble = Released(str(wrong), resume=True), wrong
         except Exception as bug:
-            what = f"{type(bug).__name__}: {bug}"
+            _LOG.error("bug", exc_info=bug)
+            with suppress(DugnadError):  # The task is in other hands, or a bug is kept already.
+                await self._patiently(self.board.keep_traceback, claim, traceback_text(bug))
+            what = without_secrets(f"{type(bug).__name__}: {bug}")
             outcome, trouble = Failed(f"{self.name} failed: {shorten(what, 2_000)}", retry=True), bug
         self.settling = True
         if not isinstance(outcome, Done):  # The next attempt must find the workspace free; finished work stays there.
@@ -103,6 +110,7 @@ class Worker:
         settled = await self._settle(claim, outcome)
         await self._close(outcome, settled=settled)
         self.claim = None
+        about(task=None, attempt=None)
         if isinstance(outcome, Released):
             self.asked_to_stop = True  # It may have been given back because it was asked to leave: look first.
         self.on_move()
@@ -351,7 +359,8 @@ class Worker:
         """False: it is in other hands."""
         while True:
             try:
-                await self._patiently(self.board.settle, claim, outcome)  # The same call again is the same call.
+                state = await self._patiently(self.board.settle, claim, outcome)  # Twice is as once.
+                _LOG.info("settled as=%s", state)
                 return True
             except (StaleClaim, HostLost):
                 return False
@@ -360,7 +369,8 @@ class Worker:
 
     async def _fail(self, ending: Exception) -> None:
         self.model_is_wrong = isinstance(ending, ModelMisconfigured)
-        self.failed = str(ending) if isinstance(ending, DugnadError) else f"{type(ending).__name__}: {ending}"
+        kind = "" if isinstance(ending, DugnadError) else f"{type(ending).__name__}: "
+        self.failed = without_secrets(f"{kind}{ending}")
         reason, seat = shorten(self.failed, 2_000), self.agent.teammate.seat
         with suppress(DugnadError):  # Stopped or taken over meanwhile.
             await self._patiently(self.board.fail_teammate, self.name, by=self.name, reason=reason, seat=seat)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -32,6 +32,18 @@ def transcript_page(attempts: Sequence[Attempt], turns: Sequence[Turn]) -> Rende
     return Group(*parts)
 
 
+def trouble_page(task: int, tracebacks: Mapping[int, str], *, whole: bool) -> list[RenderableType]:
+    """The tracebacks that are kept, by attempt; without `whole`, that there are some."""
+    if not tracebacks:
+        return [Text("\nNo bug of a teammate ended an attempt.", style="dim")] if whole else []
+    if not whole:
+        return [Text(f"\nA teammate's bug: dugnad show {task} --trouble shows the traceback.", style="bold")]
+    parts: list[RenderableType] = []
+    for number, text in tracebacks.items():
+        parts += [Text(f"\nattempt {number}, ended by a bug", style="bold"), Indented(text, columns=2)]
+    return parts
+
+
 def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
     """One turn. `calls` are the names of the tools that the last reply called, in order."""
     at = clock(turn.at)
@@ -43,6 +55,8 @@ def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
             return _reply(body, at, teammate, calls, turn.used.tokens)
         if turn.kind == "tool":
             return _piece(f"{at}  {calls[body['place']]} returned", body["text"])
+        if turn.kind == "trouble":
+            return _piece(f"{at}  a bug ended the attempt", body["traceback"])
         if turn.kind == "summary" and "summary" in body:
             return _piece(f"{at}  summary of the turns before", body["summary"])
         if turn.kind == "summary":

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BoardTrouble, DugnadError
+from ...logs import about, logger
 from .seam import Store, Tx, ids_json
 
 _BATCH_MAX = 256
+_LOG = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Gatherer:
         self._store = store
         self._waiting: list[_QueuedCall] = []
         self._drain: asyncio.Task[None] | None = None
+        self._in_trouble = False
 
     async def do(self, verb: Verb, call: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -86,7 +89,11 @@ class Gatherer:
         try:
             # The set-based verbs are the small ones.
             await self._store.write(work, alone=len(batch) == 1 and batch[0].verb.many and not self._waiting)
+            if self._in_trouble:
+                self._note_trouble(None)
         except Exception as trouble:
+            if isinstance(trouble, BoardTrouble) and not self._in_trouble:
+                self._note_trouble(trouble)
             if len(batch) == 1 or isinstance(trouble, BoardTrouble):
                 answers = [trouble] * len(batch)
             else:  # One call's defect must not fail the others: each has another go, alone.
@@ -100,6 +107,14 @@ class Gatherer:
                 asked.answer.set_exception(answer)
             else:
                 asked.answer.set_result(answer)
+
+    def _note_trouble(self, trouble: BoardTrouble | None) -> None:
+        about(task=None, attempt=None, teammate=None)  # It concerns the whole process.
+        self._in_trouble = trouble is not None
+        if trouble:
+            _LOG.warning("board-trouble kind=%s why=%s", type(trouble).__name__, trouble)
+        else:
+            _LOG.info("board-answers")
 
 
 async def _run(tx: Tx, batch: Sequence[_QueuedCall]) -> list[Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ...board import Board
 from ...errors import BudgetSpent, DugnadError, ToolError
+from ...logs import logger
 from ...text import NOTHING, Told, one_line
 from ...tools import Tool, file_tools
 from ...tools.shell.bash import OUTPUT_BYTES_MAX, ShellTools, ran_text
@@ -28,6 +29,7 @@ from ...workspace.sandbox.sandbox import Sandbox
 
 Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
 # How our notes begin, in letters alone. What is not ASCII may look like any letter.
+_LOG = logger(__name__)
 _OPENINGS = ("mergedinto", "itsfilesarein", "itchangeswhatotherprogramsrun")
 _LIKE = ("".join(f"[{letter}\\u0080-\\U0010ffff]" for letter in each) for each in _OPENINGS)
 _NOTES = re.compile(f"(?=({'|'.join(_LIKE)}))")
@@ -206,6 +208,7 @@ class Workshop:
             with suppress(DugnadError):
                 await self.board.spend(claim, reservation, _took(clock() - began, most))
             raise
+        _LOG.info("checked ms=%d red=%s", (clock() - began) * 1000, red is not None)
         await self.board.spend(claim, reservation, _took(clock() - began, most))
         if red is not None and red.timed_out and most < CHECK_SECONDS_MAX * 1000:
             sentence = f"Root #{claim.task.root} has no time left for `{one_line(red.command)}` to come to its end."

@@ -16,10 +16,12 @@ from importlib.metadata import version
 from typing import Any
 
 from ...errors import ToolError
+from ...logs import about, logger
 from ...text import one_line
 from .offer import TOOLS_MAX, Offer, Server, hash_of, result_text, text_of
 from .transport import OpenPiped, in_whole, over_http, over_pipes
 
+_LOG = logger(__name__)
 _PAGES_MAX = 20  # Of one list of tools.
 
 
@@ -159,6 +161,7 @@ class McpConnection:
         from mcp import ClientSession
         from mcp_types import Implementation
 
+        about(task=None, attempt=None, teammate=None)  # Of the call that started it; it serves others, too.
         for name in ("mcp", "client"):  # What the SDK logs would be printed over the live view.
             logging.getLogger(name).addHandler(logging.NullHandler())
         me = Implementation(name="dugnad", version=version("dugnad"))
@@ -170,6 +173,7 @@ class McpConnection:
                 self._session = session
                 await self._list(session, self.limits.start_seconds)
                 self._began.set()
+                _LOG.info("server-started server=%s tools=%d", self.server.name, len(self._offers))
                 while not self._why:
                     await self._wake.wait()
                     self._wake.clear()
@@ -179,6 +183,9 @@ class McpConnection:
             raise
         except Exception as trouble:  # Whatever it is, it ends this server alone.
             self._why = self._why or self._status or self._safe(_sentence(trouble))
+            _LOG.warning(
+                "server-ended server=%s withdrawn=%s why=%s", self.server.name, bool(self.withdrawn), self._why
+            )
         finally:
             self._session = None
             self._listed.clear()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ToolError
+from ...logs.secrets import without
 from ...models.port import ToolSpec
 from ...prompts import tell
 from ...text import Told, clean, one_line
@@ -30,7 +31,6 @@ _NAME_CHARS_MAX = 64  # What providers take.
 _DESCRIPTION_CHARS_MAX = 4_000
 _SCHEMA_BYTES_MAX = 32 * 1024
 _DEPTH_MAX = 24
-_SECRET_CHARS_MIN = 6  # What is shorter stands in many a text by chance.
 _DIFF_LINES_MAX = 5_000  # To compare, and to show.
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # What providers take as the name of an argument.
 # What providers take at the top of a schema; one of them refuses a whole request for an anyOf there.
@@ -69,10 +69,7 @@ class Server:
 
     def without_secrets(self, text: str) -> str:
         """What the server said, if it said them aloud."""
-        for variable, value in self.secrets.items():
-            if len(value) >= _SECRET_CHARS_MIN:
-                text = text.replace(value, f"[{variable}]")
-        return text
+        return without(text, {value: f"[{variable}]" for variable, value in self.secrets.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import StaleClaim
+from ...logs import logger
 from ...text import pasted
 from .git import GitTrouble
 from .merge_lock import turn
@@ -23,6 +24,7 @@ from .worktrees import Trees, gone
 
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 
+_LOG = logger(__name__)
 _LOOK_SECONDS = 0.05  # Between two tries to move the target.
 _TRIES_MAX = 20  # Times the target could not be moved although it stands where it should and nobody holds its lock.
 _MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
@@ -125,7 +127,9 @@ async def merge(
 ) -> Merged | Conflict | RedAfterMerge:
     """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's."""
     async with _turn(trees, f"{work.author} merges #{tree.place.mark.partition('-')[0]}"):
-        return await _merge(trees, tree, work, check, is_ours)
+        merged = await _merge(trees, tree, work, check, is_ours)
+    _LOG.info("merged as=%s target=%s", type(merged).__name__, trees.target)
+    return merged
 
 
 async def _merge(

@@ -1,0 +1,67 @@
+"""What must not be read in a log, in a kept traceback or in a sentence about a failure, and taking it out of a text.
+
+The values that parts of the program know as secrets are kept for the whole process: what one part reads may stand in
+another part's error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+_CHARS_MIN = 6  # A shorter value stands in many a text by chance.
+_KNOWN: dict[str, str] = {}  # Value: what is shown in its place.
+_SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth(?!or(?!i))", re.IGNORECASE)
+# Secrets that nobody told us of: a name or a password in an address, what follows the name of a header or of a setting,
+# and keys of the well-known forms.
+_SHAPES = (
+    (re.compile(r"(\w://)[^\s/@'\"]+@"), r"\1[hidden]@"),
+    (
+        re.compile(
+            r"(?i)\b((?:proxy-)?authorization|x-api-key|(?:\w+_)?(?:api_?key|passw(?:or)?d|secret|token))"
+            r"(['\"]?\s*[:=]\s*['\"]?)(?:(?:bearer|basic|token)\s+)?[^\s'\",;&)]+"
+        ),
+        r"\1\2[hidden]",
+    ),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [hidden]"),
+    (re.compile(r"\b(?:sk|pk|rk|ghp|gho|ghs|glpat|github_pat|xox[a-z])[-_][\w-]{12,}|\bAIza[\w-]{20,}"), "[hidden]"),
+)
+
+
+def hide(name: str, value: str | None) -> None:
+    """From now on, `[name]` is shown wherever this value would be."""
+    if value:
+        _KNOWN[value] = f"[{name}]"
+
+
+def hide_password(url: str) -> None:
+    """Of a database's address."""
+    try:
+        parts = urlsplit(url)
+        given = [parts.password, *(value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name))]
+    except ValueError:  # No address at all; whoever opens it says so.
+        return
+    for each in given:
+        hide("password", each)
+        hide("password", unquote(each or ""))
+
+
+def without(text: str, secrets: Mapping[str, str]) -> str:
+    """The text with each value replaced by what is shown in its place. The longest first: one may begin another."""
+    for value in sorted(secrets, key=len, reverse=True):
+        if len(value) >= _CHARS_MIN:
+            for form in {value, quote(value, safe=""), repr(value)[1:-1], json.dumps(value)[1:-1]}:
+                text = text.replace(form, secrets[value])
+    return text
+
+
+def without_secrets(text: object) -> str:
+    """The text without what is known to be secret, and without what looks like it."""
+    named = {value: f"[{name}]" for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    text = without(str(text), named | _KNOWN)
+    for shape, instead in _SHAPES:
+        text = shape.sub(instead, text)
+    return text
