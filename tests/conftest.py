@@ -21,6 +21,7 @@ from dugnad.settings import Limits, Patience
 from dugnad.workspace.files.files import Files
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
 from tests.postgres_server import PostgresServer
+from tests.proof import leave_to_proof
 from tests.ready_boards import ReadyBoards
 
 Opener = Callable[..., Awaitable[Board]]
@@ -36,6 +37,11 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)  # Before `-m` chooses.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_to_proof(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

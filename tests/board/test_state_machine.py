@@ -309,13 +309,15 @@ def walk(stage: Stage, examples: int) -> None:
     )
 
 
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.proof)])
 @pytest.mark.timeout(1_800)  # Long walks, and longer with DUGNAD_EXAMPLES.
-def test_both_boards_do_what_the_rules_say(stage: Stage) -> None:
-    walk(stage, 20)
+def test_both_boards_do_what_the_rules_say(stage: Stage, examples: int) -> None:
+    walk(stage, examples)
 
 
+@pytest.mark.parametrize("examples", [30, pytest.param(400, marks=pytest.mark.proof)])
 @pytest.mark.timeout(1_800)
-def test_sqlite_does_what_the_rules_say() -> None:
+def test_sqlite_does_what_the_rules_say(examples: int) -> None:
     """The rules are the same code on both databases, and here a step costs a quarter: so many more of them."""
     with asyncio.Runner() as runner:
-        walk(Stage(runner.get_loop()), 130)
+        walk(Stage(runner.get_loop()), examples)

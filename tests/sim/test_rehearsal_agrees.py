@@ -17,6 +17,7 @@ from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Mate, PreparedPlan, rehearse
 from dugnad.settings import Limits
 from tests.conftest import Opener
+from tests.proof import sample
 from tests.sim.stage_sim import drive, planned, random_plan, task, team_of
 from tests.team.stage_team import hosting, until
 
@@ -28,7 +29,7 @@ def rehearsed(plan: RehearsalPlan, mates: list[Mate], seed: int) -> list[tuple[s
     return sorted(((plan.tasks[bar.task].name, bar.start) for bar in ran.bars), key=lambda each: (each[1], each[0]))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", sample(range(12), lambda seed: seed < 3))
 async def test_the_board_gives_out_a_plan_as_rehearsed(opener: Opener, seed: int) -> None:
     plan, mates = random_plan(seed), team_of(*TEAM)
     real = await drive(await opener(), plan, mates, Draws(plan.tasks, seed), [1_000_000])

@@ -12,6 +12,7 @@ from dugnad.rehearsal.findings import find, mates_of
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
 from dugnad.rehearsal.reviews import with_reviews
+from tests.proof import sample
 from tests.sim.stage_real import REVIEW, REVIEWER, Reality
 from tests.sim.stage_sim import planned, task
 
@@ -39,7 +40,7 @@ def rehearsed(plan: RehearsalPlan, agents: int, seed: int, loss: Loss | None = N
     return rehearse(PreparedPlan(plan), mates_of(plan, agents), Draws(plan.tasks, seed), loss=loss)
 
 
-@pytest.mark.parametrize("agents", [1, 2, 4, 8])
+@pytest.mark.parametrize("agents", sample([1, 2, 4, 8], lambda agents: agents == 2))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_real_team_takes_as_long_and_pays_as_much_as_rehearsed(shape: str, agents: int) -> None:
     plan = plan_of(shape)
@@ -60,7 +61,7 @@ def test_beyond_what_is_enough_a_real_team_is_no_faster() -> None:
     assert fewer > right / 0.95
 
 
-@pytest.mark.parametrize("agents", [2, 4])
+@pytest.mark.parametrize("agents", sample([2, 4], lambda agents: agents == 2))
 @pytest.mark.parametrize("shape", ["fan", "chain", "diamond"])
 def test_reviews_take_as_long_as_rehearsed(shape: str, agents: int) -> None:
     """With exact durations, so that the reviews change no draw."""
@@ -73,8 +74,8 @@ def test_reviews_take_as_long_as_rehearsed(shape: str, agents: int) -> None:
     assert costs == pytest.approx(ran.microdollars, rel=0.001)
 
 
-@pytest.mark.parametrize("lost_at", [47_000, 95_000, 133_000])
-@pytest.mark.parametrize("agents", [1, 2, 4])
+@pytest.mark.parametrize("lost_at", sample([47_000, 95_000, 133_000], lambda lost_at: lost_at == 47_000))
+@pytest.mark.parametrize("agents", sample([1, 2, 4], lambda agents: agents < 4))
 def test_a_lost_host_costs_what_was_rehearsed(agents: int, lost_at: int) -> None:
     """The lease is renewed every ten seconds, so it runs out thirty after the last full ten.
 
