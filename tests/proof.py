@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,12 @@ ON_BOTH = (
 def sample(values: Iterable[Any], keep: Callable[[Any], bool]) -> list[Any]:
     """Parameters for a test: `make test` runs those to keep, `make proof` the others."""
     return [value if keep(value) else pytest.param(value, marks=pytest.mark.proof) for value in values]
+
+
+def every(step: int, values: Iterable[Any]) -> list[Any]:
+    """Parameters for a test: `make test` runs each `step`-th of them, `make proof` the others."""
+    kept = (place % step == 0 for place in itertools.count())
+    return sample(values, lambda value: next(kept))
 
 
 def leave_to_proof(items: Iterable[pytest.Item]) -> None:

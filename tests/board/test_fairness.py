@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from dugnad.board import open_board
 from dugnad.types import NewTask
 from tests.board import oracle
@@ -113,6 +115,7 @@ def _race(url: str) -> list[tuple[int, float]]:
         return [(int(each[0]), float(each[1])) for each in map(json.loads, answers(processes))]
 
 
+@pytest.mark.proof
 async def test_among_sixteen_processes_nobody_waits_over_a_second_and_everybody_gets_some(folder: Path) -> None:
     url = f"sqlite:///{folder}/board.db"
     async with await open_board(url) as board:

@@ -22,6 +22,7 @@ import pytest
 from dugnad.cli import main
 from tests.cli.forking import Call, Forks, Ran
 from tests.cli.shell import environment
+from tests.proof import every
 
 CODES = {0, 1, 2, 3, 130}
 LINES_MAX = 3
@@ -144,7 +145,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("streams", every(3, STREAMS.values()), ids=STREAMS)
 def test_streams_that_are_closed_full_or_endless(place: Place, streams: dict[str, Any]) -> None:
     for name, command in COMMANDS.items():
         if name in SLOW and streams.get("out", "") is not None:
@@ -191,7 +192,7 @@ SURROUNDINGS: dict[str, dict[str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("change", SURROUNDINGS.values(), ids=SURROUNDINGS)
+@pytest.mark.parametrize("change", every(4, SURROUNDINGS.values()), ids=SURROUNDINGS)
 def test_odd_surroundings(place: Place, change: dict[str, str | None]) -> None:
     for name, command in COMMANDS.items():
         if name not in SLOW:
@@ -208,7 +209,7 @@ def test_a_working_folder_that_is_gone(place: Place) -> None:
             assert (ran.code, "The working folder is gone" in ran.err) == (2, True), (name, ran)
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o111, 0o555, 0o444], ids=oct)
+@pytest.mark.parametrize("mode", every(4, [0o000, 0o111, 0o555, 0o444]), ids=oct)
 def test_a_working_folder_that_cannot_be_used(place: Place, tmp_path: Path, mode: int) -> None:
     closed = tmp_path / "closed"
     closed.mkdir()
@@ -234,7 +235,7 @@ def _tried(parameter: click.Parameter, name: str) -> tuple[str, ...]:
     return NUMBERS + FILES[-3:]
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - SLOW))
+@pytest.mark.parametrize("name", every(6, sorted(COMMANDS.keys() - SLOW)))
 def test_values_that_nobody_meant(place: Place, name: str) -> None:
     command = COMMANDS[name]
     for parameter in command.params:
@@ -263,7 +264,7 @@ def test_a_real_shell(place: Place, shell: str, code: int) -> None:
     assert (ran.returncode, ran.stderr.count("\n") <= 1) == (code, True), ran.stderr
 
 
-@pytest.mark.parametrize("language", ["C", "POSIX", "nonsense", ""])
+@pytest.mark.parametrize("language", every(4, ["C", "POSIX", "nonsense", ""]))
 @pytest.mark.parametrize("utf8", ["0", "1"])
 def test_letters_in_a_language_that_has_none(place: Place, language: str, utf8: str) -> None:
     for words in (["add", "Skriv på norsk, 漢字"], ["tasks"], ["log", "--json"], ["show", "ø"]):

@@ -14,6 +14,7 @@ import pytest
 from dugnad.workspace.git.command import NO_WALLS, GitCall, Walls, ask, walls
 from dugnad.workspace.git.git import ENVIRONMENT, GitTrouble
 from dugnad.workspace.git.worktrees import Trees
+from tests.proof import every
 from tests.workspace.git_attacked import Stage, everything, with_settings
 from tests.workspace.git_attacks import ATTACKS, Attack
 from tests.workspace.repository import new_repository, trees_of
@@ -40,7 +41,7 @@ def staged(attack: Attack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sta
     return stage
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: each.name)
+@pytest.mark.parametrize("attack", every(4, ATTACKS), ids=lambda each: each.name)
 async def test_nothing_is_run_that_plain_git_runs(
     attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +56,7 @@ def test_there_are_enough_attacks_and_each_has_a_name_of_its_own() -> None:
     assert len(NAMED) == len(ATTACKS)
 
 
-@pytest.mark.parametrize("name", WITHOUT_WALLS)
+@pytest.mark.parametrize("name", every(4, WITHOUT_WALLS))
 async def test_settings_of_our_own_and_the_choice_of_commands_hold_without_any_wall(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +70,7 @@ async def test_settings_of_our_own_and_the_choice_of_commands_hold_without_any_w
 
 
 @pytest.mark.parametrize("which", ["calls", "files"])
-@pytest.mark.parametrize("name", MET)
+@pytest.mark.parametrize("name", every(4, MET))
 async def test_each_wall_holds_alone_though_git_reads_the_settings(
     name: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
