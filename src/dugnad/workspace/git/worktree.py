@@ -138,7 +138,7 @@ class Tree:
 
     async def _links(self, changes: dict[str, str]) -> list[str]:
         """The project's submodules. They are empty folders in a tree, and what is put there git does not see."""
-        if ".gitmodules" not in _listed(self.path) and ".gitmodules" not in changes:
+        if ".gitmodules" not in names_in(self.path) and ".gitmodules" not in changes:
             return []
         listed = (await self.run("ls-files", "--stage", "-z")).split("\0")
         return [each.partition("\t")[2] for each in listed if each.startswith(_LINK)]
@@ -288,18 +288,18 @@ def _that_fit(tree: Path, sizes: dict[str, int], bytes_max: int) -> list[str]:
 
 def _is_empty(folder: Path) -> bool:
     """Whether a submodule's folder is as a tree has it: empty, or not there."""
-    return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not _listed(folder))
+    return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not names_in(folder))
 
 
 def _remove_repositories(tree: Path) -> None:
     """Take away the .git of every repository inside a tree, whether folder, file or link, but not the tree's own.
     Beneath the tree, whatever is renamed meanwhile: what is left of a lost host may still be at work there."""
     beneath = Beneath(tree)
-    left = [tree / each for each in _listed(tree) if each != ".git"]
+    left = [tree / each for each in names_in(tree) if each != ".git"]
     while left:  # A folder too deep for a path is too deep for git, too.
         folder = left.pop()
         if not os.path.islink(folder):
-            names = _listed(folder)
+            names = names_in(folder)
             left += [folder / each for each in names if each != ".git"]
             if ".git" in names:
                 with suppress(OSError), beneath.folder(folder.relative_to(tree).parts) as held:
@@ -309,9 +309,10 @@ def _remove_repositories(tree: Path) -> None:
                         os.unlink(".git", dir_fd=held)
 
 
-def _listed(folder: Path) -> list[str]:
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in order; none if it cannot be looked into."""
     try:
-        return os.listdir(folder)
+        return sorted(os.listdir(folder))
     except OSError:
         return []
 

@@ -24,7 +24,7 @@ from ...text import pasted
 from ..programs import find_program
 from . import private_repository
 from .git import Git, GitTrouble
-from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, on_branch
+from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, names_in, on_branch
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _LOOK_SECONDS = 0.05  # Between two tries to move a name.
@@ -111,14 +111,14 @@ class Trees:
     def names(self, mark: str | None = None) -> list[str]:
         """The trees there are, of one task or of all, the newest first."""
         found = [
-            each for each in _listed(self.folder) if (name := _NAME.fullmatch(each)) and mark in (None, name["mark"])
+            each for each in names_in(self.folder) if (name := _NAME.fullmatch(each)) and mark in (None, name["mark"])
         ]
         return sorted(found, key=lambda each: int(each.rpartition(".")[2]), reverse=True)
 
     async def marks(self) -> set[str]:
         """The tasks of which something is there: a tree, a lock, a branch or a fence."""
         fences = (await self.git.run("for-each-ref", "--format=%(refname)", FENCES)).text.split()
-        names = [*_listed(self.folder), *(each.rpartition("task-")[2] for each in await self.branches())]
+        names = [*names_in(self.folder), *(each.rpartition("task-")[2] for each in await self.branches())]
         found = map(_NAME.match, names)
         return {each["mark"] for each in found if each is not None} | {each.rpartition("/")[2] for each in fences}
 
@@ -160,7 +160,7 @@ class Trees:
             self.git.make_private(own, None)
             return own
         # An earlier version had git keep it among the user's worktrees.
-        for each in _listed(self.git.directory / "worktrees"):
+        for each in names_in(self.git.directory / "worktrees"):
             before = self.git.directory / "worktrees" / each
             if (private_repository.read(before / "gitdir") or "").strip() == str(path / ".git"):
                 self.git.make_private(own, f"refs/heads/{BRANCHES}task-{path.name}")
@@ -276,7 +276,7 @@ class Trees:
     async def sweep(self, keeps: Callable[[str], bool | None]) -> None:
         """Take away trees nobody holds whose task has ended. `keeps` says of a mark whether its work is to be kept on
         its branch; None: the task is open, or another board's."""
-        without_tree = {each.removesuffix(".lock") for each in _listed(self.folder) if each.endswith(".lock")}
+        without_tree = {each.removesuffix(".lock") for each in names_in(self.folder) if each.endswith(".lock")}
         for name in sorted({*self.names(), *without_tree}):
             if (found := _NAME.fullmatch(name)) is None:
                 continue
@@ -319,18 +319,11 @@ def gone(trees: Trees) -> str:
     )
 
 
-def _listed(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
 async def _remove_all(path: Path, *, outside: Path) -> None:
     """By a program, since folders can lie deeper in one another than Python can follow. A command may have closed some
     to us; they are ours to remove all the same."""
     for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
-        if path.name not in _listed(path.parent):
+        if path.name not in names_in(path.parent):
             return
         program = find_program(words[0], f"{os.defpath}:{os.environ.get('PATH', '')}", outside=outside)
         ran = await asyncio.create_subprocess_exec(
@@ -338,5 +331,5 @@ async def _remove_all(path: Path, *, outside: Path) -> None:
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         await ran.wait()
-    if path.name in _listed(path.parent):
+    if path.name in names_in(path.parent):
         raise GitTrouble(f"{path} cannot be removed; remove it by hand.")
