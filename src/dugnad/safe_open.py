@@ -48,9 +48,7 @@ def held(folder: Path, *, make: bool = False) -> Iterator[int]:
         os.close(inside)
 
 
-def read_named(
-    path: str | Path, label: str, bytes_max: int = NAMED_BYTES_MAX, *, pipes: bool = False
-) -> tuple[bytes, int]:
+def read_named(path: Path, label: str, bytes_max: int = NAMED_BYTES_MAX, *, pipes: bool = False) -> tuple[bytes, int]:
     """What the file holds, and whose it is. With `pipes` it may also be a pipe, which is read to its end."""
     # Not blocking: what looks like a file may be a pipe nobody writes to. Such a pipe is an empty one.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if pipes else os.O_NOFOLLOW)

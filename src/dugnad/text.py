@@ -38,10 +38,8 @@ NOTHING = Told()
 
 class _Filling(Formatter):
     def format_field(self, value: object, spec: str) -> str:
-        if isinstance(value, Told):
-            return value
-        if isinstance(value, int | float):
-            return format(value, spec)
+        if isinstance(value, Told | int | float):
+            return value if isinstance(value, Told) else format(value, spec)
         if spec == "quoted":
             return quote(value)
         flat = _OUR_TAGS.sub("‹", one_line(value, int(spec.removeprefix("q") or _INLINE_CHARS)))

@@ -12,6 +12,7 @@ import pytest
 
 from dugnad.config.kinds import BudgetTable, Hosts
 from dugnad.config.reader import (
+    UNREAD,
     FileLocation,
     Pattern,
     as_given,
@@ -26,7 +27,6 @@ from dugnad.config.reader import (
     shown,
 )
 from dugnad.errors import BadInput
-from dugnad.settings import UNREAD, Bounds, Key, ShareOrZero
 from dugnad.types import Budget
 
 SHORT = Pattern("[a-z]{1,5}", ": {} is no short word.")
@@ -39,7 +39,7 @@ def doubled(place: FileLocation, value: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    title: Annotated[str, Key("title"), Key("name")]
+    title: Annotated[str, "title", "name"]
     weight: int = 1
 
 
@@ -52,8 +52,8 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    width: Annotated[float, Bounds(most=10)] = 1.0
-    height: Annotated[float, Bounds(0)] = 1.0
+    width: Annotated[float, (None, 10)] = 1.0
+    height: Annotated[float, 0] = 1.0
 
     def __post_init__(self) -> None:
         if self.height > self.width:
@@ -65,11 +65,11 @@ class Whole:
     text: str = ""
     words: tuple[str, ...] = ()
     count: int = 1
-    depth: Annotated[int, Bounds(-3, 3)] = 0
-    share: ShareOrZero = 0.0
+    depth: Annotated[int, (-3, 3)] = 0
+    share: Annotated[float, (0, 1)] = 0.0
     mode: Literal["fast", "slow"] = "fast"
     twice: Annotated[int, doubled] = 0
-    called_otherwise: Annotated[int, Key("other")] = 1
+    called_otherwise: Annotated[int, "other"] = 1
     sizes: Sizes = field(default_factory=Sizes)
     people: Mapping[Annotated[str, SHORT], Person] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()

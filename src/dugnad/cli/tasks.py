@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +59,7 @@ def _titles(context: click.Context, parameter: click.Parameter, value: str | Non
     """Read titles, one a line. This happens before the event loop runs, so that Ctrl-C works."""
     if value is None or context.resilient_parsing:
         return None
-    data = read_stdin() if value == "-" else read_named(value, value, pipes=True)[0]
+    data = read_stdin() if value == "-" else read_named(Path(value), value, pipes=True)[0]
     found = [each.strip() for each in utf8(data, "The file with the titles").splitlines() if each.strip()]
     if not found:
         raise BadInput("The file has no titles; write one on each line.")

@@ -17,30 +17,31 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import BadInput, ToolError
-from ..settings import UNREAD, AgentLimits, Key, Limits, TeamLimits
+from ..settings import AgentLimits, Limits, TeamLimits
 from ..tools import Policy
 from ..tools.policy import Rules
 from ..types import HUMAN, Budget
 from ..workspace.git.ownership import refuse_strangers
+from . import reader
 from .kinds import BudgetTable, Line, board_name
-from .reader import FileLocation, as_given, leads_out, nearest, parts, read, read_text, read_toml, shown, text
+from .reader import UNREAD, FileLocation, Key, Pattern, nearest, read, shown, text
 from .user import UserSettings, policies, read_user
 
 FILE = "dugnad.toml"
 _PROMPT_BYTES_MAX = Limits().body_bytes_max
-_MODEL = re.compile(r"[a-z][a-z0-9_/-]*:[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,150}")
+_MODEL = Pattern(  # With no room for a server's address.
+    r"(?!.*(//|\.\.))[a-z][a-z0-9_/-]*:[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,150}",
+    " must be provider:model, for example anthropic:claude-sonnet-5-5, not {}.",
+)
 _LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
 _BOARD_OPTIONS = frozenset({"board", "sslmode"})
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")  # The strictest last.
 _SECRETS = "keys and endpoints come from the environment or from ~/.config/dugnad/config.toml only."
 # The first is never more than the second.
 _ORDERED = (
-    ("lease_seconds", "lease_seconds_max"),
-    ("backoff_seconds", "backoff_seconds_max"),
-    ("cooldown_seconds", "cooldown_seconds_max"),
-    ("micro_share", "compact_share"),
-    ("keep_share", "compact_share"),
-)
+    ("lease_seconds", "lease_seconds_max"), ("backoff_seconds", "backoff_seconds_max"),
+    ("cooldown_seconds", "cooldown_seconds_max"), ("micro_share", "compact_share"), ("keep_share", "compact_share"),
+)  # fmt: skip
 
 
 # What may stand in the file.
@@ -48,20 +49,18 @@ _ORDERED = (
 
 def _prompt_file(place: FileLocation, value: Any) -> str:
     path = Path(place.root or "", text(place, value))
-    return read_text(path, f"{place} = {shown(value)}", place, bytes_max=_PROMPT_BYTES_MAX)
+    return reader.read_text(path, f"{place} = {shown(value)}", place, bytes_max=_PROMPT_BYTES_MAX)
 
 
 def _model(place: FileLocation, value: Any) -> str:
-    """provider:model, with no room for a server's address; or a script inside the project."""
-    found, root = text(place, value), place.root or Path()
-    if found.startswith("scripted:"):
-        path = root / found.removeprefix("scripted:")
-        if leads_out(path, root):
-            raise BadInput(f"{place} plays a script outside the project; keep the script inside it.")
-        return f"scripted:{path}"
-    if not _MODEL.fullmatch(found) or "//" in found or ".." in found:
-        raise BadInput(f"{place} must be provider:model, for example anthropic:claude-sonnet-5-5, not {shown(value)}.")
-    return found
+    """provider:model, or a script inside the project."""
+    if not isinstance(value, str) or not value.startswith("scripted:"):
+        return _MODEL(place, value)
+    root = place.root or Path()
+    path = root / text(place, value).removeprefix("scripted:")
+    if reader.leads_out(path, root):
+        raise BadInput(f"{place} plays a script outside the project; keep the script inside it.")
+    return f"scripted:{path}"
 
 
 def _name(what: str, place: FileLocation, value: Any) -> str:
@@ -77,7 +76,7 @@ def _roles(place: FileLocation, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_role(place, each) for each in (value if isinstance(value, list) else [value])))
 
 
-_Prompt = Annotated[str, Key("prompt"), Key("prompt_file", _prompt_file)]
+_Prompt = Annotated[str, "prompt", Key("prompt_file", _prompt_file)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ class Member:
     """A teammate the project wants by name."""
 
     name: Annotated[str, UNREAD]
-    roles: Annotated[tuple[str, ...], _roles, Key("role"), Key("roles")] = ()
+    roles: Annotated[tuple[str, ...], _roles, "role", "roles"] = ()
     lead: bool = False
     prompt: _Prompt = ""
     model: Annotated[str | None, _model] = None
@@ -125,7 +124,7 @@ def _mcp(place: FileLocation, value: Any) -> _McpTable:
 
 
 def _limits(place: FileLocation, value: Any) -> tuple[Limits, AgentLimits]:
-    found: tuple[Limits, AgentLimits] = parts(Limits, AgentLimits)(place, value)
+    found: tuple[Limits, AgentLimits] = reader.parts(Limits, AgentLimits)(place, value)
     for low, high in _ORDERED:
         for limits in found:
             if hasattr(limits, low) and getattr(limits, low) > getattr(limits, high):
@@ -139,7 +138,7 @@ class _ProjectFile:
     model: Annotated[str | None, _model] = None
     check: tuple[str, ...] = ()
     review: Annotated[str | None, _role] = None
-    team: Annotated[tuple[_TeamTable, TeamLimits], parts(_TeamTable, TeamLimits)] = (_TeamTable(), TeamLimits())
+    team: Annotated[tuple[_TeamTable, TeamLimits], reader.parts(_TeamTable, TeamLimits)] = (_TeamTable(), TeamLimits())
     roles: Mapping[Annotated[str, _role], Role] = field(default_factory=dict)
     members: Mapping[Annotated[str, partial(_name, "teammate's name")], Member] = field(default_factory=dict)
     policies: Annotated[Rules, policies] = field(default_factory=Rules)
@@ -189,7 +188,7 @@ class Project:
         if not board.startswith("sqlite:///") or board == "sqlite:///:memory:":
             return board  # A kind of board that does not exist is refused where it is opened.
         path = self.root / board.removeprefix("sqlite:///")
-        if leads_out(path, self.root):
+        if reader.leads_out(path, self.root):
             raise BadInput(f"{FILE}: the board {path} lies outside the project; name it with --board or DUGNAD_BOARD.")
         return f"sqlite:///{path}"
 
@@ -215,7 +214,7 @@ def read_project(start: Path, *, environment: Mapping[str, str] | None = None) -
         root = marked or start
         return Project(root=root, team=_team_name(root))
     place = FileLocation(file=FILE, secrets=_SECRETS, root=root, environment=environment)
-    given = read_toml(root / FILE, place)
+    given = reader.read_toml(root / FILE, place)
     return _project(root, read(_ProjectFile, place, given), given)
 
 
@@ -234,7 +233,7 @@ def _project(root: Path, found: _ProjectFile, given: Mapping[str, Any]) -> Proje
         raise BadInput(f"{FILE}: {' and '.join(leads)} would lead, and a team has one lead, or none if [team] says so.")
     limits, agent_limits = found.limits
     return Project(
-        root=root, file=root / FILE, given=MappingProxyType(as_given(found, given)), board=found.board,
+        root=root, file=root / FILE, given=MappingProxyType(reader.as_given(found, given)), board=found.board,
         model=found.model, team=team.name or _team_name(root), lead=team.lead, roles=found.roles, members=members,
         checks=found.check, reviewer=found.review, policies=found.policies, budget=found.budget.caps(), limits=limits,
         agent_limits=agent_limits, team_limits=team_limits, servers=found.mcp.use, servers_without=found.mcp.without,

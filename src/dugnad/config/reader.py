@@ -1,9 +1,9 @@
 """The one reader of files that people write: strict, and without trust in what it reads.
 
 Frozen dataclasses describe a file: a field is a key, and its annotation says what may stand there. The type alone is
-enough for text, numbers and tables; `Annotated` adds bounds, other keys, or a function that checks the value. Every
-refusal names the file and the place. Rules across the keys of one table stand in its `__post_init__`, and the reader
-puts the place before their words.
+enough for text, for numbers above zero and for tables. `Annotated` adds a least value or a pair of bounds, another key,
+or a function that checks the value. Every refusal names the file and the place. Rules across the keys of one table
+stand in its `__post_init__`, and the reader puts the place before their words.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from ..errors import BadInput
 from ..safe_open import owners, read_named
-from ..settings import NUMBER_MAX, Bounds, Key
 from ..tools.policy import Rules
 
 T = TypeVar("T")
 _FILE_BYTES_MAX = 64 * 1024  # Long prompts have files of their own.
 _DOTS_MAX = 256  # In one line: the parser takes the cube of the parts of a dotted key.
 _KEYS_SHOWN_MAX = 14
+_NUMBER_MAX = 2**53  # Exact as a JSON number everywhere.
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth|endpoint|ur[il]$|host|proxy|header", re.IGNORECASE)
 
 
@@ -54,6 +54,17 @@ class FileLocation:
 
 
 Kind = Callable[[FileLocation, Any], Any]  # Gives the value as the program wants it, or refuses it in one sentence.
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a file calls a field; a text alone means the same. A field may have several, of which one is given."""
+
+    name: str
+    kind: Kind | None = None  # How this key is read, if not as the field's annotation says.
+
+
+UNREAD = Key("")  # No file can set such a field.
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +187,8 @@ def _keys(kind: Any) -> dict[str, tuple[str, Kind]]:
     """The keys of a record's table, each with its field and how it is read."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        marks = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Key)]
-        for key in marks or [Key(name)]:
+        marks = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Key | str)]
+        for key in (Key(each) if isinstance(each, str) else each for each in marks or [name]):
             if key.name:
                 found[key.name] = (name, key.kind or kind_of(hint))
     return found
@@ -204,8 +215,9 @@ def kind_of(hint: Any, *marks: Any) -> Kind:
         return partial(_named, kind_of(inner[0]), kind_of(inner[1]))
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(read, hint)
-    bounds = next((each for each in marks if isinstance(each, Bounds)), Bounds())
-    return {str: text, bool: _flag}.get(hint) or partial(_number, bounds, hint)
+    bounds = next((each for each in marks if isinstance(each, int | tuple)), None)
+    least, most = bounds if isinstance(bounds, tuple) else (bounds, _NUMBER_MAX)
+    return {str: text, bool: _flag}.get(hint) or partial(_number, hint, least, most)
 
 
 def text(place: FileLocation, value: Any) -> str:
@@ -226,12 +238,12 @@ def _flag(place: FileLocation, value: Any) -> bool:
     return value
 
 
-def _number(bounds: Bounds, kind: type, place: FileLocation, value: Any) -> Any:
-    least = 1 if kind is int and bounds.least is None else bounds.least
+def _number(kind: type, least: int | None, most: float, place: FileLocation, value: Any) -> Any:
+    least = 1 if kind is int and least is None else least
     right = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-    if not right or not (value > 0 if least is None else value >= least) or not value <= bounds.most:  # Also nan.
+    if not right or not (value > 0 if least is None else value >= least) or not value <= most:  # Also nan.
         start, more, to = ("above 0", "", "and up to") if least is None else (f"from {least}", " upwards", "to")
-        words = f"{start}{more}" if bounds.most >= NUMBER_MAX else f"{start} {to} {bounds.most:.12g}"
+        words = f"{start}{more}" if most >= _NUMBER_MAX else f"{start} {to} {most:.12g}"
         raise BadInput(f"{place} must be a {'whole ' * (kind is int)}number {words}, not {shown(value)}.")
     return kind(value)
 

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from ..errors import BadInput
 from ..logs import hide
-from ..settings import Bounds
 from ..tools.mcp.offer import Server, hash_of
 from ..tools.mcp.transport import LOOPBACK
 from .kinds import Hosts, Variable, address, words
@@ -56,7 +55,7 @@ class _ServerTable:
     readable: tuple[Annotated[str, _FOLDER], ...] | None = None
     tree: bool | None = None
     roles: tuple[str, ...] | None = None
-    seconds: Annotated[float, Bounds(most=600)] | None = None
+    seconds: Annotated[float, (None, 600)] | None = None
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):

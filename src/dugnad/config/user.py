@@ -16,13 +16,12 @@ from typing import Annotated, Any
 from ..agent.external.command import PREFIX, ExternalCommand
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
-from ..settings import UNREAD, Bounds, Key
 from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp.offer import Server
 from ..tools.policy import Rules
 from .agents import command_name, open_command, read_command
 from .kinds import Hosts, address
-from .reader import FileLocation, Pattern, mapping, nearest, read, read_toml, shown, user_file
+from .reader import UNREAD, FileLocation, Key, Pattern, mapping, nearest, read, read_toml, shown, user_file
 from .servers import read_server, server_name
 
 _SECRETS = (
@@ -33,7 +32,7 @@ _SECRETS = (
 _VARIABLE = Pattern("[A-Z_][A-Z0-9_]*", " must be the name of a variable such as MY_KEY, not the key.")
 _MODEL = Pattern(r"(?s).*:.*", ': {} must be provider:model, for example [models."openai:llama3"].')
 _ADDRESS = partial(address, "http://localhost:11434/v1", "name the variable that holds the key as api_key_env")
-_Dollars = Annotated[float, Bounds(0)]
+_Dollars = Annotated[float, 0]
 
 
 def policies(place: FileLocation, value: Any) -> Rules:

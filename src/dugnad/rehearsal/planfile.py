@@ -12,7 +12,7 @@ from ..board import rules
 from ..config.kinds import BudgetTable, Line, board_name
 from ..config.reader import FileLocation, kind_of, nearest, read, read_toml, said
 from ..errors import BadInput
-from ..settings import Bounds, CountOrZero, Key, Limits, ShareOrZero
+from ..settings import Limits
 from ..types import ENDINGS, Need
 from .learn import TASKS_MAX, Assumed, Experience, shares
 from .plan import AGENTS_MAX, ANYONE, Estimate, PlannedTask, RehearsalPlan, account
@@ -21,8 +21,9 @@ _BYTES_MAX = 8 * 1024 * 1024
 _MINUTES_MAX = 366 * 24 * 60
 _PRIORITY_MAX = 1_000_000
 _Role = Annotated[str, partial(board_name, "role")]
-_Turns = Annotated[float, Bounds(most=10_000)]
-_Dollars = Annotated[float, Bounds(0)]
+_Turns = Annotated[float, (None, 10_000)]
+_Share = Annotated[float, (0, 1)]
+_Dollars = Annotated[float, 0]
 
 
 def _outcome(place: FileLocation, word: str) -> str | None:
@@ -35,7 +36,7 @@ def _outcome(place: FileLocation, word: str) -> str | None:
 
 def _agents(place: FileLocation, value: Any) -> int | Mapping[str, int]:
     """agents = 4, or [agents] with so many of each role."""
-    found = kind_of(Mapping[_Role, CountOrZero] if isinstance(value, dict) else int)(place, value)
+    found = kind_of(Mapping[_Role, Annotated[int, 0]] if isinstance(value, dict) else int)(place, value)
     count = sum(found.values()) if isinstance(value, dict) else found
     if not 1 <= count <= AGENTS_MAX:
         raise BadInput(f"{place.file}: there must be between 1 and {AGENTS_MAX:,} agents, not {count:,}.")
@@ -47,9 +48,9 @@ class _Expected:
     """[roles.NAME], and a part of [[tasks]]: what one attempt takes."""
 
     turns: _Turns | None = None
-    minutes: Annotated[float, Bounds(most=_MINUTES_MAX)] | None = None
+    minutes: Annotated[float, (None, _MINUTES_MAX)] | None = None
     dollars: _Dollars | None = None
-    retries: ShareOrZero | None = None
+    retries: _Share | None = None
 
     @property
     def has_length(self) -> bool:
@@ -68,14 +69,14 @@ class _Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TaskTable(_Expected):
-    title: Annotated[Line, Key("title"), Key("name")]  # Plans written for earlier versions say `name`.
+    title: Annotated[Line, "title", "name"]  # Plans written for earlier versions say `name`.
     needs: tuple[str, ...] = ()
     role: _Role | None = None
     to: Annotated[str | None, partial(board_name, "teammate's name")] = None
-    priority: Annotated[int, Bounds(-_PRIORITY_MAX, _PRIORITY_MAX)] = 0
-    delay_minutes: Annotated[float, Bounds(0, _MINUTES_MAX)] = 0.0
+    priority: Annotated[int, (-_PRIORITY_MAX, _PRIORITY_MAX)] = 0
+    delay_minutes: Annotated[float, (0, _MINUTES_MAX)] = 0.0
     count: int = 1
-    outcomes: Mapping[Annotated[str | None, _outcome], ShareOrZero] | None = None
+    outcomes: Mapping[Annotated[str | None, _outcome], _Share] | None = None
 
     def __post_init__(self) -> None:
         total = sum((self.outcomes or {}).values())
@@ -85,7 +86,7 @@ class _TaskTable(_Expected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanFile:
-    turn_seconds: Annotated[float, Bounds(most=86_400)] | None = None
+    turn_seconds: Annotated[float, (None, 86_400)] | None = None
     turns: _Turns | None = None
     turn_dollars: _Dollars | None = None
     agents: Annotated[int | Mapping[str, int] | None, _agents] = None
