@@ -6,7 +6,7 @@ Nothing here does I/O or knows how a record is stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 # blocked: it waits for its needs.
@@ -55,6 +55,11 @@ class Budget:
     tokens: int | None = None
     dollars: float | None = None
     seconds: float | None = None
+
+    def over(self, below: Budget) -> Budget:
+        """These caps, and for each kind without one the cap below."""
+        caps = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(below, **{name: cap for name, cap in caps.items() if cap is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

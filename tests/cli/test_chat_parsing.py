@@ -117,7 +117,7 @@ def test_a_cap_that_is_not_named_stays() -> None:
         root=1, tasks_max=5, tokens_max=None, microdollars_max=2_000_000, milliseconds_max=90_000, runs=0,
         spent=Amount(), reserved=Amount(), tasks=1, held=None,
     )  # fmt: skip
-    changed = new_budget(now, caps_words("tasks=9 seconds=none"))
+    changed = new_budget(caps_words("tasks=9 seconds=none"), now.caps)
     assert changed == Budget(tasks=9, tokens=None, dollars=2.0, seconds=None)
 
 

@@ -158,6 +158,12 @@ def test_a_budget_is_written_in_minutes_and_counted_in_seconds() -> None:
     assert said(BudgetTable(tasks=2)) == {"tasks": 2}
 
 
+def test_caps_lie_over_those_below_and_leave_the_others() -> None:
+    below = Budget(tasks=9, dollars=2.0)
+    assert Budget(tasks=1, seconds=0.0).over(below) == Budget(tasks=1, dollars=2.0, seconds=0.0)
+    assert Budget().over(below) == below
+
+
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "https://x.org", "x.org:0", "x.org:99999", "[::1]", "a b.c"]
 )

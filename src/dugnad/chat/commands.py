@@ -13,7 +13,7 @@ from ..errors import BadInput, StoppedTeammate, UnknownTeammate
 from ..team import requests
 from ..text import one_line
 from ..tools.policy import is_question
-from ..types import ENDED, HUMAN, OPEN, Message, Task, TaskState
+from ..types import ENDED, HUMAN, OPEN, Budget, Message, Task, TaskState
 from ..view import tables
 from ..view.numbers import counted
 from . import parse
@@ -188,9 +188,9 @@ async def budget(session: Session, rest: str) -> None:
     root = (await board.find(root)).root
     spending = await board.budget(root)
     if change.caps and change.add:
-        spending = await board.raise_budget(root, parse.budget_of(change.caps))
+        spending = await board.raise_budget(root, parse.new_budget(change, Budget()))
     elif change.caps:
-        spending = await board.set_budget(root, parse.new_budget(spending, change))
+        spending = await board.set_budget(root, parse.new_budget(change, spending.caps))
     page = [tables.budget_text(spending, await board.find(root))]
     if spending.held is not None:
         page.append(said(f"In this chat: /budget {root} {spending.held}=+10."))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..errors import BadInput
-from ..types import Budget, Message, Spending
+from ..types import Budget, Message
 
 _NUMBER = re.compile(r"#?([0-9]{1,15})")
 _MESSAGE = re.compile(r"m([0-9]{1,15})")
@@ -109,7 +110,7 @@ class Caps:
     """A change of a goal's caps: the goal (None: the newest with work left), the caps, and whether to add to them."""
 
     root: int | None
-    caps: dict[str, float | None]  # None removes the cap.
+    caps: dict[str, Any]  # Numbers; None removes the cap.
     add: bool
 
 
@@ -144,23 +145,12 @@ def _cap_number(name: str, value: str) -> float | None:
         raise BadInput(f"{value!r} is not a number; write for example {name}=5, or {name}=none for no cap.") from None
     if name in ("tasks", "tokens") and number != number // 1:  # Also refuses nan and infinity.
         raise BadInput(f"A cap on {name} must be a whole number, not {value}.")
-    return number
+    return int(number) if name in ("tasks", "tokens") else number
 
 
-def new_budget(now: Spending, change: Caps) -> Budget:
-    """The present caps with some of them changed, since setting a budget sets all of them."""
-    caps = {name: getattr(now.caps, name) for name in Budget.__slots__}
-    return budget_of({**caps, **change.caps})
-
-
-def budget_of(caps: dict[str, float | None]) -> Budget:
-    tasks, tokens = caps.get("tasks"), caps.get("tokens")
-    return Budget(
-        tasks=None if tasks is None else int(tasks),
-        tokens=None if tokens is None else int(tokens),
-        dollars=caps.get("dollars"),
-        seconds=caps.get("seconds"),
-    )
+def new_budget(change: Caps, before: Budget) -> Budget:
+    """The caps before with some of them changed, since setting a budget sets all of them."""
+    return replace(before, **change.caps)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

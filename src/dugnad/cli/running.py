@@ -161,7 +161,6 @@ def chat(
         raise BadInput("A conversation has no JSON; `dugnad log --follow --json` has all that happens.")
     import asyncio
 
-    from ..team.team import overlaid
     from ..types import Budget
     from .conduct import converse
     from .workspaces import Wishes
@@ -172,7 +171,7 @@ def chat(
     project = _at_most(project, agents)
     wishes = Wishes.typed(typed)
     caps = typed_budget(typed)
-    account = None if caps == Budget() else overlaid(project.budget, caps)
+    account = None if caps == Budget() else caps.over(project.budget)
     return asyncio.run(converse(team, project, wishes, account=account, others=others))
 
 
@@ -233,9 +232,8 @@ def open_team(
 def typed_budget(caps: dict[str, Any]) -> Budget:
     """The caps that were typed; those of the project are the team's, for goals that are given none."""
     from ..board import rules
-    from ..types import Budget
+    from ..config.kinds import BudgetTable
 
-    minutes = caps.pop("minutes")
-    budget = Budget(**caps, seconds=None if minutes is None else minutes * 60)
+    budget = BudgetTable(**caps).caps()
     rules.caps(budget)  # What is wrong with it is said before anything begins.
     return budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +38,11 @@ def budget_options(command: Any) -> Any:
 
 def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
     """The caps before, changed by those that were given."""
-    names = {"tasks": "tasks", "tokens": "tokens", "dollars": "dollars", "minutes": "seconds"}
-    given = {}
-    for name, field in names.items():
-        value = caps.get(name)
-        if value is None:
-            given[field] = getattr(before, field) if before is not None else None
-        else:
-            given[field] = None if value == "none" else value * (60 if name == "minutes" else 1)
-    return Budget(**given)
+    from ..config.kinds import BudgetTable
+
+    removed = {"seconds" if name == "minutes" else name: None for name, value in caps.items() if value == "none"}
+    given = BudgetTable(**{name: value for name, value in caps.items() if value != "none"}).caps()
+    return replace(given.over(before or Budget()), **removed)
 
 
 def _changes(given: dict[str, Any]) -> bool:

@@ -153,12 +153,12 @@ class Team:
             if task.title == title and (not body or task.body == body):
                 await self._cap(task.id, budget)
                 return task
-        return await self.board.put(title, body=body, budget=overlaid(self.budget, budget))
+        return await self.board.put(title, body=body, budget=(budget or Budget()).over(self.budget))
 
     async def _cap(self, root: int, budget: Budget | None) -> None:
         """Put these caps in place of the root's; those that are not named stay as they are, raised by hand or not."""
         if budget is not None and budget != Budget():
-            await self.board.set_budget(root, overlaid((await self.board.budget(root)).caps, budget))
+            await self.board.set_budget(root, budget.over((await self.board.budget(root)).caps))
 
     async def _open_roots(self) -> list[Task]:
         """Roots under which something is open."""
@@ -370,11 +370,3 @@ class Team:
 
 def _has_price(model: Model) -> bool:
     return model.reports_dollars if isinstance(model, ExternalCommand) else model.facts.price is not None
-
-
-def overlaid(below: Budget, above: Budget | None) -> Budget:
-    """What is said above, and where nothing is, what is said below."""
-    if above is None:
-        return below
-    named = {name: getattr(above, name) for name in Budget.__slots__ if getattr(above, name) is not None}
-    return replace(below, **named)
