@@ -8,6 +8,7 @@ from typing import Any
 
 from ...board import Board
 from ...errors import ToolError
+from ...prompts import tell
 from ...settings import ShellLimits
 from ...text import Told
 from ...types import Claim
@@ -70,7 +71,7 @@ class ShellTools:
     async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
         """List the jobs, wait for one, or stop one."""
         if wait and stop:
-            raise ToolError("Either wait for a job or stop one; not both in one call.")
+            raise ToolError(tell("results.wait_or_stop"))
         if stop:
             return await self._jobs.stop(stop)
         if wait:

@@ -14,7 +14,7 @@ from ...board.store.watch import Watch
 from ...errors import BoardTrouble, DugnadError, ToolError
 from ...prompts import tell
 from ...settings import ShellLimits
-from ...text import NOTHING, Told, clean, one_line
+from ...text import NOTHING, Told, clean, joined, one_line
 from ...types import Claim
 from ...workspace.sandbox.sandbox import CommandResult
 from ..context import Context
@@ -66,12 +66,9 @@ class Jobs:
     async def start(self, command: str, seconds: float | None) -> str:
         running = [job.name for job in self._jobs.values() if not job.ended]
         if self._closed:
-            raise ToolError("The work on this task is over; nothing is started any more.")
+            raise ToolError(tell("results.work_is_over"))
         if len(running) >= self._limits.jobs_max:
-            raise ToolError(
-                f"{len(running)} commands run in the background already ({', '.join(running)}), which is the limit; "
-                "wait for one with jobs(wait=...), or end one with jobs(stop=...)."
-            )
+            raise ToolError(tell("results.too_many_jobs", count=len(running), jobs=", ".join(running)))
         await self._shell.sandbox.start()  # No sandbox: that is the answer to this call, not a notice later.
         self._last, log = self._last + 1, None
         if self._outputs is not None:
@@ -82,11 +79,8 @@ class Jobs:
             seconds=within(self._limits.job_seconds if seconds is None else seconds, self._limits.job_seconds_max),
         )  # fmt: skip
         job.running = asyncio.create_task(self._run(job), name=f"dugnad job {name}")
-        shows = f", read_output(output={name!r}) shows what it has printed" if log else ""
-        return (
-            f"{name} runs in the background, for {job.seconds:g} seconds at most. You are told when it ends; "
-            f"jobs(wait={name!r}) waits for that{shows}. It is ended when you end this task, or put it down to wait."
-        )
+        started = tell("results.job_started", job=name, seconds=job.seconds)
+        return joined((started, tell("results.job_shows", job=name) if log else None), " ")
 
     async def _run(self, job: BackgroundJob) -> None:
         def hear(data: bytes) -> None:
@@ -126,13 +120,13 @@ class Jobs:
                 return  # The task is in other hands, or the teammate gone: there is nobody to tell.
 
     def _ended_text(self, job: BackgroundJob, most: int) -> str:
-        head = f"{job.name} ended: {job.how} ({one_line(job.command)})"
+        head = tell("results.job_ended", job=job.name, how=job.how, command=job.command)
         heard = job.heard.decode(errors="replace").rstrip()
         if len(heard) <= most and (job.ran is None or not job.ran.shortened):
             return f"{head}\n{heard}".rstrip() + not_kept(job.log)
-        rest = f"; read_output(output={job.name!r}) shows all of it" if job.log else ""
+        cut = tell("results.job_tail_kept", job=job.name) if job.log else tell("results.job_tail")
         tail = heard[-most:].partition("\n")[2] or heard[-most:]  # From the beginning of a line, if there is one.
-        return f"{head}\n[… the end of what it printed{rest} …]\n{tail}" + not_kept(job.log)
+        return f"{head}\n{cut}\n{tail}" + not_kept(job.log)
 
     def _line(self, job: BackgroundJob) -> str:
         last = last_line(job.heard)
@@ -143,12 +137,10 @@ class Jobs:
         if job := self._jobs.get(name):
             return job
         if self._outputs is not None and name.startswith("b") and self._outputs.has(name):
-            raise ToolError(
-                f"{name} ended with an earlier attempt at this task; "
-                f"read_output(output={name!r}) shows what it had printed."
-            )
-        there = f"there are {', '.join(self._jobs)}" if self._jobs else "nothing was started in the background"
-        raise ToolError(f"There is no job {name!r}; {there}.")
+            raise ToolError(tell("results.job_of_before", job=name))
+        if not self._jobs:
+            raise ToolError(tell("results.no_job_yet", job=name))
+        raise ToolError(tell("results.no_job", job=name, jobs=", ".join(self._jobs)))
 
     async def stop(self, name: str) -> str:
         job = self._find(name)
@@ -171,8 +163,9 @@ class Jobs:
                     unread = await self._board.has_unread(me)
                     # Without another await before the answer: an end that is not told here would not be told at all.
                     if not job.ended and (unread or now() >= until):
-                        why = "There is a message for you. " if unread else ""
-                        return f"{why}{job.name} still runs.\n{self._line(job)}"
+                        why = tell("results.job_message") if unread else None
+                        runs = joined((why, tell("results.job_still_runs", job=job.name)), " ")
+                        return f"{runs}\n{self._line(job)}"
                     if not job.ended:
                         await watch.wait(until - now())
             finally:
@@ -182,7 +175,7 @@ class Jobs:
         return self._ended_text(job, room_for(context.limits.tool_chars_max))
 
     def listed(self) -> str:
-        return "\n".join(map(self._line, self._jobs.values())) or "Nothing runs in the background."
+        return "\n".join(map(self._line, self._jobs.values())) or tell("results.no_jobs")
 
     def unfinished(self) -> Told:
         running = [job for job in self._jobs.values() if not job.ended and not job.mentioned]

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from ...prompts import tell
 from ...safe_open import held
 from ...settings import ShellLimits
 from ...text import clean, one_line
@@ -202,10 +203,8 @@ def in_short(text: str, most: int, *, size: int, output: str) -> str:
         return text
     head, tail = text[: most * 2 // 3], text[-(most // 3) :]
     left_out = size - len(head.encode()) - len(tail.encode())
-    return (
-        f"{head}\n[… {max(1, left_out):,} bytes left out; read_output(output={output!r}, start={len(head)}) "
-        f"shows them …]\n{tail}"
-    )
+    note = tell("results.bytes_left_out", bytes=max(1, left_out), output=output, start=len(head))
+    return f"{head}\n{note}\n{tail}"
 
 
 def room_for(most: int) -> int:
@@ -214,7 +213,7 @@ def room_for(most: int) -> int:
 
 
 def not_kept(log: Log | None) -> str:
-    return f"\n[Its whole output could not be kept: {log.trouble}.]" if log is not None and log.trouble else ""
+    return f"\n{tell('results.not_kept', trouble=log.trouble)}" if log is not None and log.trouble else ""
 
 
 def last_line(data: bytes, most: int = _ECHO_CHARS) -> str:
