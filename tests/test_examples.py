@@ -60,15 +60,15 @@ def test_an_outcome_selects_the_way_and_the_budget_ends_a_circle(folder: Path) -
     assert told[2:10] == [
         "Content with the second text, with at most 12 task runs:",
         "  Review, round 1: changes-requested",
-        "  Publish, round 1: skipped, as it needs #1 to end approved, which ended done as changes-requested",
+        "  Publish, round 1: skipped, as it needs #1 to end as approved, which ended done as changes-requested",
         "  Rework, round 1: done",
         "  Review, round 2: approved",
         "  Publish, round 2: done",
-        "  Rework, round 2: skipped, as it needs #4 to end changes-requested, which ended done as approved",
+        "  Rework, round 2: skipped, as it needs #4 to end as changes-requested, which ended done as approved",
         "  Budget: 4 of 12 used.",
     ]
     assert told[-3:] == [
-        "  Publish, round 3: skipped, as it needs #13 to end approved, which ended done as changes-requested",
+        "  Publish, round 3: skipped, as it needs #13 to end as approved, which ended done as changes-requested",
         "  Rework, round 3: ready",
         "  Budget: 5 of 5 used; the rest is parked.",
     ]

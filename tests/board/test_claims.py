@@ -106,7 +106,7 @@ async def test_a_named_task_is_claimed_under_the_same_rules_as_any(board: Board)
     seq = await board.last_event()
     refusals = {
         task.id: "is claimed by bob", behind.id: "is blocked", later.id: "is scheduled",
-        coders.id: "is for coder, which alice is not", bobs.id: "is for @bob, which alice is not",
+        coders.id: "is for coder, and alice may not claim it", bobs.id: "is for @bob, and alice may not claim it",
     }  # fmt: skip
     for each, message in refusals.items():
         with pytest.raises(NotReady, match=f"#{each} {message}"):

@@ -200,7 +200,7 @@ async def test_the_team_asks_a_key_so_many_times_in_a_minute_and_not_once_more(s
     before = await there.last_event()
     refused = await refusal(there.reserve(theirs, ONE, pace=pace))
     assert refused.seconds == 30 + 0.5, "when the first is a minute old, and a little later"
-    assert str(refused) == f"The team has asked as much of {KEY} as it may in a minute; ask again in 30.5 seconds."
+    assert str(refused) == f"The team has used {KEY} as much as it may in a minute; ask again in 30.5 seconds."
     assert await there.last_event() == before
     assert (await there.budget(theirs.task.root)).reserved == Amount()
     await there.reserve(theirs, ONE, pace=Pace(key="openai:77", requests_per_minute=3))

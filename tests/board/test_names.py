@@ -54,7 +54,7 @@ def test_other_names_are_free(name: str) -> None:
 
 
 async def test_only_a_lead_is_called_lead(board: Board) -> None:
-    with pytest.raises(BadInput, match="looks like a name that is"):
+    with pytest.raises(BadInput, match="reserved name, or looks like one"):
         await board.spawn("Lead")
     assert (await board.spawn("lead", lead=True)).lead
 

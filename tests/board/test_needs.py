@@ -61,7 +61,7 @@ async def test_a_need_is_met_by_just_the_end_it_asks_for(board: Board, how: Outc
             task = await board.find(tasks[word].id)
             assert task.state == "skipped"
             assert f"needs #{needed.id}" in (task.reason or "")
-            assert word is None or f"to end {word}" in (task.reason or "")
+            assert word is None or f"to end as {word}" in (task.reason or "")
 
 
 async def test_a_need_for_the_word_done_is_never_silently_in_vain(board: Board) -> None:

@@ -49,7 +49,7 @@ async def test_names_that_no_role_and_no_teammate_can_have_are_refused(board: Bo
 
 
 async def test_a_task_for_one_alone_cannot_be_for_anybody_but_that_one(board: Board) -> None:
-    with pytest.raises(BadInput, match="only for alice and for anybody else"):
+    with pytest.raises(BadInput, match="both for alice and not for alice"):
         await board.put("task", assignee="alice", not_for="alice")
     assert (await board.put("task", assignee="bob", not_for="alice")).assignee == "bob"
 
@@ -76,7 +76,7 @@ async def test_nobody_claims_what_is_not_for_them(board: Board) -> None:
     task = await board.put("review", role="reviewer", not_for="alice")
     team = await two(board)
     assert await team.claim("alice") is None
-    with pytest.raises(NotReady, match=f"#{task.id} is for anybody but alice; another has to take it"):
+    with pytest.raises(NotReady, match=f"#{task.id} is not for alice; another teammate must claim it"):
         await team.claim("alice", task=task.id)
     assert (await team.must_claim("bob", task=task.id)).task.id == task.id
 
@@ -92,7 +92,7 @@ async def test_what_was_given_back_is_still_not_for_them(board: Board) -> None:
 async def test_what_is_not_for_one_cannot_be_assigned_to_that_one(board: Board) -> None:
     task = await board.put("review", not_for="alice")
     team = await two(board)
-    with pytest.raises(NotReady, match="for anybody but alice; assign it to another"):
+    with pytest.raises(NotReady, match="is not for alice; assign it to another teammate"):
         await board.assign(task.id, "alice")
     await board.assign(task.id, "bob")
     await board.assign(task.id, None)

@@ -345,5 +345,5 @@ async def test_a_task_says_what_it_is_and_a_review_what_it_reviews(board: Board)
     "fields", [{"kind": "review"}, {"reviews": 1}, {"kind": "nothing"}, {"kind": "work", "reviews": 1}]
 )
 async def test_a_review_and_it_alone_names_what_it_reviews(board: Board, fields: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="a review, and it alone, names what it reviews"):
+    with pytest.raises(BadInput, match="only a review names a task that it reviews"):
         await board.put("task", **fields)

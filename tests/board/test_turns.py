@@ -91,7 +91,7 @@ async def test_another_turn_under_the_same_number_is_refused(board: Board, other
     _, claim = await held(board)
     await board.record(claim, turn(1, "first"))
     before = await board.last_event()
-    with pytest.raises(BadInput, match="recorded already"):
+    with pytest.raises(BadInput, match="already recorded"):
         await board.record(claim, other)
     assert await board.last_event() == before
     assert (await board.transcript(claim.task.id, claim.epoch))[0].body == "first"

@@ -154,7 +154,7 @@ async def test_what_was_put_off_too_often_is_asked_about_once_and_not_failed(ope
     assert said == "waiting"
     assert await board.settle(claim, Released("there is no place", delay_seconds=60, resume=True)) == "waiting"
     (asked,) = await board.requests()
-    assert asked.text.startswith(f"#{task.id} was put off 3 times, the last time because there is no place. Mend that")
+    assert asked.text.startswith(f"#{task.id} was put off 3 times, the last time because there is no place. Fix that")
     await board.reply(str(asked.request), "human", "There is room now.")
     claim = await team.must_claim()
     assert claim.continues is not None

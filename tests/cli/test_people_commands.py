@@ -102,7 +102,7 @@ def test_what_cannot_be_answered_says_so(shell: Shell) -> None:
     assert "no message m99" in shell.fails(2, "answer", "m99", "x")
     assert "The text is empty" in shell.fails(2, "answer", "1", "  ")
     shell.says("answer", "m1", "This one.")
-    assert "answered this already" in shell.fails(1, "answer", "m1", "That one.")
+    assert "already answered this" in shell.fails(1, "answer", "m1", "That one.")
 
 
 def test_the_log_has_one_line_for_each_event_and_hides_the_machinery(shell: Shell) -> None:

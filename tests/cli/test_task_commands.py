@@ -169,7 +169,7 @@ def test_failed_and_cancelled_tasks_are_opened_again_with_what_was_skipped(shell
     assert sorted(shell.json("cancel", "1", "--dependents")["cancelled"]) == [1, 2, 3]
     shell.says("add", "d")
     shell.settle("alice", Done("x"), task=4)
-    assert shell.fails(1, "cancel", "4") == "#4 has ended already, as done."
+    assert shell.fails(1, "cancel", "4") == "#4 has already ended as done."
 
 
 def test_a_task_is_taken_from_its_holder(shell: Shell) -> None:

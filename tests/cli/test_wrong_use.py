@@ -35,14 +35,14 @@ BAD_USE = [
     (["show"], "Missing argument"),
     (["add"], "Give either a title"),
     (["add", "  "], "needs a title"),
-    (["add", "x" * 201], "200 is the most"),
+    (["add", "x" * 201], "at most 200"),
     (["add", "t", "--body", "b" * 300_000], "keep the rest in a file"),
     (["add", "t", "--needs", "7"], "#7"),
     (["add", "t", "--needs", "x"], "not the number of a task"),
     (["add", "t", "--needs", "1,1"], "given twice"),
     (["add", "t", "--needs", "1:not a word"], "cannot be an outcome"),
     (["add", "t", "--under", "77"], "#77"),
-    (["add", "t", "--under", "1", "--tasks", "5"], "Only a root has a budget"),
+    (["add", "t", "--under", "1", "--tasks", "5"], "Only a goal has a budget"),
     (["add", "t", "--role", "two words"], "cannot be a role"),
     (["add", "t", "--priority", "high"], "not a valid integer"),
     (["add", "t", "--priority", "99999999"], "priority"),
@@ -124,7 +124,7 @@ def test_text_that_is_not_text_is_refused(shell: Shell, folder: Path) -> None:
         cwd=folder, env=environment(), capture_output=True, check=False,
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert ran.stderr.decode().startswith("dugnad: The title holds half of a surrogate pair")
+    assert ran.stderr.decode().startswith("dugnad: The title contains half of a surrogate pair")
 
 
 def test_an_error_that_quotes_what_was_typed_moves_no_terminal(shell: Shell) -> None:
@@ -174,7 +174,7 @@ def test_the_board_is_the_one_nearest_to_the_command(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("board", "code", "said"),
     [
-        ("mysql://localhost/x", 2, "'mysql' is no kind of board"),
+        ("mysql://localhost/x", 2, "'mysql' is not a kind of board"),
         ("board.db", 2, "no kind of board"),
         ("sqlite://board.db", 2, "three slashes"),
         ("postgresql://127.0.0.1:1/nothing", 1, ""),

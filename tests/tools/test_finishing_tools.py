@@ -125,7 +125,7 @@ async def test_claiming_by_name_is_under_the_same_rules(opener) -> None:
     await stage.run(priority=9)
     texts = last_results(stage.model)
     assert [text.startswith("Error: ") for text in texts] == [True] * 5
-    assert "is for x, which alice is not" in texts[0]
+    assert "is for x, and alice may not claim it" in texts[0]
     assert [(await board.find(task)).state for task in wanted] == ["ready", "blocked", "ready", "ready", "done"]
     assert not stage.agent.claimed
 

@@ -123,7 +123,7 @@ async def test_a_question_is_no_plan_and_an_unknown_one_is_nothing(board: Board)
     await board.spawn("bob")
     asked = await board.tell("bob", "lena", "Which?", kind="question")
     assert "is a question, not a plan" in await led(board, "approve_plan", request=asked.request, approve=True)
-    assert "Error: Nobody asked 'x'" in await led(board, "approve_plan", request="x", approve=True)
+    assert "Error: There is no request 'x'" in await led(board, "approve_plan", request="x", approve=True)
 
 
 async def test_a_plan_for_somebody_else_is_not_the_leads_to_approve(board: Board) -> None:

@@ -173,7 +173,7 @@ async def test_a_task_is_shown_with_its_text_needs_result_and_attempts(board: Bo
     (text,) = await results(board, ("show_task", {"task": later.id}), name="bob")
     assert "needs #1 (met)" in text
     assert "needs #2:good (broken)" in text
-    assert "Reason:\n> needs #2 to end good" in text
+    assert "Reason:\n> needs #2 to end as good" in text
 
 
 @pytest.mark.parametrize(

@@ -360,7 +360,7 @@ class Board(Reading):
     async def remark(self, actor: str, kind: str, *, key: str | None = None, **data: str) -> None:
         """Record an event that changes nothing else, such as that commands run without a sandbox."""
         if kind not in REMARKS:
-            raise BadInput(f"{kind!r} is no remark; there is {', '.join(sorted(REMARKS))}.")
+            raise BadInput(f"{kind!r} is not a remark; use one of: {', '.join(sorted(REMARKS))}.")
         said = {name: self._text(name, text) for name, text in data.items()}
         await self._do(_REMARK, log.Remark(actor=actor, kind=kind, data=said, key=self._key(key)))
 

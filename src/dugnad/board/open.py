@@ -43,7 +43,7 @@ async def open_board(
         store = await open_postgres(url, limits=limits, patience=patience, sources=sources, make=make)
     else:
         raise BadBoardURL(
-            f"{url.partition(':')[0]!r} is no kind of board: use sqlite:///path/to/board.db or postgresql://host/database."
+            f"{url.partition(':')[0]!r} is not a kind of board; use sqlite:///path/to/board.db or postgresql://host/database."
         )
     return Board(store, limits=limits, patience=patience, sources=sources)
 
@@ -56,5 +56,5 @@ def sqlite_path(url: str) -> Path | None:
     if not rest.startswith("/") or rest == "/":
         raise BadBoardURL(f"{url!r} needs three slashes and a path: sqlite:///path/to/board.db.")
     if "\0" in rest:
-        raise BadBoardURL("The board's path holds a NUL character; remove it.")
+        raise BadBoardURL("The board's path contains a NUL character; remove it.")
     return Path(rest[1:]).absolute()

@@ -141,7 +141,7 @@ class Reading:
     async def budget(self, root: int) -> Spending:
         rows = await self._read("read_budget", root=root)
         if not rows:
-            raise UnknownTask(f"There is no root #{root} with a budget; a follow-up draws on its root's.")
+            raise UnknownTask(f"#{root} has no budget of its own; a follow-up uses the budget of its goal.")
         return records.spending(rows[0])
 
     async def cooldowns(self) -> list[Cooldown]:
@@ -174,7 +174,7 @@ class Reading:
         for asked in found:
             if asked.kind in rules.REPLY_TO:
                 return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
-        raise UnknownRequest(f"Nobody asked {request!r}; `dugnad inbox` lists what waits for an answer.")
+        raise UnknownRequest(f"There is no request {request!r}; `dugnad inbox` lists the open ones.")
 
     async def recent_talk(self, name: str, *, page: int = 20) -> list[Message]:
         """The last messages from and to one, a page of each, oldest first, without unread ones."""
@@ -276,7 +276,7 @@ class Reading:
         match [row["id"] for row in await self._read("read_identity")]:
             case [str(found)] if len(found) == _IDENTITY_CHARS:
                 return found
-        raise BoardUnreachable("The board has no identity, so it is damaged; restore a back-up or make a new one.")
+        raise BoardUnreachable("The board has no identity, so it is damaged; restore a back-up or make a new board.")
 
     async def last_event(self) -> int:
         return int((await self._read("last_seq"))[0]["seq"])

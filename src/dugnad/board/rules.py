@@ -30,15 +30,15 @@ _QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
 def text(what: str, value: str, *, characters: int | None = None, bytes_max: int | None = None) -> str:
     """The text itself, or BadText. Both databases must be able to store it and return it unchanged."""
     if "\0" in value:
-        raise BadText(f"The {what} holds a NUL character, which a database cannot store; remove it.")
+        raise BadText(f"The {what} contains a NUL character, which a database cannot store; remove it.")
     try:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
-        raise BadText(f"The {what} holds half of a surrogate pair, which is not text; remove it.") from None
+        raise BadText(f"The {what} contains half of a surrogate pair, which is not text; remove it.") from None
     if characters is not None and len(value) > characters:
-        raise BadText(f"The {what} has {len(value)} characters, and {characters} is the most; shorten it.")
+        raise BadText(f"The {what} has {len(value)} characters; shorten it to at most {characters}.")
     if bytes_max is not None and size > bytes_max:
-        raise BadText(f"The {what} has {size} bytes, and {bytes_max} is the most; keep the rest in a file.")
+        raise BadText(f"The {what} has {size} bytes, and at most {bytes_max} are allowed; keep the rest in a file.")
     return value
 
 
@@ -70,13 +70,13 @@ def _a(noun: str) -> str:
 def quantity(what: str, value: float, *, scale: int = 1) -> int:
     """A number of whole units, none below zero."""
     if not 0 <= value * scale <= _QUANTITY_MAX:  # Also refuses nan.
-        raise BadInput(f"{what} cannot be {said(value)}; give a number from 0 upwards.")
+        raise BadInput(f"{what} cannot be {said(value)}; give 0 or more.")
     return round(value * scale)
 
 
 def count(value: int) -> int:
     if value < 1:
-        raise BadInput(f"A count begins at 1, not at {said(value)}.")
+        raise BadInput(f"A count must be at least 1, not {said(value)}.")
     return value
 
 
@@ -87,7 +87,7 @@ def said(number: float) -> str:
 
 def message_kind(kind: str) -> None:
     if kind not in get_args(MessageKind):
-        raise BadInput(f"{kind!r} is no kind of message: {', '.join(get_args(MessageKind))} are.")
+        raise BadInput(f"{kind!r} is not a kind of message; use one of: {', '.join(get_args(MessageKind))}.")
     if kind in REPLY_TO.values():
         raise BadInput(f"A message of kind {kind!r} answers a request; send it with `reply`.")
 
@@ -97,11 +97,11 @@ def new_turn(turn: NewTurn, limits: Limits) -> NewTurn:
     text("turn", turn.body, bytes_max=limits.turn_bytes_max)
     amount(turn.used)
     if turn.kind not in get_args(TurnKind):
-        raise BadInput(f"{turn.kind!r} is no kind of turn: {', '.join(get_args(TurnKind))} are.")
+        raise BadInput(f"{turn.kind!r} is not a kind of turn; use one of: {', '.join(get_args(TurnKind))}.")
     if not 1 <= turn.number <= TURNS_MAX:
         raise BadInput(f"Turns are numbered from 1 to {TURNS_MAX}, not {said(turn.number)}.")
     if turn.covers is not None and not 1 <= turn.covers[0] <= turn.covers[1] < turn.number:
-        raise BadInput(f"Turn {turn.number} can stand for a range of earlier turns, not for another.")
+        raise BadInput(f"Turn {turn.number} can only cover a range of earlier turns.")
     return turn
 
 
@@ -122,7 +122,7 @@ def caps(budget: Budget | None) -> dict[str, int | None]:
 def new_task(task: NewTask, limits: Limits) -> NewTask:
     """The task itself, if it is well formed."""
     if not task.title.strip():
-        raise BadText("A task needs a title; say in a few words what is to be done.")
+        raise BadText("A task needs a title; say in a few words what to do.")
     text("title", task.title, characters=limits.title_chars_max)
     text("body", task.body, bytes_max=limits.body_bytes_max)
     text("check", task.check or "", bytes_max=limits.body_bytes_max)
@@ -133,24 +133,22 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
             name(what, value, limits)
     text("commit", task.reviews_commit or "", characters=limits.key_chars_max)
     if kind(task) not in get_args(TaskKind) or (kind(task) == "review") != (task.reviews is not None):
-        raise BadInput(f"A task is a {', '.join(get_args(TaskKind))}; a review, and it alone, names what it reviews.")
+        raise BadInput(f"A task is one of {', '.join(get_args(TaskKind))}; only a review names a task that it reviews.")
     if task.not_for is not None and task.not_for == task.assignee:
-        raise BadInput(f"{task.title!r} is only for {task.assignee} and for anybody else; leave one of the two out.")
+        raise BadInput(f"{task.title!r} is both for {task.assignee} and not for {task.assignee}; leave one out.")
     if not abs(task.priority) <= _PRIORITY_MAX:
-        raise BadInput(f"A priority lies between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not at {said(task.priority)}.")
+        raise BadInput(f"A priority must be between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not {said(task.priority)}.")
     if len(task.needs) > limits.needs_max:
-        raise BadInput(f"A task has at most {limits.needs_max} needs, not {len(task.needs)}; join some in a task.")
+        raise BadInput(f"A task can have at most {limits.needs_max} needs, not {len(task.needs)}; combine some.")
     if task.budget is not None and task.parent is not None:
-        raise BadInput("Only a root has a budget; a task with a parent draws on its root's.")
+        raise BadInput("Only a goal has a budget; a task with a parent uses the budget of its goal.")
     quantity("A delay", task.delay_seconds, scale=1000)
     quantity("A not-before time", task.not_before or 0)
     caps(task.budget)
     seen = set()
     for need in needs(task):
         if need.task in seen:
-            raise BadInput(
-                f"The need for {said(need.task)} is given twice; one edge between two tasks is all there is."
-            )
+            raise BadInput(f"The need for {said(need.task)} is given twice; give it once.")
         seen.add(need.task)
         if need.outcome is not None:
             name("outcome", need.outcome, limits)
@@ -164,7 +162,7 @@ def kind(task: NewTask) -> TaskKind:
 def batch(tasks: Sequence[NewTask], limits: Limits) -> Sequence[NewTask]:
     """The tasks themselves, if each is well formed and refers only to entries that are there."""
     if len(tasks) > limits.batch_max:
-        raise BadInput(f"At most {limits.batch_max} tasks go in one call, not {len(tasks)}; split them.")
+        raise BadInput(f"One call can put at most {limits.batch_max} tasks, not {len(tasks)}; split them.")
     for place, task in enumerate(tasks):
         new_task(task, limits)
         if task.parent is not None and not -place <= task.parent != 0:
@@ -190,7 +188,7 @@ def outcome_word(outcome: str | None, limits: Limits) -> str | None:
     if outcome is None:
         return None
     if outcome in ENDINGS or outcome == "done":
-        raise BadInput(f"{outcome!r} says how a task ends and cannot be its outcome; choose another word.")
+        raise BadInput(f"{outcome!r} is a word for how a task ended and cannot be its outcome; choose another word.")
     return name("outcome", outcome, limits)
 
 
@@ -232,7 +230,7 @@ def judge(wanted: str | None, state: str, outcome: str | None) -> Literal["open"
 
 def broken_reason(needs_id: int, wanted: str | None, state: str, outcome: str | None) -> str:
     ended = state + (f" as {outcome}" if outcome else "")
-    return f"needs #{needs_id}{f' to end {wanted}' if wanted else ''}, which ended {ended}"
+    return f"needs #{needs_id}{f' to end as {wanted}' if wanted else ''}, which ended {ended}"
 
 
 def circle(edges: Mapping[int, Iterable[int]]) -> list[int] | None:
@@ -258,7 +256,7 @@ def circle(edges: Mapping[int, Iterable[int]]) -> list[int] | None:
 
 def refuse_circle(way: Sequence[object]) -> None:
     raise Cycle(
-        "These tasks would wait for one another for ever: " + " needs ".join(map(str, way)) + ". Leave one need out."
+        "These tasks would wait for one another forever: " + " needs ".join(map(str, way)) + ". Leave one need out."
     )
 
 
@@ -346,8 +344,8 @@ def too_much(budget: Mapping[str, Any], ask: Amount) -> tuple[str, str, bool] | 
         spent, reserved = budget[column], budget[f"{column}_reserved"]
         if cap is not None and spent + reserved + asked > cap:
             sentence = (
-                f"Root #{budget['root_id']} may spend {cap / scale:g} {kind}; {spent / scale:g} are spent, "
-                f"{reserved / scale:g} reserved, and {asked / scale:g} more do not fit."
+                f"Goal #{budget['root_id']} may spend {cap / scale:g} {kind}; {spent / scale:g} are spent, "
+                f"{reserved / scale:g} are reserved, and {asked / scale:g} more do not fit."
             )
             return kind, sentence, spent + asked <= cap
     return None
@@ -373,7 +371,7 @@ def amount(given: Amount) -> Amount:
 
 def provider_key(value: str, limits: Limits) -> str:
     if not value:
-        raise BadText("A provider key needs a label, so that all who use it are counted together.")
+        raise BadText("A provider key needs a label, so that all its calls are counted together.")
     return text("provider key's label", value, characters=limits.key_chars_max)
 
 

@@ -46,7 +46,7 @@ async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
     for place, call in enumerate(calls):
         if call.key in before:
             if before[call.key] != (call.task, call.epoch, call.amount, call.label):
-                answers[place] = BadInput(f"The key {call.key!r} stands for another reservation; choose another.")
+                answers[place] = BadInput(f"The key {call.key!r} belongs to another reservation; choose another key.")
             elif call.key in fresh:
                 again.append(place)
             continue
@@ -205,7 +205,7 @@ async def set_caps(tx: Tx, call: SetCaps) -> Spending:
     async def change() -> None:
         budgets = await hold(tx, [call.root])
         if call.root not in budgets:
-            raise UnknownTask(f"There is no root #{call.root} with a budget; `dugnad tasks` lists the tasks.")
+            raise UnknownTask(f"#{call.root} has no budget of its own; name a goal. `dugnad budget` lists them.")
         now = budgets[call.root]
         caps = dict(call.caps)
         if call.add:

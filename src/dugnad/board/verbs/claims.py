@@ -96,11 +96,11 @@ async def _lanes(
         if ask.teammate not in known:
             answers[place] = UnknownTeammate(f"There is no teammate {ask.teammate!r}; `dugnad team` lists them.")
         elif row is None or not row["alive"]:
-            answers[place] = HostLost(f"Host {ask.host} has no running lease; send a heartbeat before it claims.")
+            answers[place] = HostLost(f"The lease of host {ask.host} has run out; send a heartbeat first.")
         elif row["state"] in ("stopped", "failed"):
-            answers[place] = StoppedTeammate(f"{ask.teammate} was shut down and takes no work; spawn it again.")
+            answers[place] = StoppedTeammate(f"{ask.teammate} was shut down and cannot claim; spawn it again.")
         elif row["state"] != "seated" or row["host_id"] != ask.host:
-            answers[place] = HostLost(f"{ask.teammate} is not seated at host {ask.host}; seat it there first.")
+            answers[place] = HostLost(f"{ask.teammate} has no seat at host {ask.host}; seat it there first.")
         else:
             scopes[place] = row["scope"]
             lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]), bool(row["lead"]))
@@ -130,16 +130,16 @@ async def _named(
             holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
             answers[place] = NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")
         elif (scope := scopes[place]) is not None and {"id": row["root_id"]} not in json.loads(scope):
-            answers[place] = NotReady(f"#{task} is not under the goal of this run; `dugnad work` takes it, or --all.")
+            answers[place] = NotReady(f"#{task} is not under the goal of this run; `dugnad work` or --all works on it.")
         elif row["lane"] not in lanes[place]:
             whose = row["lane"] or "anybody but a lead"
-            answers[place] = NotReady(f"#{task} is for {whose}, which {asks[place].teammate} is not.")
+            answers[place] = NotReady(f"#{task} is for {whose}, and {asks[place].teammate} may not claim it.")
         elif row["not_for"] == asks[place].teammate:
-            answers[place] = NotReady(f"#{task} is for anybody but {asks[place].teammate}; another has to take it.")
+            answers[place] = NotReady(f"#{task} is not for {asks[place].teammate}; another teammate must claim it.")
         elif not rules.may_begin(rules.runs_left(_counted(budgets, row["root_id"], grants)), _candidate(row)):
             kind = budgets[row["root_id"]]["held"] or "tasks"
             answers[place] = BudgetSpent(
-                f"Root #{row['root_id']} has spent its {kind}; raise them with `dugnad budget {row['root_id']}`.",
+                f"Goal #{row['root_id']} has spent its {kind}; raise the cap with `dugnad budget {row['root_id']}`.",
                 kind=kind, may_free_up=False,
             )  # fmt: skip
         else:

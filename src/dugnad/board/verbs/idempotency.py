@@ -18,7 +18,7 @@ async def once(tx: Tx, key: str, verb: str, work: Callable[[], Awaitable[Any]]) 
     await tx.fetch("lock_key", key=key)
     if kept := await tx.fetch("call_answer", key=key):
         if kept[0]["verb"] != verb:
-            raise BadInput(f"The key {key!r} was used for {kept[0]['verb']}; take a new one for {verb}.")
+            raise BadInput(f"The key {key!r} was used for {kept[0]['verb']}; use another key for {verb}.")
         return json.loads(kept[0]["answer"])
     answer = await work()
     if answer != []:

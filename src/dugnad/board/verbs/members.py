@@ -80,7 +80,7 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
     rows = await tx.fetch("hold_teammate", name=call.name)
     known = rows and rows[0]["state"] != "human"  # An older board may have a teammate of such a name, which may stay.
     if not known and rules.is_taken(call.name, lead=call.lead):
-        raise BadInput(f"{call.name!r} is taken, or looks like a name that is; choose another name.")
+        raise BadInput(f"{call.name!r} is a reserved name, or looks like one; choose another name.")
     if not rows:
         if not await tx.fetch("insert_teammate", **arguments):
             raise TryAgain  # Another process has just used the name.
@@ -89,9 +89,7 @@ async def spawn(tx: Tx, call: Spawn) -> Teammate:
         changed = rows[0]["state"] in ("stopped", "failed")
         same = all(rows[0][name] == value for name, value in arguments.items())
         if not changed and not same:
-            raise NotReady(
-                f"There is a teammate {call.name} already, set up otherwise; stop it or choose another name."
-            )
+            raise NotReady(f"A teammate {call.name} exists with other settings; stop it or choose another name.")
         if changed:
             await tx.fetch("respawn_teammate", **arguments)
     if changed:
@@ -128,7 +126,7 @@ async def seat(tx: Tx, call: Seat) -> list[Teammate]:
         for row in rows:
             await _take_seat(tx, row["name"], call.host)
         if not rows and call.name is not None:
-            raise NotReady(f"{call.name} is not free: it is stopped, or another living host runs it.")
+            raise NotReady(f"{call.name} cannot be seated: it is stopped, or another host runs it.")
         return [row["name"] for row in rows]
 
     return [await _read(tx, name) for name in await once(tx, call.key, "seat", take)]
@@ -138,7 +136,7 @@ async def _must_live(tx: Tx, host: str) -> None:
     """Refuse a host without a lease."""
     lease_max = int(tx.limits.lease_seconds_max * 1000)
     if not any(row["id"] == host and row["alive"] for row in await tx.fetch("list_hosts", lease_max=lease_max)):
-        raise HostLost(f"Host {host} has no running lease; register it, or send a heartbeat.")
+        raise HostLost(f"The lease of host {host} has run out; register it, or send a heartbeat.")
 
 
 async def _take_seat(tx: Tx, name: str, host: str) -> None:
@@ -166,7 +164,7 @@ async def end_teammate(tx: Tx, call: EndTeammate) -> None:
     if row["state"] == "human":
         raise BadInput("The human cannot be stopped.")
     if call.seat is not None and row["seat"] != call.seat:
-        raise HostLost(f"{call.name} was taken over by another host; leave it alone.")
+        raise HostLost(f"Another host has taken over {call.name}; do not stop it.")
     if call.if_quiet and await tx.fetch("first_unread", recipient=call.name):
         raise NotReady(f"{call.name} has mail.")
     await tx.fetch("end_teammate", name=call.name, state=state, reason=call.reason or None)

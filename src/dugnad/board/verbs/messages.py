@@ -33,7 +33,7 @@ async def tell(tx: Tx, call: Tell) -> list[Message]:
         await fence(tx, call.claim)
     sender = await _member(tx, call.sender)
     if call.kind in rules.REPLY_TO and await tx.fetch("request_messages", request=call.request):
-        raise BadInput(f"The request {call.request!r} is asked already; leave the id out, or choose another.")
+        raise BadInput(f"The request id {call.request!r} is already used; leave it out, or choose another.")
     if call.recipient is None:
         recipients: Sequence[Row] = await tx.fetch("recipients_of_all", sender=call.sender)
     else:
@@ -53,7 +53,7 @@ async def _member(tx: Tx, name: str) -> Row:
 def _reachable(row: Row) -> Row:
     if row["state"] in ("stopped", "failed"):
         raise StoppedTeammate(
-            f"{row['name']} was shut down and reads no messages; spawn it again, or tell someone else."
+            f"{row['name']} was shut down and reads no messages; spawn it again, or tell another teammate."
         )
     return row
 
@@ -114,15 +114,15 @@ async def reply(tx: Tx, call: SendReply) -> Message:
     rows = await tx.fetch("request_messages", request=call.request)
     asked = next((row for row in rows if row["kind"] in rules.REPLY_TO), None)
     if asked is None:
-        raise UnknownRequest(f"Nobody asked {call.request!r}; `dugnad inbox` lists what waits for an answer.")
+        raise UnknownRequest(f"There is no request {call.request!r}; `dugnad inbox` lists the open ones.")
     kind = rules.REPLY_TO[asked["kind"]]
     if kind != "answer" and call.accepted is None:
-        raise BadInput(f"A {asked['kind']} request is accepted or refused; say which.")
+        raise BadInput(f"A {asked['kind']} request must be accepted or refused; say which.")
     if there := next((row for row in rows if row["kind"] == kind), None):
         given = records.message(there)
         if (given.sender, given.text, given.accepted) == (call.sender, call.text, call.accepted):
             return given
-        raise NotReady(f"{there['sender']} has answered this already: {there['text'] or 'accepted'!r}.")
+        raise NotReady(f"{there['sender']} has already answered this: {there['text'] or 'accepted'!r}.")
     if call.sender not in (asked["recipient"], HUMAN):
         raise NotReady(f"This was asked of {asked['recipient']}; only {asked['recipient']} or the human can answer.")
     sender = await _member(tx, call.sender)

@@ -89,7 +89,8 @@ async def add_need(tx: Tx, call: AddNeed) -> None:
         if (there := await tx.fetch("need_of", task=call.task, needs=call.need.task)) and there[0]["state"] == "open":
             if there[0]["outcome"] == call.need.outcome:
                 return
-            raise NotReady(f"#{call.task} already waits for #{call.need.task} to end {there[0]['outcome'] or 'done'}.")
+            outcome = there[0]["outcome"] or "done"
+            raise NotReady(f"#{call.task} already waits for #{call.need.task} to end as {outcome}.")
         await refuse_circle(tx, call.task, call.need.task)
         await _join(tx, call, task, needed)
 

@@ -112,7 +112,7 @@ class Paces:
             why = f"{pace.key} is cooling down ({row['reason'][:_REASON_CHARS]})"
         elif wait := wait_ms(pace, tokens, self._used[pace.key], row["now"]):
             seconds = wait / 1000 + self._chance()
-            why = f"The team has asked as much of {pace.key} as it may in a minute"
+            why = f"The team has used {pace.key} as much as it may in a minute"
         else:
             self._used[pace.key].append(Used(row["now"], 1, tokens))
             return None

@@ -82,9 +82,9 @@ def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
         rules.text("question", outcome.question, bytes_max=limits.body_bytes_max)
         rules.amount(outcome.amount)
         if outcome.on == "tasks" and not outcome.tasks:
-            raise BadInput("Waiting for tasks needs the tasks; name at least one.")
+            raise BadInput("To wait for tasks, name at least one.")
         if outcome.on in ("human", "plan") and not outcome.question.strip():
-            raise BadInput("Waiting for an answer needs the question.")
+            raise BadInput("To wait for an answer, give the question.")
     return outcome
 
 
@@ -98,7 +98,7 @@ def if_worn_out(row: Row, outcome: Outcome, limits: Limits) -> Outcome:
         return outcome
     assert isinstance(outcome, Released)
     what = f"#{row['id']} was put off {row['claims']} times, the last time because {outcome.why}"
-    return Waiting(on="human", question=f"{what.rstrip('.')}. Mend that, then answer; or cancel it.")
+    return Waiting(on="human", question=f"{what.rstrip('.')}. Fix that, then answer; or cancel the task.")
 
 
 def is_free(outcome: Outcome) -> bool:
@@ -124,7 +124,7 @@ def decide(row: Row, outcome: Outcome, limits: Limits, chance: float) -> Move:
     free = is_free(outcome)
     back = int(free and row["state"] == "claimed")  # A lost attempt was also counted as a try.
     if worn_out and not free:
-        guard = f"it was claimed {row['claims']} times without an end"
+        guard = f"it was claimed {row['claims']} times without a result"
         return Move(state="failed", ended_as="failed", reason=f"guard: {guard}", guard=guard)
     if isinstance(outcome, Released):
         delay = rules.quantity("A delay", outcome.delay_seconds, scale=1000)
@@ -253,7 +253,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
         )  # fmt: skip
         _tell(tx, {**row, "lane": move.lane or rules.lane(row["role"], row["assignee"])}, move.state)
         if move.guard:
-            await notice(tx, f"guard-{task}-{call.epoch}", f"#{task} was given up: {move.guard}.", task)
+            await notice(tx, f"guard-{task}-{call.epoch}", f"A guard stopped #{task}: {move.guard}.", task)
     # After the settles: reservations that are given back may let a task go on that has just begun to wait.
     await forfeit(tx, list(moves), "board")
     ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
@@ -341,6 +341,6 @@ async def _take_back(tx: Tx, call: TakeBack) -> list[int]:
         )  # fmt: skip
         _tell(tx, row, str(each["state"]))
         if each["state"] == "failed":
-            await notice(tx, f"guard-{task}-{row['epoch']}", f"#{task} was given up: {each['reason']}.", task)
+            await notice(tx, f"guard-{task}-{row['epoch']}", f"A guard stopped #{task}: {each['reason']}.", task)
     await after_end(tx, {int(str(each["id"])): ("failed", None) for each in given if each["state"] == "failed"})
     return sorted(rows)

@@ -67,7 +67,7 @@ async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
     wanted = {task.parent for task in call.tasks if task.parent is not None and task.parent > 0}
     rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(wanted))} if wanted else {}
     for each in wanted - rows.keys():
-        raise UnknownTask(f"There is no task #{each} to be the parent; `dugnad tasks` lists them.")
+        raise UnknownTask(f"The parent #{each} does not exist; `dugnad tasks` lists the tasks.")
     return rows
 
 
@@ -109,7 +109,7 @@ async def _place(
             continue
         if depth > tx.limits.depth_max:
             raise LimitReached(
-                f"{task.title!r} would be follow-up number {depth} in a row, and {tx.limits.depth_max} is the most.",
+                f"{task.title!r} would be follow-up number {depth} in a row; {tx.limits.depth_max} are allowed.",
                 guard="depth",
             )
         own = next(fresh)
@@ -135,7 +135,7 @@ async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) ->
     if holder:
         if holder["children"] + len(plan.new) > tx.limits.children_max:
             raise LimitReached(
-                f"#{holder['id']} has put {holder['children']} follow-ups, and {tx.limits.children_max} is the most.",
+                f"#{holder['id']} has {holder['children']} follow-ups; at most {tx.limits.children_max} are allowed.",
                 guard="children",
             )
         await tx.fetch("count_children", id=holder["id"], count=len(plan.new))
@@ -150,7 +150,7 @@ async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) ->
     for root, count in counts.items():
         if budgets[root]["tasks"] + count > tx.limits.tasks_per_root_max:
             raise LimitReached(
-                f"Root #{root} has {budgets[root]['tasks']} tasks, and {tx.limits.tasks_per_root_max} is the most.",
+                f"Goal #{root} has {budgets[root]['tasks']} tasks; at most {tx.limits.tasks_per_root_max} are allowed.",
                 guard="tasks",
             )
     await tx.fetch("count_tasks_of_roots", roots=as_json([{"root": root, "n": n} for root, n in counts.items()]))
@@ -167,7 +167,7 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
         resolved = [need if need.task > 0 else Need(plan.ids[-need.task - 1], need.outcome) for need in given]
         edges[row["id"]] = [need.task for need in resolved]
         if len(set(edges[row["id"]])) < len(resolved):
-            raise BadInput(f"{entry.title!r} needs one task twice, once by its number and once by its place.")
+            raise BadInput(f"{entry.title!r} needs the same task twice, by its number and by its place in the list.")
         wanted += [(row["id"], need) for need in resolved]
     if way := rules.circle(edges):
         titles = {row["id"]: repr(call.tasks[row["entry"]].title) for row in plan.new}
@@ -175,7 +175,7 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
     outside = {need.task for _, need in wanted} - edges.keys()
     found = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(outside)))} if outside else {}
     for each in outside - found.keys():
-        raise UnknownTask(f"There is no task #{each} to need; `dugnad tasks` lists them.")
+        raise UnknownTask(f"The needed task #{each} does not exist; `dugnad tasks` lists the tasks.")
     for other in found.values():
         if other["state"] == "ready":  # Others skipped this row while it was locked; wake them to look again.
             wake_for(tx, other)
@@ -263,7 +263,7 @@ async def cancel(tx: Tx, call: ByHand) -> list[int]:
         if rows[call.task]["state"] == "cancelled":
             return []
         if rows[call.task]["state"] in ENDED:
-            raise NotReady(f"#{call.task} has ended already, as {rows[call.task]['state']}.")
+            raise NotReady(f"#{call.task} has already ended as {rows[call.task]['state']}.")
         ended = [row for row in rows.values() if row["state"] not in ENDED]
         for row in ended:
             await tx.fetch("cancel_task", id=row["id"], reason=call.why or f"cancelled by {call.by}")
@@ -283,7 +283,7 @@ async def release(tx: Tx, call: ByHand) -> None:
         if row["state"] not in ("claimed", "waiting"):
             raise NotReady(f"#{call.task} is {row['state']}; only a claimed or waiting task can be released.")
         if row["open_needs"] > 0:
-            raise NotReady(f"#{call.task} waits for {row['open_needs']} tasks; cancel those, or let them end.")
+            raise NotReady(f"#{call.task} waits for {row['open_needs']} tasks; cancel them, or let them end.")
         after = await tx.fetch("release_task", id=call.task, delay=call.delay_ms, reason=call.why or None)
         state, due = after[0]["state"], after[0]["due_at"]
         event(
@@ -312,11 +312,11 @@ async def assign(tx: Tx, call: Assign) -> None:
     async def give() -> None:
         row = await _held_row(tx, call.task)
         if row["state"] not in ("blocked", "scheduled", "ready"):
-            raise NotReady(f"#{call.task} is {row['state']}; only a task that was not taken yet can be assigned.")
+            raise NotReady(f"#{call.task} is {row['state']}; only a task that is not claimed can be assigned.")
         if call.assignee is not None and not await tx.fetch("recipient", name=call.assignee):
             raise UnknownTeammate(f"There is no teammate {call.assignee!r}; `dugnad team` lists them.")
         if call.assignee is not None and call.assignee == row["not_for"]:
-            raise NotReady(f"#{call.task} is for anybody but {call.assignee}; assign it to another.")
+            raise NotReady(f"#{call.task} is not for {call.assignee}; assign it to another teammate.")
         lane = rules.lane(row["role"], call.assignee)
         if (call.assignee, lane) == (row["assignee"], row["lane"]):
             return
@@ -339,7 +339,7 @@ async def retry(tx: Tx, call: ByHand) -> list[int]:
         if row["state"] not in ("failed", "cancelled"):
             raise NotReady(f"#{call.task} is {row['state']}; only a failed or cancelled task can be retried.")
         if broken := [need for need in await tx.fetch("needs_of", task=row["id"]) if need["state"] == "broken"]:
-            raise NotReady(f"#{call.task} needs #{broken[0]['needs_id']}, which ended otherwise; retry that one.")
+            raise NotReady(f"#{call.task} needs #{broken[0]['needs_id']}, which ended in another way; retry that one.")
         opened, waiting = [], [row]
         while waiting:
             row = waiting.pop()

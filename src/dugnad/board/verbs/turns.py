@@ -54,7 +54,7 @@ def _place(call: Record) -> tuple[int, int, int]:
 
 
 def _says_otherwise(call: Record) -> BadInput:
-    return BadInput(f"Turn {call.turn.number} of #{call.task} is recorded already and says something else.")
+    return BadInput(f"Turn {call.turn.number} of #{call.task} is already recorded with another content.")
 
 
 async def _reservations(tx: Tx, calls: Sequence[Record]) -> dict[str, Row]:
