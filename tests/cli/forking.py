@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from dataclasses import asdict, dataclass, field
@@ -37,6 +38,7 @@ class Call:
     err: str | None = ""
     removes_folder: bool = False
     plain: bool = False  # Without root's right to read and write what its permissions forbid.
+    memory_bytes_max: int | None = MEMORY_BYTES_MAX
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Forks:
     """The process that forks, as the tests see it."""
 
     def __init__(self) -> None:
+        self._asking = threading.Lock()
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.cli.forking"],
             cwd=Path(__file__).parents[2],
@@ -62,9 +65,10 @@ class Forks:
     def run(self, call: Call) -> Ran:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(asdict(call)) + "\n")
-        self._server.stdin.flush()
-        return Ran(**json.loads(self._server.stdout.readline()))
+        with self._asking:
+            self._server.stdin.write(json.dumps(asdict(call)) + "\n")
+            self._server.stdin.flush()
+            return Ran(**json.loads(self._server.stdout.readline()))
 
     def close(self) -> None:
         assert self._server.stdin is not None
@@ -157,7 +161,8 @@ def _become(call: Call, pipes: dict[int, tuple[int, int]]) -> None:
         for reading, writing in pipes.values():
             os.close(reading)
             os.close(writing)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        if call.memory_bytes_max is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (call.memory_bytes_max, call.memory_bytes_max))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if call.plain:
             _be_plain()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +22,7 @@ from dugnad.cli.accepted import Accepted
 from dugnad.cli.unaccepted import flat
 from dugnad.config.project import read_project
 from dugnad.types import Claim, Outcome
+from tests.cli.forking import Call, Forks
 
 T = TypeVar("T")
 
@@ -104,8 +108,30 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
+@cache
+def _forks() -> Forks:
+    made = Forks()
+    atexit.register(made.close)
+    return made
+
+
 def run(*words: str, folder: Path, given: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-    """`dugnad ...` as its own process, in a folder, with its output in pipes."""
+    """`dugnad ...` as its own process, in a folder, with its output in pipes; forked from one that has imported it."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(given or "")
+        file.flush()
+        ran = _forks().run(
+            Call(
+                words=list(words), folder=str(folder), given=file.name if given is not None else "/dev/null",
+                environment=environment(**{"HOME": str(folder), **more}), memory_bytes_max=None,
+            )
+        )  # fmt: skip
+    assert not ran.late, (words, ran)
+    return subprocess.CompletedProcess(["dugnad", *words], ran.code, ran.out, ran.err)
+
+
+def run_anew(*words: str, folder: Path, given: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    """The same with an interpreter of its own, for what depends on how that starts."""
     return subprocess.run(
         [sys.executable, "-m", "dugnad", *words], cwd=folder, env=environment(**{"HOME": str(folder), **more}),
         input=given, capture_output=True, text=True, timeout=60, check=False,

@@ -22,7 +22,8 @@ from dugnad.errors import BoardUnreachable
 from dugnad.safe_open import held
 from dugnad.settings import ShellLimits
 from dugnad.tools.shell.outputs import Outputs
-from tests.cli.shell import run, start
+from tests.cli.shell import run_anew as run
+from tests.cli.shell import start
 from tests.cli.stranger import SCRIPT, Stranger
 
 COMMANDS = (

@@ -14,7 +14,7 @@ import pexpect
 import pyte
 import pytest
 
-from tests.cli.shell import Shell, environment, run, start
+from tests.cli.shell import Shell, environment, run, run_anew, start
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(folder: Path) -> None:
 
 def test_an_output_that_knows_few_letters_gets_marks_for_the_others(folder: Path) -> None:
     run("add", "Skriv på norsk", folder=folder)
-    ran = run("tasks", folder=folder, PYTHONIOENCODING="ascii")
+    ran = run_anew("tasks", folder=folder, PYTHONIOENCODING="ascii")
     assert ran.returncode == 0
     assert "Skriv p? norsk" in ran.stdout
 
