@@ -43,7 +43,7 @@ async def test_a_bug_is_logged_and_kept_with_the_attempt(board: Board, capsys: p
 async def test_the_traceback_is_kept_although_the_answer_of_the_board_was_lost(board: Board) -> None:
     await board.spawn("alice")
     task = await board.put("Bake", assignee="alice")
-    flaky = AnswerLost(board, "record", busy)
+    flaky = AnswerLost(board, "keep_traceback", busy)
     async with hosting(flaky, Raising(ValueError("half a loaf"))):
         await until_status(board, "alice", "failed")
     assert flaky.happened == 1
