@@ -19,7 +19,7 @@ from dugnad.board.store.sqlite import open_sqlite, run_now
 from dugnad.clock import Sources
 from dugnad.errors import DugnadError
 from dugnad.settings import AgentLimits, Limits, Patience, TeamLimits
-from dugnad.team import Host
+from dugnad.team import Host, RunPlan
 from dugnad.tools import Policy
 from dugnad.types import Budget, Event, Teammate
 
@@ -150,8 +150,11 @@ class World:
 
         limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=120.0)
         host = Host(
-            board=board, mind=mind, limits=limits, places=places_of(board), label=process.name,
-            knows_neighbours=False, budget=Budget(tasks=20, tokens=400_000),
+            board=board, mind=mind, label=process.name,
+            plan=RunPlan(
+                url="", limits=limits, places=places_of(board), knows_neighbours=False,
+                budget=Budget(tasks=20, tokens=400_000),
+            ),
         )  # fmt: skip
         machine = SimulatedHost(process, board, host)
         self.machines.append(machine)

@@ -14,7 +14,7 @@ from pathlib import Path
 from dugnad.agent import ExternalAgent
 from dugnad.board import open_board
 from dugnad.settings import Limits
-from dugnad.team import Host
+from dugnad.team import Host, RunPlan
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
 from tests.agent.standin import stand_in
 
@@ -26,7 +26,7 @@ async def main(order: dict[str, str]) -> None:
     )
     command = stand_in(Path(order["folder"]))
     host = Host(
-        board=board, grows=False, knows_neighbours=False,
+        board=board, grows=False, plan=RunPlan(url="", knows_neighbours=False),
         mind=lambda member, may_act: ExternalAgent(
             board=board, teammate=member, command=command, sandbox=sandbox, tree=Path(order["tree"]),
             may_act=may_act,

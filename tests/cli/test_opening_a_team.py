@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from dugnad.cli.conduct import gather_team
-from dugnad.cli.running import open_team
+from dugnad.cli.running import read_run
 from dugnad.config.project import read_project
 from dugnad.team import Team
 from dugnad.tools import Policy
@@ -53,17 +54,22 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Team]:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    team = open_team(read_project(folder), board=None, model="scripted:script.yaml", agents=2, forever=True)
-    return folder, team
+    run = read_run(read_project(folder), {}, board=None, model="scripted:script.yaml", agents=2, forever=True)
+    return folder, Team(run.plan, models=run.models)
 
 
 def test_what_both_files_and_the_options_say_holds_for_the_team(opened: tuple[Path, Team]) -> None:
-    _, team = opened
-    policy = Policy.of(team.policies)
+    plan = opened[1].plan
+    policy = Policy.of(plan.policies)
     assert [policy.decide(tool) for tool in ("bash", "write_file", "read_file")] == ["ask", "deny", "allow"]
-    assert team.rates("openai:llama3") == (5, 1_000)
-    assert (team.name, team.agents, team.is_forever, team.budget) == ("garden", 2, True, Budget(tasks=9))
-    assert (team.agent_limits.turns_max, team.board_limits.claims_max) == (7, 8)
+    assert plan.rates("openai:llama3") == (5, 1_000)
+    assert (plan.name, plan.agents, plan.limits.idle_seconds == math.inf, plan.budget) == (
+        "garden",
+        2,
+        True,
+        Budget(tasks=9),
+    )
+    assert (plan.agent_limits.turns_max, plan.board_limits.claims_max) == (7, 8)
 
 
 async def test_whom_the_project_names_is_who_the_project_says(opened: tuple[Path, Team]) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dugnad.board import open_board
 from dugnad.cli.workspaces import Wishes, workplaces
 from dugnad.config.project import read_project
-from dugnad.team import Team
+from dugnad.config.user import read_user
 from dugnad.team.workspaces.worktrees import Worktrees
 from tests.workspace.repository import new_repository
 
@@ -37,14 +38,14 @@ async def test_a_place_has_the_checks_the_reviewer_the_hosts_and_the_folders_tha
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     wishes = Wishes(hosts=("typed.example.org",), into="dugnad/elsewhere")
     async with (
-        Team.open(f"sqlite:///{tmp_path}/board.db") as team,
-        workplaces(team, read_project(root), wishes, lambda words: None),
+        await open_board(f"sqlite:///{tmp_path}/board.db") as board,
+        workplaces(board, read_project(root), read_user(), wishes, lambda words: None) as given,
     ):
-        places = team.places
+        places = given.places
         assert isinstance(places, Worktrees)
         assert places.shop.hosts == ("typed.example.org", "files.example.org")
         assert places.shop.project_checks == ("make test",)
         assert places.trees.target == "dugnad/elsewhere"
-        assert team.reviewer == "reviewer"
-        assert team.sandbox is not None
-        assert home / "tools" in team.sandbox.readable
+        assert given.reviewer == "reviewer"
+        assert given.sandbox is not None
+        assert home / "tools" in given.sandbox.readable

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dugnad.agent import Agent
 from dugnad.board import Board
@@ -18,7 +18,7 @@ from dugnad.models.scripted import Step
 from dugnad.rehearsal.draws import Draws
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.settings import AgentLimits, Limits, Patience, TeamLimits
-from dugnad.team import Host
+from dugnad.team import Host, RunPlan
 from dugnad.types import ENDED, Need, NewTask, Teammate
 from simulation.faults import Storm
 from simulation.loop import Process, VirtualLoop
@@ -125,8 +125,8 @@ class Reality:
             )
 
         host = Host(
-            board=board, mind=mind, limits=TeamLimits(idle_seconds=1e6), label=process.name, grows=False,
-            knows_neighbours=False, seats_max=seats,
+            board=board, mind=mind, label=process.name, grows=False,
+            plan=RunPlan(url="", limits=TeamLimits(idle_seconds=1e6), knows_neighbours=False, seats_max=seats),
         )  # fmt: skip
         self._hosts.append((process, host))
         self.loop.start(process, host.start(), process.name)
@@ -134,7 +134,7 @@ class Reality:
     def _lose_host(self) -> None:
         self._hosts[0][0].kill()
         for _, host in self._hosts[1:]:
-            host.seats_max = self.agents
+            host.plan = replace(host.plan, seats_max=self.agents)
         if len(self._hosts) == 1:
             self._start_host(self.agents)
 

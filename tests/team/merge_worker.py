@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from dugnad import Team
 from dugnad.models.port import Request
 from dugnad.models.scripted import ScriptedModel, Step
 from dugnad.settings import Limits, TeamLimits
+from dugnad.team import RunPlan
+from dugnad.team.team import opened
 from tests.team.stage_trees import finish, shell, worktrees
 
 LIMITS = Limits(lease_seconds=2.0, backoff_seconds=0.05, backoff_seconds_max=0.5, attempts_max=60, claims_max=200)
@@ -57,10 +60,13 @@ def step(request: Request) -> Step:
 
 async def main(url: str, root: Path, names: list[str]) -> None:
     limits = TeamLimits(idle_seconds=600, sweep_seconds=0.5)
-    team = Team.open(url, model=ScriptedModel(step), limits=limits, board_limits=LIMITS, seats_max=len(names))
-    async with team, worktrees(team.board, root, CHECK) as places:
+    plan = RunPlan(url=url, model=ScriptedModel(step), limits=limits, board_limits=LIMITS, seats_max=len(names))
+    async with (
+        opened(plan) as board,
+        worktrees(board, root, CHECK) as places,
+        Team(replace(plan, places=places), board=board) as team,
+    ):
         await places.sweep()
-        team.places = places
         for name in names:
             await team.board.spawn(name)
         await team.start()

@@ -14,7 +14,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits, Patience, TeamLimits
-from dugnad.team import Host
+from dugnad.team import Host, RunPlan
 from dugnad.types import MESSAGES, Task, Teammate
 from tests.agent.stage_agent import FAST
 
@@ -133,9 +133,8 @@ def host_of(board: Any, model: Any, *, tools: Sequence[Any] = (), agent: Any = F
     return Host(
         board=board,
         mind=fields.pop("mind", mind),
-        limits=limits(**fields.pop("limits", {})),
         grows=fields.pop("grows", False),
-        **fields,
+        plan=RunPlan(url="", limits=limits(**fields.pop("limits", {})), **fields),
     )
 
 

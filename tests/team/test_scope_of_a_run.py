@@ -72,7 +72,7 @@ async def test_what_is_answered_during_a_run_is_paid_for_by_its_goal(url: str) -
         await team.board.tell("bob", "alice", "Look at the old one.", task=old.id)
         await until(team.board, lambda: _said_to_human(team.board))
         model.go.set()
-        await within(team.run_roots(roots))
+        await within(team.work(roots))
         report = await team.report(roots)
         assert running is team.host
         old_runs = (await team.board.budget(old.id)).runs

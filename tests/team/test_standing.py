@@ -10,8 +10,9 @@ import pytest
 from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.team import Host
+from dugnad.team import Host, RunPlan
 from dugnad.team.growth import MADE_ROOM
+from dugnad.team.minds import Minds, Models
 from dugnad.types import Budget
 from tests.agent.stage_agent import TITLE
 from tests.conftest import Opener
@@ -42,9 +43,10 @@ class Restless:
 async def team_on(board: Board, number: int, happens: Callable[[], Awaitable[object]], **fields: Any) -> Team:
     """A team that looks at a board on which something happens before that call; with a host that is not started."""
     restless: Any = Restless(board, number, happens)
-    team = Team(url="", model=ScriptedModel({}), **fields)
-    team._board = restless
-    team._host = Host(board=restless, mind=team._mind, limits=team.limits, id=await board.start_host("here"))
+    plan = RunPlan(url="", model=ScriptedModel({}), **fields)
+    team = Team(plan, board=restless)
+    minds = Minds(plan, restless, Models(plan), {})
+    team._host = Host(board=restless, mind=minds, plan=plan, id=await board.start_host("here"))
     return team
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..text import NOTHING, Told
 from ..tools import Tool
 from ..types import Attempt, Claim, Outcome, Teammate
+
+T = TypeVar("T")
 
 
 class Stop:
@@ -25,6 +27,17 @@ class Stop:
 
     def __bool__(self) -> bool:
         return self.said.is_set()
+
+    async def unless(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What the work comes to; None, and the work is cancelled, if this is said before."""
+        task, asked = asyncio.ensure_future(work), asyncio.ensure_future(self.said.wait())
+        try:
+            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            return None if self else await task
+        finally:
+            for each in (task, asked):
+                each.cancel()
+            await asyncio.gather(task, asked, return_exceptions=True)
 
 
 class Mind(Protocol):

@@ -8,10 +8,10 @@ from ..board import Board
 from ..types import Attempt, Claim
 from .conversation import Conversation
 
+Attempts = Sequence[Attempt]  # All at one task, the oldest first.
 
-async def recall(
-    board: Board, claim: Claim, talk: Conversation, attempts: Sequence[Attempt] | None
-) -> Sequence[Attempt]:
+
+async def recall(board: Board, claim: Claim, talk: Conversation, attempts: Attempts | None) -> Attempts:
     """Fold the transcript into a fresh conversation, with what it waited for last. Returns the attempts at the task,
     which are read here unless they were given."""
     found = await board.attempts(claim.task.id) if attempts is None else attempts

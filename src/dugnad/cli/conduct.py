@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-import click
-
+from ..board import Board
 from ..config.project import Project
+from ..config.user import UserSettings
 from ..errors import BoardTrouble
-from ..logs import logger
-from ..team import Report, Team
+from ..team import Report, RunPlan, Team
 from ..team.growth import one_chain
+from ..team.minds import Models
 from ..team.requests import waiting_requests
+from ..team.team import open_roots, opened
 from ..text import plain
 from ..tools.message_tools import GONE
 from ..types import HUMAN, Budget, Event, Task
@@ -29,135 +29,129 @@ from ..view.summary import others_line, report_page, report_shape
 from .command import console, forget_stdout, show, show_json, shown_url
 from .preflight import checked_base
 from .servers import servers_in
-from .workspaces import Settings, Wishes, waits_for, with_deliveries, workplaces
+from .signals import stopping
+from .workspaces import Given, Settings, Wishes, with_deliveries, workplaces
 
-_LOG = logger(__name__)
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
+_NO_ANSWER = "The board does not answer; what was held is given back later, and `dugnad run` goes on."
+Says = Callable[[], str]
 
 
-async def conduct(
-    team: Team, project: Project, wishes: Wishes, *, goal: str | None, budget: Budget, forever: bool, others: bool,
-    as_json: bool,
-) -> int:  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One command that runs a team: the plan, and what else was read for it, each file once."""
+
+    plan: RunPlan
+    models: Models
+    user: UserSettings
+    project: Project
+    wishes: Wishes
+    as_json: bool = False
+
+    def say(self, what: str) -> None:
+        """For a program nothing is said but the end."""
+        if not self.as_json:
+            _say(what)
+
+    def say_all(self, sentences: Sequence[str]) -> None:
+        for each in sentences:
+            self.say(each)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[Board, Given, RunPlan]]:
+        """The board, where the team works, and the plan with all that a team needs."""
+        async with (
+            opened(self.plan) as board,
+            workplaces(board, self.project, self.user, self.wishes, self.say) as given,
+            servers_in(self.project, self.user, in_place=self.wishes.in_place, say=self.say) as tools_for,
+        ):
+            try:
+                yield board, given, replace(
+                    self.plan, places=given.places, sandbox=given.sandbox, reviewer=given.reviewer, tools_for=tools_for
+                )  # fmt: skip
+            finally:
+                await self.models.close()
+
+
+async def conduct(run: Run, *, goal: str | None, budget: Budget, forever: bool, others: bool) -> int:
     """`dugnad run`."""
-    say = _silent if as_json else _say
-    async with (
-        team,
-        workplaces(team, project, wishes, say) as given,
-        servers_in(team, project, in_place=wishes.in_place, say=say),
-    ):
-        began = await team.board.last_event()
-        if goal is None and not forever and not await team.roots(None, None):
+    async with run.opened() as (board, given, plan):
+        began = await board.last_event()
+        if goal is None and not forever and not await open_roots(board):
             words = 'There is nothing to do. Give the team a goal: dugnad run "GOAL", or dugnad add.'
-            _end(Report(says=words), as_json)
+            _end(Report(says=words), run.as_json)
             return 0
-        base = await checked_base(team, project, given, wishes, say=say, quiet=as_json)
+        base = await checked_base(run.project, given, run.wishes, say=run.say, quiet=run.as_json)
         if base.code:
-            if not as_json:
-                _say_all(given.told)
-            _end(Report(says=base.says, preflight=base.shape, stopped=base.code), as_json)
+            run.say_all(given.told)
+            _end(Report(says=base.says, preflight=base.shape, stopped=base.code), run.as_json)
             return base.code
-        roots = await team.roots(goal, budget, others=others)
-        await gather_team(team, project)
-        if not as_json:
-            _say_all(given.told)
-            _say(f"Team {plain(team.name)}, model {plain(team.model_name)}, board {plain(shown_url(team.url))}")
+        async with Team(replace(plan, red_base=base.red), board=board, models=run.models) as team:
+            roots = await team.roots(goal, budget, others=others)
+            await gather_team(team, run.project)
+            run.say_all(given.told)
+            run.say(f"Team {plain(plan.name)}, model {plain(team.model_name)}, board {plain(shown_url(plan.url))}")
             if waiting := await team.waiting_elsewhere():
-                _say(others_line(waiting))
-        settings = Settings(project.file)
-        async with stopping(team) as stopped, showing(team, roots, after=began, quiet=as_json, settings=settings):
-            working = asyncio.create_task(team.run_roots(roots, forever=forever))
-            asked = asyncio.create_task(stopped.wait())
-            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-            asked.cancel()
-            if stopped.is_set():
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
-            else:
-                await working
-            await team.leave("the run was stopped" if stopped.is_set() else "the run ended")
-        if not stopped.is_set():
-            end = await with_deliveries(team, await team.report(roots))
-            _end(replace(end, preflight=base.shape), as_json)
-            return end.exit_code
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                end = await with_deliveries(team, await team.report(roots, interrupted=True))
-                end = replace(end, preflight=base.shape)
-        except (BoardTrouble, TimeoutError):
-            words = "The board does not answer; what was held is given back later, and `dugnad run` goes on."
-            end = Report(interrupted=True, says=f"Interrupted. {words}")
-        _end(end, as_json)
-        return 130
+                run.say(others_line(waiting))
+            async with stopping("the run was stopped") as stop, _view(run, team, given, roots, after=began):
+                await team.work(roots, stop=stop, forever=forever)
+                await team.leave(stop.why or "the run ended")
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS if stop else None):
+                    end = await with_deliveries(given, await team.report(roots, interrupted=bool(stop)))
+                    end = replace(end, preflight=base.shape)
+            except (BoardTrouble, TimeoutError):
+                if not stop:
+                    raise
+                end = Report(interrupted=True, says=f"Interrupted. {_NO_ANSWER}")
+        _end(end, run.as_json)
+        return end.exit_code
 
 
-async def attend(team: Team, project: Project, wishes: Wishes, *, roles: Sequence[str], as_json: bool) -> int:
+async def attend(run: Run, *, forever: bool) -> int:
     """`dugnad work`."""
-    say = _silent if as_json else _say
-    async with (
-        team,
-        workplaces(team, project, wishes, say) as given,
-        servers_in(team, project, in_place=wishes.in_place, say=say),
-    ):
-        if not as_json:
-            _say_all(given.told)
-        began = await team.board.last_event()
-        base = await checked_base(team, project, given, wishes, say=say, quiet=as_json)
+    async with run.opened() as (board, given, plan):
+        run.say_all(given.told)
+        began = await board.last_event()
+        base = await checked_base(run.project, given, run.wishes, say=run.say, quiet=run.as_json)
         if base.code:
             shape = {"teammates": [], "interrupted": base.code == 130, "preflight": base.shape, "says": base.says}
-            _say(shape if as_json else base.says, as_json=as_json)
+            _say(shape if run.as_json else base.says, as_json=run.as_json)
             return base.code
-        team.only_roles = tuple(roles) or None
-        joined = await team.assemble(team.agents, roles=tuple(roles), here=True)
-        settings = Settings(project.file)
-        async with stopping(team) as stopped, showing(team, None, after=began, quiet=as_json, settings=settings):
-            host = await team.start()
-            while not stopped.is_set() and (team.is_forever or not await _is_over(team)):
-                joined += [name for name in host.lives if name not in joined]
-                await host.wait_for_move(1.0)
-            await team.leave("the host was stopped" if stopped.is_set() else "there was nothing left to do")
-        end = "interrupted." if stopped.is_set() else "nothing is left to do."
-        says = f"{', '.join(joined) or 'Nobody'} worked here; {end}"
-        shape = {"teammates": joined, "interrupted": stopped.is_set(), "preflight": base.shape, "says": says}
-        _say(shape if as_json else says, as_json=as_json)
-        return 130 if stopped.is_set() else 0
+        async with Team(replace(plan, red_base=base.red), board=board, models=run.models) as team:
+            joined = await team.assemble(plan.agents, roles=plan.only_roles or (), here=True)
+            async with stopping("the host was stopped") as stop, _view(run, team, given, None, after=began):
+                host = await team.start()
+                await team.work(stop=stop, forever=forever)
+                await team.leave(stop.why or "there was nothing left to do")
+        joined += [name for name in host.worked if name not in joined]
+        says = f"{', '.join(joined) or 'Nobody'} worked here; {'interrupted' if stop else 'nothing is left to do'}."
+        shape = {"teammates": joined, "interrupted": bool(stop), "preflight": base.shape, "says": says}
+        _say(shape if run.as_json else says, as_json=run.as_json)
+        return 130 if stop else 0
 
 
-async def _is_over(team: Team) -> bool:
-    try:
-        return await team.is_over()
-    except BoardTrouble:
-        return False  # Those who work wait for it too; the view says so.
-
-
-async def converse(
-    team: Team, project: Project, wishes: Wishes, *, account: Budget | None = None, others: bool = False
-) -> int:
+async def converse(run: Run, *, account: Budget | None = None, others: bool = False) -> int:
     """`dugnad chat`. `account`: the caps of all that is put in it."""
     from ..chat.chat import chat
 
-    async with (
-        team,
-        workplaces(team, project, wishes, _say) as given,
-        servers_in(team, project, in_place=wishes.in_place, say=_say),
-    ):
-        _say_all(given.told)
+    async with run.opened() as (board, given, plan), Team(plan, board=board, models=run.models) as team:
+        run.say_all(given.told)
         root = None if account is None else await team.cap_all(account, others=others)
         if waiting := await team.waiting_elsewhere():
             _say(others_line(waiting))
-        lead = await gather_team(team, project, with_lead=True)
+        lead = await gather_team(team, run.project, with_lead=True)
         await team.start()
-        talking = asyncio.ensure_future(chat(team.board, lead=lead, team_name=team.name, account=root))
-        loop = asyncio.get_running_loop()
-        ends = [each for each in _ends() if each != signal.SIGINT]  # Ctrl-C is the prompt's.
-        for number in ends:
-            loop.add_signal_handler(number, talking.cancel)
-        await asyncio.wait({talking})
-        for number in ends:
-            loop.remove_signal_handler(number)
-        await team.leave("the chat was closed")
+        why = "the chat was closed"
+        async with stopping(why, at_once=False, but=signal.SIGINT) as stop:  # Ctrl-C is the prompt's.
+            talking = asyncio.ensure_future(chat(board, lead=lead, team_name=plan.name, account=root))
+            talking.add_done_callback(lambda _: stop.say(why))
+            await team.work(stop=stop, forever=True)
+            talking.cancel()
+            await asyncio.wait({talking})
+        await team.leave(why)
         if talking.cancelled():
             return 130
         talking.result()
@@ -176,48 +170,21 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
     leads = [each.name for each in await team.board.team() if each.lead and each.status not in GONE]
     if with_lead and project.lead and not leads:
         leads = [(await team.board.spawn("lead", lead=True)).name]
-    await team.assemble(min(team.agents, team.limits.agents_start))
+    await team.assemble(min(team.plan.agents, team.plan.limits.agents_start))
     others = [each.name for each in await team.board.team() if each.status not in GONE]
     return (leads or others)[0]
 
 
-# Signals.
-
-
-def _ends() -> list[signal.Signals]:
-    """A supervisor, Ctrl-C, a window that was closed. A shell has its background jobs ignore Ctrl-C, and nohup a closed
-    window; what is ignored stays ignored."""
-    others = (signal.SIGINT, signal.SIGHUP)
-    return [signal.SIGTERM, *(each for each in others if signal.getsignal(each) is not signal.SIG_IGN)]
-
-
-@asynccontextmanager
-async def stopping(team: Team) -> AsyncIterator[asyncio.Event]:
-    """The first Ctrl-C or SIGTERM asks for an orderly end, the next ends the process at once."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        _LOG.warning("signal again=%s", stopped.is_set())
-        if stopped.is_set():
-            if sys.stdout.isatty():  # The live view had hidden the cursor.
-                os.write(sys.stdout.fileno(), b"\x1b[?25h\r\nEnded at once. `dugnad run` goes on.\r\n")
-            os._exit(130)  # Whatever it held is given back when its lease runs out, or found dead before.
-        stopped.set()
-        if not sys.stdout.isatty():
-            click.echo("Stopping: turns under way are being recorded. Ctrl-C again ends at once.", err=True)
-
-    ends = _ends()
-    for number in ends:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield stopped
-    finally:
-        for number in ends:
-            loop.remove_signal_handler(number)
-
-
 # What is seen meanwhile.
+
+
+def _view(
+    run: Run, team: Team, given: Given, roots: Sequence[int] | None, *, after: int
+) -> AbstractAsyncContextManager[None]:
+    settings = Settings(run.project.file)
+    return showing(
+        team, roots, after=after, quiet=run.as_json, says=settings.changed, waits=given.waits, settings=settings
+    )  # fmt: skip
 
 
 @asynccontextmanager
@@ -227,15 +194,16 @@ async def showing(
     *,
     after: int,
     quiet: bool,
-    says: Callable[[], str] = lambda: "",
+    says: Says = lambda: "",
+    waits: Says = lambda: "",
     settings: Settings | None = None,
 ) -> AsyncIterator[None]:
-    """A live view on a terminal, lines in a pipe, nothing for a program."""
+    """A live view on a terminal, lines in a pipe, nothing for a program. `waits`: whom a merge waits for."""
     if quiet:
         yield
         return
-    changed = settings.changed if settings is not None else says
-    view = _LiveView(team, roots, after, changed) if sys.stdout.isatty() else _PlainView(team, after, settings)
+    terminal = sys.stdout.isatty()
+    view = _LiveView(team, roots, after, says, waits) if terminal else _PlainView(team, after, settings, waits)
     with view:
         watching = asyncio.create_task(_keep_showing(team, view))
         try:
@@ -263,8 +231,9 @@ class _PlainView:
 
     pause_seconds = 0.0
 
-    def __init__(self, team: Team, after: int, settings: Settings | None) -> None:
-        self._team, self._after, self._said, self._waited, self._settings = team, after, "", "", settings
+    def __init__(self, team: Team, after: int, settings: Settings | None, waits: Says) -> None:
+        self._team, self._after, self._settings, self._waits = team, after, settings, waits
+        self._said = self._waited = ""
 
     def __enter__(self) -> None: ...
 
@@ -288,7 +257,7 @@ class _PlainView:
         if trouble != self._said:
             _say(f"The board is in trouble: {trouble}" if trouble else "The board answers again.")
             self._said = trouble
-        if (waits := waits_for(self._team)) != self._waited:
+        if (waits := self._waits()) != self._waited:
             if waits:
                 _say(plain(waits))
             self._waited = waits
@@ -309,13 +278,13 @@ class _LiveView:
 
     pause_seconds = 0.2  # Not more often than can be read.
 
-    def __init__(self, team: Team, roots: Sequence[int] | None, after: int, says: Callable[[], str]) -> None:
+    def __init__(self, team: Team, roots: Sequence[int] | None, after: int, says: Says, waits: Says) -> None:
         from rich.live import Live
 
-        self._team, self._roots, self._after, self._says = team, roots, after, says
+        self._team, self._roots, self._after, self._says, self._waits = team, roots, after, says, waits
         self._events: deque[Event] = deque(maxlen=20)
         self._doing: dict[str, Doing] = {}  # As far as the log tells it, also of teammates elsewhere.
-        self._last = Snapshot(now_ms=0, title=team.name, tasks=(), team=(), accounts=())
+        self._last = Snapshot(now_ms=0, title=team.plan.name, tasks=(), team=(), accounts=())
         self._screen = console()
         self._live = Live(console=self._screen, auto_refresh=False, vertical_overflow="crop", transient=True)
 
@@ -334,7 +303,7 @@ class _LiveView:
                     self._after = page[-1].seq
                     for event in page:
                         note_doing(self._doing, event)
-                last = await snapshot(self._team, self._roots, list(self._events), self._says())
+                last = await snapshot(self._team, self._roots, list(self._events), self._waits(), self._says())
                 self._last = replace(last, doing={**self._doing, **last.doing})
         except (BoardTrouble, TimeoutError) as trouble:  # The view stays, and says why it stands still.
             words = f"The board does not answer: {trouble or 'waiting for it'}"
@@ -343,7 +312,9 @@ class _LiveView:
         self._live.update(picture(self._last, width=size.width, height=size.height), refresh=True)
 
 
-async def snapshot(team: Team, roots: Sequence[int] | None, events: Sequence[Event], says: str) -> Snapshot:
+async def snapshot(
+    team: Team, roots: Sequence[int] | None, events: Sequence[Event], waits: str, says: str
+) -> Snapshot:  # fmt: skip
     board, host = team.board, team.host
     tasks: list[Task] = []
     for root in roots if roots is not None else [None]:
@@ -357,13 +328,13 @@ async def snapshot(team: Team, roots: Sequence[int] | None, events: Sequence[Eve
         says = f"The board is in trouble: {host.trouble}"
     elif host is not None and host.is_stopping:
         says = "Stopping: turns under way are being recorded. Ctrl-C again ends at once."
-    elif waits := waits_for(team):
+    elif waits:
         says = waits
-    elif (chain := one_chain(tasks)) and team.agents > 1:
+    elif (chain := one_chain(tasks)) and team.plan.agents > 1:
         says = f"These {chain} tasks are one chain: a team is no faster here than one teammate (--agents 1)."
     titles = [task.title for task in tasks if roots and task.id == roots[0]]
     return Snapshot(
-        now_ms=board.sources.now_ms(), title=titles[0] if titles else team.name, tasks=tasks, team=await board.team(),
+        now_ms=board.sources.now_ms(), title=(*titles, team.plan.name)[0], tasks=tasks, team=await board.team(),
         accounts=[await board.budget(root) for root in roots or ()], doing=doing, events=events,
         requests=await waiting_requests(board), says=says,
     )  # fmt: skip
@@ -374,15 +345,6 @@ def _end(end: Report, as_json: bool) -> None:
         _say(report_shape(end), as_json=True)
     else:
         _say(report_page(end))
-
-
-def _say_all(sentences: Sequence[str]) -> None:
-    for each in sentences:
-        _say(each)
-
-
-def _silent(what: str) -> None:
-    """For a program nothing is said but the end."""
 
 
 def _say(what: Any, *, as_json: bool = False) -> None:

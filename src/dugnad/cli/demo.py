@@ -35,7 +35,8 @@ from ..workspace.git.command import GitCall, ask
 from ..workspace.git.git import ENVIRONMENT
 from ..workspace.programs import find_program
 from .command import show, show_json
-from .conduct import showing, stopping
+from .conduct import showing
+from .signals import stopping
 
 GOAL = "Build slug, which makes titles into web addresses"
 TRIED = "Blåbær på dugnad"
@@ -82,16 +83,14 @@ async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool)
             await team.spawn(name, role="coder")
         goal = await team.board.put(GOAL, role="coder", budget=Budget(tasks=12, dollars=0.5))
         story = Story(team, second, quiet=as_json)
-        async with stopping(team) as stopped, showing(team, [goal.id], after=began, quiet=as_json, says=story.says):
+        view = showing(team, [goal.id], after=began, quiet=as_json, says=story.says)
+        async with stopping("the demo ended") as stop, view:
             killing = asyncio.create_task(story.kill_when_carol_is_at_work())
-            working = asyncio.create_task(team.run_roots([goal.id]))
-            asked = asyncio.create_task(stopped.wait())
-            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-            for each in (killing, working, asked):
-                each.cancel()
-            await asyncio.gather(killing, working, asked, return_exceptions=True)
+            await team.work([goal.id], stop=stop)
+            killing.cancel()
+            await asyncio.gather(killing, return_exceptions=True)
             await team.leave("the demo ended")
-        end = await team.report([goal.id], interrupted=stopped.is_set())
+        end = await team.report([goal.id], interrupted=bool(stop))
         works = await asyncio.to_thread(_works, folder) if not end.interrupted else None
         if as_json:
             show_json({**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works})
@@ -161,15 +160,15 @@ def _team(folder: Path, *, seats_max: int = 3) -> Team:
 
 
 async def _host_carol(folder: Path) -> None:
-    async with _team(folder, seats_max=1) as team, stopping(team) as stopped:
+    async with _team(folder, seats_max=1) as team, stopping("its host was stopped") as stop:
         await team.spawn("carol", role="tester")
         host = await team.start()
         while "carol" not in host.lives:
             await host.wait_for_move(0.1)
         print("ready", flush=True)
         # Nobody writes to standard input; it closes when the parent process ends, in any way.
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopped.set)
-        await stopped.wait()
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.say, "the demo ended")
+        await stop.said.wait()
 
 
 # The tools: real files, real tests, real commits.

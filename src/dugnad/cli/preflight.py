@@ -11,9 +11,8 @@ import asyncio
 import hashlib
 import json
 import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,13 +21,15 @@ from ..config.project import Project
 from ..config.servers import replace_file
 from ..errors import ToolError
 from ..safe_open import held
-from ..team import Team
+from ..team.plan import RunPlan
+from ..team.team import opened
 from ..team.workspaces.workspace import CHECK_SECONDS_MAX
 from ..text import one_line, plain, shorten
 from .accepted import state_folder
 from .base_trees import Base
 from .checks import Finding, Scene
 from .command import console
+from .signals import stopping
 from .unaccepted import refuse_tracked
 from .workspaces import Given, Say, Wishes, workplaces
 
@@ -37,7 +38,6 @@ _BYTES_MAX = 256 * 1024
 _SHOWN_CHARS_MAX = 6_000
 _DRAW_SECONDS = 0.5
 _KINDS = {"green": bool, "where": str, "command": str, "output": str, "seconds": float, "remembered": bool}
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,10 @@ class Checked:
     code: int = 0
     says: str = ""
     shape: dict[str, object] | None = None
+    red: bool = False
 
 
-async def checked_base(team: Team, project: Project, given: Given, wishes: Wishes, *, say: Say, quiet: bool) -> Checked:
+async def checked_base(project: Project, given: Given, wishes: Wishes, *, say: Say, quiet: bool) -> Checked:
     """Red is something that a person has to mend, so nothing begins; unless it was said that it may."""
     memory = memory_of(project.root, os.environ)
     try:
@@ -89,15 +90,14 @@ async def checked_base(team: Team, project: Project, given: Given, wishes: Wishe
         return Checked(shape=None if verdict is None else verdict.shape())
     if not wishes.red_base:
         return Checked(1, verdict.page(), verdict.shape())
-    team.red_base = True
     say(f"The project's check is red on {plain(verdict.where)} already; every teammate is told so.")
-    return Checked(shape=verdict.shape())
+    return Checked(shape=verdict.shape(), red=True)
 
 
 async def base_check(scene: Scene) -> Finding | None:
     """What `dugnad doctor` says of the project's check."""
     project = scene.project
-    if project is None or not project.checks:
+    if project is None or not project.checks or scene.user is None:
         return None
     command = one_line(" && ".join(project.checks), 200)
     if not scene.runs_check:
@@ -106,9 +106,9 @@ async def base_check(scene: Scene) -> Finding | None:
         return Finding("check", "warning", f"`{command}` was not run: the project is not accepted.", "dugnad trust")
     if not (scene.board_given or scene.environment.get("DUGNAD_BOARD")):
         await refuse_tracked(project, scene.url)
-    team = Team(url=scene.url or "sqlite:///:memory:", project=project.root)
+    plan = RunPlan(url=scene.url or "sqlite:///:memory:")
     said: list[str] = []
-    async with team, workplaces(team, project, Wishes(), said.append) as given:
+    async with opened(plan) as board, workplaces(board, project, scene.user, Wishes(), said.append) as given:
         try:
             memory = memory_of(project.root, scene.environment)
             verdict = await preflight(given.base, memory, red_base=False, say=said.append, quiet=False)
@@ -136,7 +136,10 @@ async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say
             return known
         command = one_line(" && ".join(checks), 200)
         say(f"Before anything is spent: the project's check on {plain(base.where)}, `{command}`")
-        verdict = await _unless_stopped(_run(base, quiet=quiet))
+        async with stopping("the run was stopped", at_once=False) as stop:  # The command ends, its tree is taken away.
+            verdict = await stop.unless(_run(base, quiet=quiet))
+        if verdict is None:
+            raise Interrupted
         key = _key(base, await base.name())  # Where all work in one folder, the check itself may have changed it.
         await asyncio.to_thread(_remember, memory, key, verdict)
     except (ToolError, OSError) as trouble:
@@ -206,26 +209,6 @@ async def _live(what: str, *, quiet: bool) -> AsyncIterator[_Tail]:
         finally:
             drawing.cancel()
             await asyncio.gather(drawing, return_exceptions=True)
-
-
-async def _unless_stopped(work: Coroutine[None, None, CheckVerdict]) -> CheckVerdict:
-    """Ctrl-C stops it in order: the command is ended, its tree taken away."""
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in _ENDS:
-        loop.add_signal_handler(number, stopped.set)
-    task, asked = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())
-    try:
-        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
-        if stopped.is_set():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            raise Interrupted
-        return await task
-    finally:
-        asked.cancel()
-        for number in _ENDS:
-            loop.remove_signal_handler(number)
 
 
 # What is remembered.

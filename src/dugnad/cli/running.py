@@ -13,8 +13,8 @@ from .command import board_option, board_url, examples, here, json_option, log_o
 
 if TYPE_CHECKING:
     from ..config.project import Project
-    from ..team import Team
     from ..types import Budget
+    from .conduct import Run
 
 
 def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,19 +106,10 @@ def run(
     import asyncio
 
     from .conduct import conduct
-    from .workspaces import Wishes
 
-    project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
+    found = read_run(here(), typed, board=board, model=model, agents=agents, forever=forever, as_json=as_json)
     start_log(draws=True, keeps=forever, quiet=as_json)
-    project = _at_most(project, agents)
-    wishes = Wishes.typed(typed)
-    budget = typed_budget(typed)
-    return asyncio.run(
-        conduct(
-            team, project, wishes, goal=goal, budget=budget, forever=forever, others=others, as_json=as_json,
-        )
-    )  # fmt: skip
+    return asyncio.run(conduct(found, goal=goal, budget=typed_budget(typed), forever=forever, others=others))
 
 
 @click.command("work", epilog=examples("dugnad work --agents 4 --roles coder,tester --forever"))
@@ -137,13 +128,13 @@ def work(
 
     from ..board import rules
     from .conduct import attend
-    from .workspaces import Wishes
 
     project = here()
     wanted = tuple(rules.name("role", role.strip(), project.limits) for role in roles.split(",") if role.strip())
-    team = open_team(project, board=board, model=model, agents=agents, forever=forever, asks=not as_json)
+    options: dict[str, Any] = {"board": board, "model": model, "agents": agents, "as_json": as_json, "roles": wanted}
+    found = read_run(project, typed, forever=forever, **options)
     start_log(draws=True, keeps=True, quiet=as_json)
-    return asyncio.run(attend(team, project, Wishes.typed(typed), roles=wanted, as_json=as_json))
+    return asyncio.run(attend(found, forever=forever))
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
@@ -163,16 +154,12 @@ def chat(
 
     from ..types import Budget
     from .conduct import converse
-    from .workspaces import Wishes
 
-    project = here()
-    team = open_team(project, board=board, model=model, agents=agents, forever=True)
+    found = read_run(here(), typed, board=board, model=model, agents=agents, forever=True)
     start_log(draws=True)
-    project = _at_most(project, agents)
-    wishes = Wishes.typed(typed)
     caps = typed_budget(typed)
-    account = None if caps == Budget() else caps.over(project.budget)
-    return asyncio.run(converse(team, project, wishes, account=account, others=others))
+    account = None if caps == Budget() else caps.over(found.plan.budget)
+    return asyncio.run(converse(found, account=account, others=others))
 
 
 @click.command("demo", epilog=examples("dugnad demo"))
@@ -200,33 +187,41 @@ def _at_most(project: Project, agents: int | None) -> Project:
     return replace(project, members=(*leads, *others[:agents]))
 
 
-def open_team(
-    project: Project, *, board: str | None, model: str | None, agents: int | None, forever: bool, asks: bool = True
-) -> Team:  # fmt: skip
-    """The team of this project, as the files and the options say. A model that cannot be asked is told of now."""
+def read_run(
+    project: Project, typed: dict[str, Any], *, board: str | None, model: str | None, agents: int | None,
+    forever: bool, as_json: bool = False, roles: tuple[str, ...] | None = None,
+) -> Run:  # fmt: skip
+    """What the files and the options say, read once. A model that cannot be asked is told of now."""
     import math
     from dataclasses import replace
     from functools import partial
 
     from ..config.user import open_named_model, read_user
-    from ..team import Team
+    from ..team import RunPlan
+    from ..team.minds import Models
+    from .conduct import Run
     from .trust import require_trust
+    from .workspaces import Wishes
 
     url = board_url(board, project)
     user = read_user(os.environ)
     name = project.model_name(model, os.environ)
     limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
-    team = Team(
-        url=url, model=name, name=project.team, project=project.root, roles=project.roles,
+    plan = RunPlan(
+        url=url, model=name, name=project.team, project=project.root, roles=project.roles, only_roles=roles or None,
         agents=agents or project.agents, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
         board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
         policies=project.policy(user),
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
-    team.open_model()
-    require_trust(board, makes=True, asks=asks, runs=True)
-    return team
+    models = Models(plan)
+    models.named()
+    require_trust(board, makes=True, asks=not as_json, runs=True)
+    project = _at_most(project, agents) if roles is None else project  # `work` has no members join.
+    return Run(
+        plan=plan, models=models, user=user, project=project, wishes=Wishes.typed(typed), as_json=as_json
+    )  # fmt: skip
 
 
 def typed_budget(caps: dict[str, Any]) -> Budget:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..config.user import read_user
+from ..config.user import UserSettings
 from ..text import plain
 from ..types import HUMAN
 from ..workspace.sandbox.sandbox import Sandbox, probe
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 UNSAFE = "--unsafe-no-sandbox"
 
 
-async def find_sandbox(board: Board, root: Path, *, unsafe: bool) -> Sandbox | None:
+async def find_sandbox(board: Board, root: Path, user: UserSettings, *, unsafe: bool) -> Sandbox | None:
     """None: there is none, and commands do not run. `unsafe` is what was typed just now; no file can say it.
 
     What is said goes to standard error: it is for the person, also where a program reads the rest.
     """
-    user = read_user(os.environ)
     found = await probe(os.environ.get("PATH", os.defpath), outside=root)
     # The interpreter that runs us may lie outside the system's folders, and a project's checks need one.
     own = tuple(dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr")))

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..config.project import Project
-    from ..team import Team
+    from ..config.user import UserSettings
     from ..team.servers import ServerState
+    from ..tools import Tool
     from ..tools.mcp.offer import Server
+    from ..types import Teammate
     from ..workspace.sandbox.sandbox import Sandbox
 
 _STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trouble": "bold red"}
@@ -188,28 +190,24 @@ def _shape(each: ServerState) -> dict[str, Any]:
 
 @asynccontextmanager
 async def servers_in(
-    team: Team, project: Project, *, in_place: bool, say: Callable[[str], None]
-) -> AsyncIterator[None]:  # fmt: skip
-    """The tools of the approved servers for everybody; what cannot be used is said, now or when it turns out."""
+    project: Project, user: UserSettings, *, in_place: bool, say: Callable[[str], None]
+) -> AsyncIterator[Callable[[Teammate], Sequence[Tool]]]:
+    """The tools of the approved servers, by teammate; what cannot be used is said, now or when it turns out."""
     from ..config.servers import read_approved
-    from ..config.user import read_user
     from ..team.servers import chosen, open_servers
 
-    user = read_user(os.environ)
     if not user.servers and not project.servers:
-        yield
+        yield lambda teammate: ()
         return
     approved = read_approved(os.environ)
     sandbox = await _sandbox_for([each for each in chosen(user, project) if each.name in approved])
     tree: Path | None = project.root if in_place and not is_no_project(project.root) else None
     found = await open_servers(user, project, sandbox, tree=tree)
-    others = team.tools_for
-    team.tools_for = lambda member: [*others(member), *found.tools_for(member)]
     told = len(found.says)
     for sentence in found.says:
         say(sentence)
     try:
-        yield
+        yield found.tools_for
     finally:
         await found.close()
         if sandbox is not None:

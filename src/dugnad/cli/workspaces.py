@@ -9,18 +9,20 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..board import Board
 from ..config.project import Project
-from ..config.user import read_user
+from ..config.user import UserSettings
 from ..errors import BadInput, ToolError
-from ..team import Report, Team
+from ..team import Report
 from ..team.workspaces.folders import folders
-from ..team.workspaces.workspace import Workshop, shared
+from ..team.workspaces.workspace import OpenWorkspace, Workshop, shared
 from ..team.workspaces.worktrees import Worktrees
 from ..workspace.git.git import Git
 from ..workspace.git.merge_queue import prepare_target
 from ..workspace.git.worktree import BRANCHES
 from ..workspace.git.worktrees import Trees
 from ..workspace.sandbox.destinations import parse_hosts
+from ..workspace.sandbox.sandbox import Sandbox
 from .base_trees import Base, in_place, of_folder, of_git
 from .command import is_no_project, make_folder
 from .sandbox import find_sandbox
@@ -46,15 +48,24 @@ class Wishes:
 
 @dataclass(slots=True)
 class Given:
-    """What there is to say of the places, and the project as it is before anybody works there."""
+    """Where the team works, what there is to say of it, and the project as it is before anybody works there."""
 
     told: list[str] = field(default_factory=list)
     base: Base | None = None
+    places: OpenWorkspace | None = None
+    sandbox: Sandbox | None = None
+    reviewer: str | None = None  # Of whatever changes the project.
+
+    def waits(self) -> str:
+        """Whom a merge of the team's waits for, if it has for a while."""
+        return self.places.waits if isinstance(self.places, Worktrees) else ""
 
 
 @asynccontextmanager
-async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> AsyncIterator[Given]:
-    """Give the team its places; what there is to say of them. Nothing is run without a sandbox. `say` hears at once
+async def workplaces(
+    board: Board, project: Project, user: UserSettings, wishes: Wishes, say: Say
+) -> AsyncIterator[Given]:  # fmt: skip
+    """The places of a team, and what there is to say of them. Nothing is run without a sandbox. `say` hears at once
     whom this waits for."""
     root = project.root
     given = Given()
@@ -65,53 +76,52 @@ async def workplaces(team: Team, project: Project, wishes: Wishes, say: Say) -> 
         yield given
         return
     make_folder(root / ".dugnad")
-    sandbox = await find_sandbox(team.board, root, unsafe=wishes.unsafe)
+    sandbox = await find_sandbox(board, root, user, unsafe=wishes.unsafe)
     own = sandbox.readable if sandbox is not None else ()
     path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
-    hosts = (*wishes.hosts, *read_user(os.environ).sandbox.hosts)
+    hosts = (*wishes.hosts, *user.sandbox.hosts)
     parse_hosts(hosts)  # What is wrong with one is said before anything begins.
     shop = Workshop(
-        board=team.board, outputs=root / ".dugnad" / "output", sandbox=sandbox,
+        board=board, outputs=root / ".dugnad" / "output", sandbox=sandbox,
         why_not="" if sandbox else "there is no sandbox here (`dugnad doctor` says how to get one)",
         environment={"PATH": ":".join(path)}, hosts=hosts, project_checks=project.checks,
     )  # fmt: skip
-    team.reviewer, team.sandbox = project.reviewer, sandbox
+    given.reviewer, given.sandbox = project.reviewer, sandbox
     try:
-        given.base = await _give(team, project, wishes, shop, given.told.append, say)
+        given.places, given.base = await _places(shop, project, wishes, given.told.append, say)
         yield given
     finally:
         if sandbox is not None:
             await sandbox.close()
 
 
-async def _give(
-    team: Team, project: Project, wishes: Wishes, shop: Workshop, say: Say, say_now: Say
-) -> Base:  # fmt: skip
+async def _places(
+    shop: Workshop, project: Project, wishes: Wishes, say: Say, say_now: Say
+) -> tuple[OpenWorkspace, Base]:  # fmt: skip
     root = project.root
     if wishes.in_place:
-        team.places = shared(shop, root)
-        return in_place(shop, root)
+        return shared(shop, root), in_place(shop, root)
     try:
         git = await Git.find(root, path=os.environ.get("PATH", os.defpath))
         if git is not None:
-            trees = await _prepared(team, root, git, wishes, say, say_now)
+            trees = await _prepared(shop.board, project, git, wishes, say, say_now)
             shop, branch = replace(shop, prefix=git.prefix), await git.head_branch()
-            team.places = places = Worktrees(board=team.board, trees=trees, shop=shop, own_branch=branch)
+            places = Worktrees(board=shop.board, trees=trees, shop=shop, own_branch=branch)
             await places.sweep()
-            return of_git(places)
+            return places, of_git(places)
     except ToolError as trouble:  # Better now than after a night in which nothing could be written.
         raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
-    team.places = folders(shop, root, root / ".dugnad" / "work")
     say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
-    return of_folder(shop, root, root / ".dugnad" / "work")
+    work = root / ".dugnad" / "work"
+    return folders(shop, root, work), of_folder(shop, root, work)
 
 
-async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
+async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
     """Where the trees of attempts will be, and the branch that finished work goes to."""
     branch = await git.head_branch()
     trees = Trees(
-        git=git, folder=root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
-        bytes_max=team.limits.change_bytes_max, lease_seconds=team.board.limits.lease_seconds,
+        git=git, folder=project.root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
+        bytes_max=project.team_limits.change_bytes_max, lease_seconds=board.limits.lease_seconds,
         on_wait=lambda told: say_now(told) if told else None,
     )  # fmt: skip
     if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
@@ -119,11 +129,6 @@ async def _prepared(team: Team, root: Path, git: Git, wishes: Wishes, say: Say, 
     if await git.is_dirty():
         say("Your checkout has changes that are not committed; the team does not see them.")
     return trees
-
-
-def waits_for(team: Team) -> str:
-    """Whom a merge of the team's waits for, if it has for a while."""
-    return team.places.waits if isinstance(team.places, Worktrees) else ""
 
 
 class Settings:
@@ -147,11 +152,11 @@ class Settings:
         return self._says
 
 
-async def with_deliveries(team: Team, end: Report) -> Report:
+async def with_deliveries(given: Given, end: Report) -> Report:
     """The report, and where the work is that it tells of."""
-    if not isinstance(team.places, Worktrees):
+    if not isinstance(given.places, Worktrees):
         return end
     try:
-        return replace(end, deliveries=await team.places.deliveries(end.tasks))
+        return replace(end, deliveries=await given.places.deliveries(end.tasks))
     except ToolError:
         return end

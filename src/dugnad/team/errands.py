@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ..board import Board
+from ..errors import BudgetSpent, LimitReached, NotReady, UnknownTask
 from ..prompts import tell
-from ..settings import TeamLimits
-from ..types import HUMAN, Budget, Message, Task
+from ..types import HUMAN, Budget, Claim, Message, Task
+from .plan import RunPlan
+
+ClaimTask = Callable[[int], Awaitable[Claim | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +20,7 @@ class Errands:
 
     board: Board
     teammate: str
-    limits: TeamLimits
-    budget: Budget  # For what a person asks for in passing.
+    plan: RunPlan
     scope: tuple[int, ...] | None  # The roots of the host's work; None: all.
     payer: int | None  # The root that pays for errands about no task; None: each is a root of its own.
 
@@ -29,8 +31,27 @@ class Errands:
         leads = {member.name for member in await self.board.team() if member.lead}
         return any(message.sender in leads for message in unread)
 
-    async def put(self, unread: Sequence[Message]) -> Task:
-        """The task of answering these; the same call finds the one that was put before."""
+    async def claim(self, unread: Sequence[Message], claim: ClaimTask) -> Claim | None:
+        """Make a task of answering, and take it. None: it cannot be one, so the messages count as read; the next packet
+        has them."""
+        errand: Task | None = None
+        try:
+            errand = await self._put(unread)
+            if not errand.ended:
+                return await claim(errand.id)
+            if len(unread) > 1:  # The first one's errand came to an end; the others have nothing to do with that.
+                await self.board.show(self.teammate, [unread[0].id])
+                return await self.claim(unread[1:], claim)
+        except NotReady:
+            if errand is not None and errand.state in ("ready", "claimed", "scheduled", "waiting"):
+                return None  # It is on the board already, and comes back from a lost host or after a pause.
+        except (LimitReached, BudgetSpent, UnknownTask):
+            pass
+        await self.board.show(self.teammate, [message.id for message in unread])
+        return None
+
+    async def _put(self, unread: Sequence[Message]) -> Task:
+        """The same call finds the one that was put before."""
         from_human = any(message.sender == HUMAN for message in unread)
         told_in = next((message.task for message in unread if message.task is not None), None)
         parent = None if from_human else told_in  # What a person says is not a goal's to pay for.
@@ -39,17 +60,14 @@ class Errands:
         return await self.board.put(
             f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
             body=tell("delivery.errand_for_human") if from_human else tell("delivery.errand"),
-            assignee=self.teammate,
-            priority=1,
-            parent=parent,
+            assignee=self.teammate, by=self.teammate, priority=1, parent=parent,
             budget=self._own_budget() if parent is None else None,
             kind="human_message" if from_human else "message",
             key=f"errand:{'human' if from_human else 'team'}:{self.teammate}:{unread[0].id}",
-            by=self.teammate,
-        )
+        )  # fmt: skip
 
     def _own_budget(self) -> Budget:
         """What a person asks for in passing may become a goal like any other; so it has a cap like any other."""
-        if self.budget != Budget():
-            return self.budget
-        return Budget(tasks=self.limits.errand_tasks_max, tokens=self.limits.errand_tokens_max)
+        limits = self.plan.limits
+        small = Budget(tasks=limits.errand_tasks_max, tokens=limits.errand_tokens_max)
+        return small if self.plan.budget == Budget() else self.plan.budget

@@ -15,17 +15,17 @@ from typing import Any
 
 from ..agent import Mind
 from ..board import Board
+from ..board.records import Moment
 from ..board.store.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
 from ..logs import logger, traceback_text, without_secrets
-from ..settings import TeamLimits
 from ..tools.message_tools import GONE
-from ..types import MESSAGES, Budget, Released, Teammate
+from ..types import MESSAGES, Released, Teammate
 from .errands import Errands
 from .growth import MADE_ROOM, Joins, joining, may_come_back
 from .lost_hosts import Silence, dead_neighbours, own_label
+from .plan import RunPlan
 from .worker import Worker
-from .workspaces.workspace import Check, OpenWorkspace, nowhere
 
 # Makes the mind of a teammate. The second argument is what it asks before it acts on the world: False means that the
 # host's lease ran out, so that the claim may be another's by now.
@@ -40,22 +40,15 @@ class Host:
 
     board: Board
     mind: MindOf
-    limits: TeamLimits = field(default_factory=TeamLimits)
-    check: Check | None = None  # How to run a task's check, where teammates have no place of their own.
-    places: OpenWorkspace | None = None  # Where they work.
-    reviewer: str | None = None
-    budget: Budget = field(default_factory=Budget)
+    plan: RunPlan
     grows: bool = True  # False: only who was spawned is run.
-    seats_max: int = 10_000
-    roles: tuple[str, ...] | None = None  # Only those with these roles join here; None: whoever is needed.
     newcomer: Newcomer = lambda joins: {}
-    knows_neighbours: bool = True  # False: only the lease says that a host is dead.
     scope: tuple[int, ...] | None = None  # Only work under these roots is taken; None: all there is.
     payer: int | None = None  # The root that pays for answering messages about no task of its own; None: each its own.
-    red_base: bool = False  # The project's check was red before anybody began, and they are told so.
     label: str = ""
     id: str = ""
     lives: dict[str, Worker] = field(default_factory=dict)
+    worked: dict[str, None] = field(default_factory=dict)  # Everybody who has had a seat here, in order.
     own_trouble: str = ""  # Why the board cannot be reached at the moment.
     failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
     broken_models: dict[str, str] = field(default_factory=dict)  # Why nobody should be spawned with a model.
@@ -110,7 +103,7 @@ class Host:
 
     def _on_move(self) -> None:
         self._moved.set()
-        room = self.grows and len(self.lives) < self.limits.agents_max
+        room = self.grows and len(self.lives) < self.plan.limits.agents_max
         if self._upkeep_watch is not None and (room or self._somebody_rested):
             self._upkeep_watch.wake("moved")  # Else there is nobody who could join, however much work waits.
 
@@ -194,20 +187,20 @@ class Host:
             await self._renew()  # We slept, or the board's clock jumped. Before others are judged, we beat.
             hosts = await self.board.hosts()
         silent = self._silence.watch([each for each in hosts if each.id != self.id], self._now())
-        for neighbour in dead_neighbours(hosts, self.label) if self.knows_neighbours else []:
+        for neighbour in dead_neighbours(hosts, self.label) if self.plan.knows_neighbours else []:
             await self.board.stop_host(neighbour.id)
         lapse = await self.board.next_lapse()
         if lapse is not None and lapse <= 0:
             await self.board.take_back(silent=silent)
             lapse = await self.board.next_lapse()
-        soon = min(self.limits.sweep_seconds, self.board.limits.lease_seconds / 6)
+        soon = min(self.plan.limits.sweep_seconds, self.board.limits.lease_seconds / 6)
         if lapse is not None and lapse > 0:
             soon = min(soon, max(0.02, lapse + 0.02))
         self._look_at = self._now() + soon
 
     async def _seat(self) -> bool:
         """Take who is wanted, and who lost their host; they go on where they were. Whether there was anybody."""
-        free = self.seats_max - len(self.lives)
+        free = self.plan.seats_max - len(self.lives)
         if self._stopping or free <= 0:
             return False
         taken = await self.board.seat(self.id, count=free)
@@ -225,17 +218,13 @@ class Host:
             await self.board.fail_teammate(member.name, by=member.name, reason=str(trouble), seat=member.seat)
             self._on_move()
             return
-        errands = Errands(
-            board=self.board, teammate=member.name, limits=self.limits, budget=self.budget, scope=self.scope,
-            payer=self.payer,
-        )  # fmt: skip
+        name, plan = member.name, self.plan
+        errands = Errands(board=self.board, teammate=name, plan=plan, scope=self.scope, payer=self.payer)
         life = Worker(
-            board=self.board, host=self.id, agent=agent, errands=errands, limits=self.limits,
-            places=self.places or nowhere(self.check), reviewer=self.reviewer, red_base=self.red_base,
-            on_move=self._on_move,
+            board=self.board, host=self.id, agent=agent, errands=errands, plan=plan, on_move=self._on_move
         )  # fmt: skip
-        self.lives[member.name] = life
-        self._running[member.name] = task = asyncio.create_task(life.live(), name=f"teammate {member.name}")
+        self.lives[name], self.worked[name] = life, None
+        self._running[name] = task = asyncio.create_task(life.live(), name=f"teammate {name}")
         task.add_done_callback(lambda done: self._gone(life, done))
 
     def _gone(self, life: Worker, done: asyncio.Task[None]) -> None:
@@ -287,13 +276,13 @@ class Host:
             life = self.lives.get(asked.teammate)
             if life is None or asked.accepted is False:
                 continue
-            left = self.limits.shutdown_seconds + self._asked.setdefault(asked.request, self._now()) - self._now()
+            left = self.plan.limits.shutdown_seconds + self._asked.setdefault(asked.request, self._now()) - self._now()
             if left > 0:
                 life.asked_to_stop = True
                 life.wake()
                 self._look_at = min(self._look_at, self._now() + left)
                 continue
-            why = f"shut down by {asked.sender}: no answer within {self.limits.shutdown_seconds:g} seconds"
+            why = f"shut down by {asked.sender}: no answer within {self.plan.limits.shutdown_seconds:g} seconds"
             await self.board.stop_teammate(asked.teammate, by=asked.sender, reason=why)
             await self._end(life, why)
 
@@ -303,7 +292,7 @@ class Host:
         life.drop(why)
         running = self._running.get(life.name)
         if running is not None:
-            await asyncio.wait({running}, timeout=self.limits.cancel_seconds + 1)
+            await asyncio.wait({running}, timeout=self.plan.limits.cancel_seconds + 1)
             running.cancel()
 
     async def _grow(self) -> None:
@@ -330,13 +319,14 @@ class Host:
                 await self._free_work_of(team[lane[1:]])
 
     def joining(self, ready: Mapping[str, int], team: Sequence[Teammate]) -> list[Joins]:
-        if self.roles is not None:
-            ready = {
-                lane: count
-                for lane, count in ready.items()
-                if lane.partition("!")[0] in ("", *self.roles) or lane.startswith("@")
-            }
-        return joining(ready, team, host=self.id, agents_max=self.limits.agents_max, strangers=self.grows)
+        if (roles := self.plan.only_roles) is not None:
+            fits = [each for each in ready if each.partition("!")[0] in ("", *roles) or each.startswith("@")]
+            ready = {lane: ready[lane] for lane in fits}
+        return joining(ready, team, host=self.id, agents_max=self.plan.limits.agents_max, strangers=self.grows)
+
+    def can_grow(self, now: Moment) -> bool:
+        """Whether somebody would join for the work that is ready."""
+        return not self.broken_models and bool(self.joining(now.ready, now.team))
 
     async def _free_work_of(self, member: Teammate) -> None:
         """Nobody can answer in the place of one who was shut down; the goal it belongs to must not wait for it. What
@@ -363,13 +353,13 @@ class Host:
             life.leave(why)
         running = list(self._running.values())
         if running:
-            await asyncio.wait(running, timeout=self.limits.stop_seconds)
+            await asyncio.wait(running, timeout=self.plan.limits.stop_seconds)
         await asyncio.gather(*(self._end(life, why) for life in list(self.lives.values())))  # Who did not make it.
         for task in [*self._loops, *self._running.values()]:
             task.cancel()
         await asyncio.gather(*self._loops, *self._running.values(), return_exceptions=True)
         try:
-            async with asyncio.timeout(self.limits.cancel_seconds):
+            async with asyncio.timeout(self.plan.limits.cancel_seconds):
                 await self.board.stop_host(self.id)
         except (DugnadError, TimeoutError) as trouble:  # Its lease runs out, or its process is seen to be gone.
             self.own_trouble = str(trouble)

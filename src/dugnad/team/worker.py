@@ -18,27 +18,24 @@ from ..board import Board
 from ..board.store.watch import Watch
 from ..errors import (
     BoardTrouble,
-    BudgetSpent,
     DugnadError,
     HostLost,
-    LimitReached,
     ModelMisconfigured,
     NotReady,
     StaleClaim,
     StoppedTeammate,
     ToolError,
-    UnknownTask,
 )
 from ..logs import about, logger, traceback_text, without_secrets
 from ..prompts import tell
-from ..settings import TeamLimits
 from ..text import NOTHING, Told, joined, shorten
 from ..tools.task_tools import whole_result
-from ..types import HUMAN, MESSAGES, Attempt, Claim, Done, Failed, Message, Outcome, Released, Task
+from ..types import HUMAN, MESSAGES, Attempt, Claim, Done, Failed, Outcome, Released
 from .delivery import Again, Delivery, checks_told
 from .errands import Errands
 from .growth import RESTED
-from .workspaces.workspace import OpenWorkspace, Workspace, nowhere
+from .plan import RunPlan
+from .workspaces.workspace import Workspace, nowhere
 
 _LOG = logger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -54,10 +51,7 @@ class Worker:
     host: str
     agent: Mind
     errands: Errands
-    limits: TeamLimits
-    places: OpenWorkspace = field(default_factory=lambda: nowhere(None))  # Where it works.
-    reviewer: str | None = None
-    red_base: bool = False
+    plan: RunPlan
     on_move: Callable[[], None] = lambda: None  # Is told whenever a task went from or to this teammate.
     claim: Claim | None = None  # What it works on now.
     settling: bool = False  # The claim is being given up at this moment; not having it is no loss.
@@ -125,12 +119,12 @@ class Worker:
         if isinstance(place, Released):
             return place
         delivery = Delivery(
-            board=self.board, limits=self.limits, place=place, attempts=attempts, reviewer=self.reviewer
+            board=self.board, limits=self.plan.limits, place=place, attempts=attempts, reviewer=self.plan.reviewer
         )
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
         told = self._told_at_first(claim, place)
-        for _ in range(self.limits.check_rounds_max + 1):
+        for _ in range(self.plan.limits.check_rounds_max + 1):
             outcome = await self._think(claim, told, attempts)
             if not isinstance(outcome, Done):
                 return outcome
@@ -163,11 +157,11 @@ class Worker:
                         return None
                     if (claim := await self._look_for_work(mail)) is not None:
                         return claim
-                    left = self.limits.idle_seconds - (clock() - quiet_since)
+                    left = self.plan.limits.idle_seconds - (clock() - quiet_since)
                     if left <= 0:
                         if await self._rest():
                             return None
-                        left = self.limits.sweep_seconds  # Mail that cannot be answered yet, or has come just now.
+                        left = self.plan.limits.sweep_seconds  # Mail that cannot be answered yet, or has come just now.
                 except StoppedTeammate:
                     return None
                 except HostLost:
@@ -231,14 +225,11 @@ class Worker:
         if over := [each.id for each in unread if each.kind == "notice" and each.sender == self.name]:
             await self.board.show(self.name, over)
             unread = [each for each in unread if each.id not in over]
-        if unread and await self.errands.are_pressing(unread) and (claim := await self._errand(unread)):
+        pressing = bool(unread) and await self.errands.are_pressing(unread)
+        if pressing and (claim := await self.errands.claim(unread, self._claim)) is not None:
             return claim
-        if self.agent.claimed:
-            return self.agent.claimed.pop(0)
-        claim = await self._claim()
-        if claim is None and unread:
-            claim = await self._errand(unread)
-        return claim
+        claim = self.agent.claimed.pop(0) if self.agent.claimed else await self._claim()
+        return await self.errands.claim(unread, self._claim) if claim is None and unread else claim
 
     async def _claim(self, task: int | None = None) -> Claim | None:
         """Under the same key until there is an answer: a claim whose answer was lost is found again, not made twice."""
@@ -246,24 +237,6 @@ class Worker:
         claim = await self.board.claim(self.name, self.host, task=task, key=self._claim_key)
         self._claim_key = None
         return claim
-
-    async def _errand(self, unread: list[Message]) -> Claim | None:
-        """Make a task of answering. None: it cannot be one, so the messages count as read; the next packet has them."""
-        errand: Task | None = None
-        try:
-            errand = await self.errands.put(unread)
-            if not errand.ended:
-                return await self._claim(errand.id)
-            if len(unread) > 1:  # The first one's errand came to an end; the others have nothing to do with that.
-                await self.board.show(self.name, [unread[0].id])
-                return await self._errand(unread[1:])
-        except NotReady:
-            if errand is not None and errand.state in ("ready", "claimed", "scheduled", "waiting"):
-                return None  # It is on the board already, and comes back from a lost host or after a pause.
-        except (LimitReached, BudgetSpent, UnknownTask):
-            pass
-        await self.board.show(self.name, [message.id for message in unread])
-        return None
 
     # The steps of an attempt.
 
@@ -277,7 +250,7 @@ class Worker:
             if work.done() and not self._why_dropped:
                 return work.result()
             work.cancel()
-            await asyncio.wait({work}, timeout=self.limits.cancel_seconds)
+            await asyncio.wait({work}, timeout=self.plan.limits.cancel_seconds)
             return Released(self._why_dropped, resume=True)
         finally:
             dropped.cancel()
@@ -306,18 +279,19 @@ class Worker:
 
     async def _open(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace | Released:
         try:
-            self._place = await self._patiently(self.places, claim, attempts)
+            places = self.plan.places or nowhere(self.plan.check)
+            self._place = await self._patiently(places, claim, attempts)
             return self._place
         except (ToolError, OSError) as trouble:
-            delay = self.limits.no_place_seconds
+            delay = self.plan.limits.no_place_seconds
             return Released(f"there is no place to work it: {trouble}", delay_seconds=delay, resume=True)
 
     def _told_at_first(self, claim: Claim, place: Workspace) -> Told:
         """Equip the mind for the workspace. Returns what it is told before it begins."""
         told_of_place = NOTHING if place.anew else place.told
         if claim.continues is None and (checks := place.checks(claim.task)):
-            rounds = self.limits.check_rounds_max
-            told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.red_base)), "\n")
+            rounds = self.plan.limits.check_rounds_max
+            told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.plan.red_base)), "\n")
         self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
         found_it = claim.continues is None and claim.task.kind not in MESSAGES
         told = tell("delivery.auto_claimed") if found_it else NOTHING

@@ -24,27 +24,14 @@ from ...text import NOTHING, Told, clean, joined, shorten
 from ...tools import Context, Policy, Tool
 from ...tools.message_tools import answer_since, inbox_text
 from ...tools.policy import Decision
-from ...types import (
-    HUMAN,
-    Amount,
-    Attempt,
-    Claim,
-    Done,
-    Failed,
-    NewTurn,
-    Outcome,
-    Released,
-    Spending,
-    Teammate,
-    Waiting,
-)
+from ...types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import Conversation
 from ..identity import standing
 from ..mind import Stop
 from ..model_calls import PutDown
 from ..packet import packet
-from ..resume import recall
+from ..resume import Attempts, recall
 from ..tool_calls import Actor, Result
 from .answer import TOOLS, own_words, protocol, remove_file, with_file
 from .command import ExternalCommand
@@ -91,7 +78,7 @@ class ExternalAgent:
         self.tree, self._told_of_place, self._readable = tree or self.tree, told, readable
 
     async def work(
-        self, claim: Claim, *, told: Told = NOTHING, attempts: Sequence[Attempt] | None = None
+        self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None
     ) -> Outcome:  # fmt: skip
         """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check.
         `attempts` are those at the task, if they are known already."""
@@ -133,7 +120,7 @@ class ExternalAgent:
 
     # The beginning, and what is said.
 
-    async def _begin(self, claim: Claim, talk: Conversation, told: Told, attempts: Sequence[Attempt] | None) -> None:
+    async def _begin(self, claim: Claim, talk: Conversation, told: Told, attempts: Attempts | None) -> None:
         talk.spending = await self.board.budget(claim.task.root)
         self._must_be_counted(talk.spending)
         attempts = await recall(self.board, claim, talk, attempts)
