@@ -28,18 +28,18 @@ BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u202
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes_of(path: Path) -> list[ast.Call | ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call | ast.ImportFrom)]
 
 
 def calls_of(path: Path, *names: str) -> list[ast.Call]:
-    every = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call))
+    every = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
     return [node for node in every if isinstance(node.func, ast.Name) and node.func.id in names]
 
 
 def imported_from(path: Path, module: str) -> set[str]:
     """What is taken from one of our modules; the module itself, if it is taken as a whole."""
-    taken = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom) and node.level]
+    taken = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and node.level]
     names = {(node.module or "", alias.name) for node in taken for alias in node.names}
     return {name for of, name in names if of == module} | {name for of, name in names if not of and name == module}
 
