@@ -179,8 +179,6 @@ class McpConnection:
                     self._wake.clear()
                     if not self._why:
                         await self._list(session, self.limits.list_seconds)
-        except asyncio.CancelledError:
-            raise
         except Exception as trouble:  # Whatever it is, it ends this server alone.
             self._why = self._why or self._status or self._safe(_sentence(trouble))
             _LOG.warning(

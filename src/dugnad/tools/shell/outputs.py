@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ...prompts import tell
@@ -118,14 +119,12 @@ class Outputs:
                 number += 1
 
     def _open(self, name: str) -> Log:
-        try:
+        with suppress(OSError):  # The log itself says what is wrong; or another process makes room at the same moment.
             if not self.folder.is_dir():
                 with held(self.folder, make=True):
                     pass
                 self._make_room_among_tasks()
             self._make_room(self.limits.output_bytes_max)
-        except OSError:
-            pass  # The log itself says what is wrong; or another process makes room at the same moment.
         log = Log(self.folder, name, self.limits.output_bytes_max)
         self._writing.add(name)
         return log
@@ -133,10 +132,8 @@ class Outputs:
     def close(self, log: Log, ran: CommandResult | None = None, *, streamed_bytes_max: int | None = None) -> None:
         log.close(ran, streamed_bytes_max=streamed_bytes_max)
         self._writing.discard(log.name)
-        try:
+        with suppress(OSError):
             self._make_room(0)
-        except OSError:
-            pass
 
     def _make_room(self, more: int) -> None:
         """For so many bytes besides what is there; the oldest go first, what is being written stays."""
