@@ -82,7 +82,7 @@ def _unset(value: str, environment: Mapping[str, str]) -> bool:
 def _filled(value: str, environment: Mapping[str, str]) -> str:
     found = _FROM.fullmatch(value)
     if found is not None:
-        hide(found[2], environment.get(found[2]))
+        hide({found[2]: environment.get(found[2])})
     return value if found is None else environment.get(found[2], "")
 
 

@@ -72,8 +72,7 @@ def read_server(place: FileLocation, value: Any) -> Server:
     references = (*(table.environment or {}).values(), *(table.headers or {}).values())
     named = {each.partition("env:")[2] for each in references}
     secrets = {each: place.environment[each] for each in named if place.environment.get(each)}
-    for variable, secret in secrets.items():
-        hide(variable, secret)
+    hide(secrets)
     return Server(name=place.path[-1], **said(table), secrets=secrets)
 
 

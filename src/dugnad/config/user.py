@@ -143,9 +143,6 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
     if endpoint.api_key_env and not endpoint.api_key:
         raise ModelMisconfigured(f"The key of {chosen} is to come from {endpoint.api_key_env}, which is not set.")
     return open_model(
-        chosen,
-        api_key=endpoint.api_key,
-        base_url=endpoint.base_url,
-        price=endpoint.price,
+        chosen, api_key=endpoint.api_key, base_url=endpoint.base_url, price=endpoint.price,
         window_tokens=endpoint.window_tokens,
-    )
+    )  # fmt: skip

@@ -31,10 +31,9 @@ _SHAPES = (
 )
 
 
-def hide(name: str, value: str | None) -> None:
-    """From now on, `[name]` is shown wherever this value would be."""
-    if value:
-        _KNOWN[value] = f"[{name}]"
+def hide(secrets: Mapping[str, str | None]) -> None:
+    """From now on, `[name]` is shown wherever the value of that name would be."""
+    _KNOWN.update({value: f"[{name}]" for name, value in secrets.items() if value})
 
 
 def hide_password(url: str) -> None:
@@ -45,8 +44,8 @@ def hide_password(url: str) -> None:
     except ValueError:  # No address at all; whoever opens it says so.
         return
     for each in given:
-        hide("password", each)
-        hide("password", unquote(each or ""))
+        hide({"password": each})
+        hide({"password": unquote(each or "")})
 
 
 def without(text: str, secrets: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ def open_model(
     `openai:NAME` with a base URL is any OpenAI-compatible server (Ollama, vLLM, llama.cpp, OpenRouter).
     `scripted:PATH` plays a script. Without a name, the first provider whose key is set.
     """
-    hide("api_key", api_key)
+    hide({"api_key": api_key})
     name = name or default_model()
     provider, _, model = name.partition(":")
     if provider == "scripted":

@@ -68,13 +68,8 @@ async def schedule_followup(
     """A task for later: for this role, or with `for_me` for this teammate."""
     teammate = context.teammate
     role = None if for_me else next(iter(teammate.roles), None)
-    return await put_child(
-        context,
-        NewTask(
-            title=title, body=body, role=role, assignee=teammate.name if for_me else None,
-            delay_seconds=delay_minutes * 60,
-        ),
-    )  # fmt: skip
+    assignee, delay = teammate.name if for_me else None, delay_minutes * 60
+    return await put_child(context, NewTask(title=title, body=body, role=role, assignee=assignee, delay_seconds=delay))
 
 
 @own_tool()
@@ -83,13 +78,11 @@ async def add_task(
     assignee: str | None = None, priority: int = 0, check: str | None = None, review: str = "", network: bool = False,
 ) -> str:  # fmt: skip
     """A task with everything a task can have."""
-    return await put_child(
-        context,
-        NewTask(
-            title=title, body=body, needs=parse_needs(needs or []), role=role, assignee=assignee, priority=priority,
-            check=check, review=review or None, network=network,
-        ),
+    new = NewTask(
+        title=title, body=body, needs=parse_needs(needs or []), role=role, assignee=assignee, priority=priority,
+        check=check, review=review or None, network=network,
     )  # fmt: skip
+    return await put_child(context, new)
 
 
 def task_line(task: Task) -> str:
