@@ -88,7 +88,7 @@ def test_the_nearest_folder_with_a_file_is_the_project(folder: Path) -> None:
 def test_without_a_file_or_a_repository_the_folder_itself_is_the_project(folder: Path) -> None:
     found = read_project(folder, environment={})
     assert found == Project(root=folder, team=folder.name)
-    assert (found.agents, found.idle_seconds) == (TeamLimits().agents_max, TeamLimits().idle_seconds)
+    assert found.team_limits == TeamLimits()
 
 
 def test_nothing_above_the_users_home_is_looked_at(folder: Path) -> None:
@@ -125,7 +125,7 @@ def test_everything_a_file_can_say_is_read(folder: Path) -> None:
     (folder / "prompts" / "review.md").write_text("You review: søte små.")
     found = project(folder, WHOLE)
     assert (found.model, found.team) == ("anthropic:claude-sonnet-5-5", "The website")
-    assert (found.agents, found.idle_seconds, found.lead) == (5, float("inf"), True)
+    assert (found.team_limits.agents_max, found.team_limits.idle_seconds, found.lead) == (5, float("inf"), True)
     assert found.team_limits == TeamLimits(agents_max=5, idle_seconds=float("inf"), stop_seconds=0)
     assert found.roles == {
         "coder": Role(prompt="You write code."),
@@ -144,7 +144,7 @@ def test_everything_a_file_can_say_is_read(folder: Path) -> None:
 )
 def test_a_file_from_any_editor_is_read(folder: Path, text: str) -> None:
     found = project(folder, text)
-    assert (found.board, found.agents) == ("make", 2)
+    assert (found.board, found.team_limits.agents_max) == ("make", 2)
 
 
 def test_every_limit_has_one_place_and_can_be_set_to_its_default(folder: Path) -> None:
@@ -380,7 +380,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
     ours, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = project(folder, ours)
-    assert (found.agents, found.budget.seconds, [member.name for member in found.members]) == (
+    assert (found.team_limits.agents_max, found.budget.seconds, [member.name for member in found.members]) == (
         5,
         1_800,
         ["alice", "bob"],

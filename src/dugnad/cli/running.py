@@ -209,7 +209,7 @@ def read_run(
     limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
     plan = RunPlan(
         url=url, model=name, name=project.team, project=project.root, roles=project.roles, only_roles=roles or None,
-        agents=agents or project.agents, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
+        agents=agents or limits.agents_max, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
         board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
         policies=project.policy(user),

@@ -76,28 +76,22 @@ def _roles(place: FileLocation, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_role(place, each) for each in (value if isinstance(value, list) else [value])))
 
 
-_Prompt = Annotated[str, "prompt", Key("prompt_file", _prompt_file)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
     """What teammates of a role have in common."""
 
-    prompt: _Prompt = ""
+    prompt: Annotated[str, "prompt", Key("prompt_file", _prompt_file)] = ""
     model: Annotated[str | None, _model] = None
-    plan: bool = False  # They need an approved plan before they may change anything.
+    plan: bool = False  # An approved plan is needed before anything may be changed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A teammate the project wants by name."""
+class Member(Role):
+    """A teammate the project wants by name. What it says itself comes before what its roles say."""
 
     name: Annotated[str, UNREAD]
     roles: Annotated[tuple[str, ...], _roles, "role", "roles"] = ()
     lead: bool = False
-    prompt: _Prompt = ""
-    model: Annotated[str | None, _model] = None
-    plan: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +163,6 @@ class Project:
     team_limits: TeamLimits = field(default_factory=TeamLimits)
     servers: tuple[str, ...] | None = None  # Of the user's MCP servers, only these; None: all,
     servers_without: tuple[str, ...] = ()  # but not these.
-
-    @property
-    def agents(self) -> int:
-        return self.team_limits.agents_max
-
-    @property
-    def idle_seconds(self) -> float:
-        return self.team_limits.idle_seconds
 
     def board_url(self, given: str | None, environment: Mapping[str, str]) -> str:
         """--board, DUGNAD_BOARD, dugnad.toml, or a file under the project's root: the first there is."""

@@ -76,9 +76,12 @@ def _endpoint(place: FileLocation, value: Any) -> Endpoint:
 
 
 def _servers(place: FileLocation, value: Any) -> tuple[Server, ...]:
-    return tuple(
-        read_server(place.under(server_name(place, name)), each) for name, each in mapping(place, value).items()
-    )
+    given = mapping(place, value)
+    return tuple(read_server(place.under(server_name(place, name)), each) for name, each in given.items())
+
+
+# External agents, chosen as command:NAME.
+_Commands = Mapping[Annotated[str, command_name], Annotated[ExternalCommand, read_command]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +103,7 @@ class UserSettings:
     policies: Annotated[Rules, policies] = field(default_factory=Rules)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     models: Mapping[Annotated[str, _MODEL], Annotated[Endpoint, _endpoint]] = field(default_factory=dict)
-    # Others' agents, chosen as command:NAME.
-    commands: Mapping[Annotated[str, command_name], Annotated[ExternalCommand, read_command]] = field(
-        default_factory=dict
-    )
+    commands: _Commands = field(default_factory=dict)
     # MCP servers, whose tools teammates are given once they are approved.
     servers: Annotated[tuple[Server, ...], Key("mcp", _servers)] = ()
 
