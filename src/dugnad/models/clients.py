@@ -1,8 +1,8 @@
-"""The official SDKs' clients, with the one method each that asks a model made direct.
+"""The clients of the official SDKs, whose one method that asks a model sends the request directly.
 
-The SDK keeps what is its own: addresses, credentials, versions, error and answer types. What it does to send a request
-is left out: it copies the body, or walks it along its type declarations (with the library's mapping 30 ms more for a
-hundred messages), builds the answer from typed pieces, and sends it through httpx. pydantic-ai sees no difference.
+The SDK still provides addresses, credentials, versions, and the types of errors and answers. Its own way to send a
+request is not used: it copies the body or walks it by its types (30 ms more for a hundred messages), builds the answer
+from typed pieces, and sends it through httpx. pydantic-ai sees no difference.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DirectAnthropic(anthropic.AsyncAnthropic):
 class DirectOpenAI(openai.AsyncOpenAI):
     def __init__(self, wire: ProviderWire, *, theirs: bool = False, **given: Any) -> None:
         super().__init__(max_retries=0, **given)
-        if theirs:  # The environment names an organisation of OpenAI's; that is no business of another's server.
+        if theirs:  # The environment may name an organisation of OpenAI; other servers must not get it.
             self.organization = self.project = None
         self._wire = wire
         self._headers = dict(self.default_headers)  # Put together once; the SDK does so for every request.
@@ -83,14 +83,14 @@ class DirectOpenAI(openai.AsyncOpenAI):
 
 
 class _Resource:
-    """Stands where the SDK has a tree of resources."""
+    """Replaces the tree of resources of the SDK."""
 
     def __init__(self, **children: Any) -> None:
         self.__dict__.update(children)
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """What was given, as it goes into the body. How long to wait is the caller's business."""
+    """The given arguments, as they go into the body. The caller handles timeouts."""
     extra = fields.pop("extra_body", None)
     fields.pop("timeout", None)
     body = {name: value for name, value in fields.items() if not isinstance(value, _LEFT_OUT)}
@@ -107,7 +107,7 @@ async def _post(
 def _typed(kind: type[T], answer: Json) -> T:
     try:
         return kind.model_validate(answer)
-    except ValidationError:  # Something newer than the SDK: its own lenient way of reading.
+    except ValidationError:  # The answer is newer than the SDK: read it in the SDK's lenient way.
         return kind.construct(**answer)
 
 
@@ -118,7 +118,7 @@ def _message(answer: Json) -> str:
 
 
 def _response(status: int, url: str, answer: Json) -> httpx2.Response:
-    """For the SDK's error: it carries the status and, with Retry-After, the headers."""
+    """The response for the SDK's error: its status, and its headers with Retry-After."""
     dropped = ("content-length", "content-encoding", "transfer-encoding", "content-type")
     headers = {key: value for key, value in exchange.get().headers.items() if key not in dropped}
     return httpx2.Response(status, headers=headers, json=answer, request=httpx2.Request("POST", url))

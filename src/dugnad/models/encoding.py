@@ -1,9 +1,9 @@
-"""What goes over the wire to a provider: the new end of a conversation behind what was encoded before.
+"""Encodes requests to a provider: the bytes of earlier messages are kept, and only new messages are encoded.
 
-A conversation only grows at its end, so what went out in earlier turns is kept as bytes and put in front of the new
-messages here; the library and the SDK above are only given the new ones. The HTTP below is aiohttp's, whose pool costs
-the same whatever is open (httpx's own walks all connections for every request), and answers are streamed and folded.
-So a turn costs the same at its hundredth message as at its first, and with a thousand calls open as with one.
+A conversation only grows at its end. The bytes of earlier turns are kept and put in front of the new messages here; the
+library and the SDK only see the new ones. HTTP goes through aiohttp, whose pool costs the same with any number of open
+connections (httpx walks all of them for every request). Answers are streamed and folded. A turn therefore costs the
+same at its hundredth message as at its first, and with a thousand open calls as with one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ..errors import AnswerLost, ModelMisconfigured, ModelUnavailable
 from .streaming import EndedEarly, Fold, Folded, Json, events
 
 _SYSTEM = ("system", "developer")
-_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")  # What a request has because of its tools.
+_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")  # Fields of a request that depend on its tools.
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request, between whoever asks and the wire."""
+    """One request on its way from the caller to the provider."""
 
-    before: list[bytes] = field(default_factory=list)  # Earlier messages as they went out.
-    tools: dict[str, bytes] | None = None  # The tools as they went out before; then the request names none.
-    sent: list[bytes] | None = None  # Filled in: the messages of this request as they went out.
+    before: list[bytes] = field(default_factory=list)  # Earlier messages, as bytes.
+    tools: dict[str, bytes] | None = None  # The tools, as bytes; then the request itself names none.
+    sent: list[bytes] | None = None  # Filled in: the messages of this request, as bytes.
     sent_tools: dict[str, bytes] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)  # Filled in: the answer's.
+    headers: Mapping[str, str] = field(default_factory=dict)  # Filled in: of the answer.
     begun: bool = False  # Filled in: the request may have reached the provider.
 
 
@@ -55,14 +55,14 @@ class ProviderWire:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # No limit of our own on connections: how many calls are open is the budget's and the pace's to say.
+            # No limit on connections: budgets and rate limits bound the number of calls.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=httpx2.create_ssl_context())
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # Whoever asks bounds the whole.
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # The caller bounds the whole call.
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
         return self._session
 
     def _proxy_for(self, url: str) -> str | None:
-        """The proxy the environment names for this server. Looked up once: aiohttp asks a thread for every request."""
+        """The proxy for this server, from the environment. Looked up once: aiohttp would use a thread each time."""
         host = urlsplit(url)
         if host.netloc not in self._proxies:
             bypassed = proxy_bypass(host.hostname or "")
@@ -70,11 +70,11 @@ class ProviderWire:
         return self._proxies[host.netloc]
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, fold: Fold) -> Folded:
-        """The answer's status and body, a stream put together. Raises when there is none."""
+        """The status and the body of the answer; a stream is folded into one body. Raises if there is no answer."""
         now = exchange.get()
         now.begun = True
         try:
-            # A redirect is not followed: it would carry the key to another server.
+            # Redirects are not followed: they would send the key to another server.
             async with self._open().post(
                 url, data=body, headers=headers, proxy=self._proxy_for(url), allow_redirects=False
             ) as answer:
@@ -93,7 +93,7 @@ class ProviderWire:
 
 
 def _json(status: int, data: bytes) -> Json:
-    """The body of an answer; of a failure also what is not JSON, for it may say why."""
+    """The body of an answer. The body of a failure may also be no JSON, since it may say why."""
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -104,7 +104,7 @@ def _json(status: int, data: bytes) -> Json:
 
 
 def encode(body: dict[str, Any], messages: str) -> bytes:
-    """The body with the earlier messages in front of the new ones, and all the tools."""
+    """The body, with the earlier messages in front of the new ones, and all tools."""
     now = exchange.get()
     new = body[messages]
     lead = next((place for place, each in enumerate(new) if each.get("role") not in _SYSTEM), len(new))

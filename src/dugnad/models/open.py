@@ -1,4 +1,4 @@
-"""From a model's name to the model. Nothing heavy is imported before a real one is asked for."""
+"""Opens a model by its name. Nothing heavy is imported before a real model is opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..logs import hide
 from .port import Model, Price
 from .scripted import ScriptedModel
 
-# In this order: the first whose key is set is the default.
+# The first provider whose key is set is the default.
 _KEYS = (
     ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"),
     ("OPENAI_API_KEY", "openai:gpt-5.5"),

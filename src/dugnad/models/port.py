@@ -1,7 +1,7 @@
-"""What is said between a teammate and a model, as frozen records, and the port every model is behind.
+"""The port to a model: requests and replies as frozen records, and the protocol that every model implements.
 
-Nothing here knows a provider. `Reply.native` is the provider's own form of what it said, kept word for word, so that
-thinking blocks and signatures go back just as they came.
+Nothing here knows a provider. `Reply.native` is the reply in the provider's own form, unchanged, so that thinking
+blocks and signatures go back as they came.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Literal, Protocol
 from ..text import Told
 
 Stop = Literal[
-    "end",  # It said what it wanted to say.
-    "tools",  # It wants tools to be called.
+    "end",  # It has finished.
+    "tools",  # It calls tools.
     "length",  # The output limit cut it off.
-    "refused",  # The model, or the provider's filter, would not.
+    "refused",  # The model, or the provider's filter, refused.
 ]
 
 
@@ -30,9 +30,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    id: str  # The provider's; only unique within its reply.
+    id: str  # From the provider; unique only within its reply.
     name: str
-    arguments: str  # JSON as the model wrote it, which may be broken.
+    arguments: str  # JSON as the model wrote it; it may be invalid.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,12 +40,12 @@ class ToolResult:
     call: str
     name: str
     text: str
-    label: str = ""  # Where the whole of it is in the transcript.
+    label: str = ""  # Where the whole text is in the transcript.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the provider counted. Input is all of it, cached or not."""
+    """The usage that the provider reported. The input includes cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -65,7 +65,7 @@ class Reply:
     stop: Stop = "end"
     model: str = ""
     native: str | None = None
-    run: str = ""  # How the run behind it ended, where it is the reply of somebody else's agent.
+    run: str = ""  # How the run ended, if an external agent gave this reply.
 
 
 Message = Said | Reply | ToolResult
@@ -73,7 +73,7 @@ Message = Said | Reply | ToolResult
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ToolSpec:
-    """A tool as a model is told of it. Two are the same only if they are one object."""
+    """A tool as the model sees it. Two are equal only if they are the same object."""
 
     name: str
     description: str
@@ -82,17 +82,17 @@ class ToolSpec:
 
 @dataclass(slots=True)
 class Memory:
-    """What a model already put into its provider's form, of one conversation. Only the model looks inside."""
+    """The part of one conversation that is already in the provider's form. Only the model reads it."""
 
-    model: object = None  # Whose form it is.
+    model: object = None  # The model whose form it is.
     covered: list[Message] = field(default_factory=list)
     encoded: list[Any] = field(default_factory=list)
-    latest: tuple[Reply, Any] | None = None  # The last reply, with the provider's own object for it.
+    latest: tuple[Reply, Any] | None = None  # The last reply, and the provider's object for it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Everything a model is asked with. `messages` only ever grow at the end, until they are compacted."""
+    """A request to a model. `messages` only grow at the end, until they are compacted."""
 
     system: Told
     messages: tuple[Message, ...]
@@ -101,23 +101,23 @@ class Request:
     seconds_max: float = 600.0
     teammate: str = ""
     task: int = 0
-    title: str = ""  # Of the task; with the turn, what a scripted model goes by.
+    title: str = ""  # Of the task; a scripted model chooses its step by this and the turn.
     turn: int = 1
     memory: Memory = field(default_factory=Memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """In dollars per million tokens."""
+    """Prices in dollars per million tokens."""
 
     input: float
     output: float
-    cache_read: float | None = None  # None: as other input.
+    cache_read: float | None = None  # None: the price of other input.
     cache_write: float | None = None
-    above: tuple[tuple[int, Price], ...] = ()  # What holds when the input is longer than so many tokens, rising.
+    above: tuple[tuple[int, Price], ...] = ()  # Prices for input longer than this many tokens, ascending.
 
     def microdollars(self, usage: Usage) -> int:
-        """Rounded up: what is paid is never counted too low."""
+        """The cost, rounded up so that it is never counted too low."""
         for start, dearer in reversed(self.above):
             if usage.input_tokens > start:
                 return dearer.microdollars(usage)
@@ -131,22 +131,22 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a model. None: nobody knows, so it is counted in tokens only."""
+    """What is known about a model. Without a price, it is counted in tokens only."""
 
     window_tokens: int | None = None
     price: Price | None = None
 
 
 class Model(Protocol):
-    """Something that can be asked. Raises a ModelTrouble when there is no reply."""
+    """A model. `ask` raises a ModelTrouble if there is no reply."""
 
     @property
     def name(self) -> str:
-        """provider:model, as a person would write it."""
+        """provider:model, as people write it."""
 
     @property
     def key(self) -> str:
-        """Whose rate limit it shares: a label for the provider's key, never the key."""
+        """The provider key whose rate limit it uses, as a label; never the key itself."""
 
     @property
     def facts(self) -> Facts: ...
@@ -154,4 +154,4 @@ class Model(Protocol):
     async def ask(self, request: Request) -> Reply: ...
 
     async def close(self) -> None:
-        """Let go of connections, if there are any."""
+        """Close connections, if there are any."""

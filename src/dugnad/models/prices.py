@@ -1,4 +1,4 @@
-"""Prices and context windows, from the `genai-prices` package. It knows what was published, not what you pay."""
+"""Prices and context windows, from the `genai-prices` package. These are published prices, not what you pay."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from ..clock import wall_ms
 from .port import Facts, Price
 
-# The library's names for the same provider, where they differ from genai-prices' own.
+# Names of providers that differ between pydantic-ai and genai-prices.
 _ALIASES = {"openai-chat": "openai", "openai-responses": "openai", "google-cloud": "google"}
 
 
 def facts_of(provider: str, model: str, *, price: Price | None = None, window_tokens: int | None = None) -> Facts:
-    """What is known of a model; what the user gives counts more."""
+    """What is known about a model. Values from the user come first."""
     found = _find(_ALIASES.get(provider, provider), model)
     return Facts(
         window_tokens=window_tokens or (found.context_window if found else None),
@@ -43,7 +43,7 @@ def _price(found: Any) -> Price | None:
 
 
 def _at(columns: tuple[Any, ...], start: int) -> Price:
-    """The prices from a length of input on."""
+    """The prices from a certain length of input on."""
     values: list[float | None] = []
     for column in columns:
         price = getattr(column, "base", column)

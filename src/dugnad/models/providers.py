@@ -1,6 +1,6 @@
 """Real models, through pydantic-ai's model layer: its message types and their serialisation, not its agents.
 
-The only module that knows a provider. It is imported when a model is opened, and so are the SDKs below it.
+Only this folder knows a provider. This module and the SDKs are imported when a model is opened.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from .prices import facts_of
 
 _DIRECT = ("anthropic", "openai", "openai-chat", "openai-responses")
 _TOOL_SETS_MAX = 64
-_TOO_LONG = "exceed_context_size_error"  # What llama.cpp calls it; the library does not know that one.
+_TOO_LONG = "exceed_context_size_error"  # The name that llama.cpp uses; the library does not know it.
 _THOUGHT = '"part_kind":"thinking"'
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused", "tool_call": "tools"}
 
 
 class ProviderClients:
-    """Connections to a provider: direct ones, and for the others httpx over the same kind of pool."""
+    """Connections to a provider: direct ones, and httpx over the same kind of pool for other providers."""
 
     def __init__(self) -> None:
         self.wire = ProviderWire()
-        # An own transport would be made without a limit of its own on what is open at once.
+        # A transport of its own would not limit the number of open connections.
         self.client = httpx2.AsyncClient(
             transport=AiohttpTransport(limits=httpx2.Limits(max_connections=0)), timeout=httpx2.Timeout(600, connect=15)
         )
@@ -69,7 +69,7 @@ class ProviderClients:
 
 
 class ProviderModel:
-    """A model of a provider. Shared by all teammates that use it; close it when they are done."""
+    """A model of a provider. All teammates that use it share it; close it after them."""
 
     def __init__(self, name: str, native: Native, lines: ProviderClients, *, key: str, facts: Facts) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class ProviderModel:
         self._lines = lines
         self._chat = type(native).__name__ == "OpenAIChatModel"
         self._direct = name.partition(":")[0] in _DIRECT
-        self._tools: dict[tuple[ToolSpec, ...], dict[str, bytes]] = {}  # As they went out; few sets for many requests.
+        self._tools: dict[tuple[ToolSpec, ...], dict[str, bytes]] = {}  # Encoded tools; few sets serve many requests.
 
     async def close(self) -> None:
         await self._lines.close()
@@ -109,12 +109,12 @@ class ProviderModel:
             raise AnswerLost(f"{self.name} did not answer within {request.seconds_max:g} seconds.") from None
         except trouble.ModelAPIError as error:
             raise _trouble(self.name, error) from error
-        except ModelTrouble as error:  # The wire's own, with the model's name in front.
+        except ModelTrouble as error:  # The error of the connection, with the model's name in front.
             raise type(error)(f"{self.name}: {error}") from error
         except Exception as error:
             if not now.begun:
                 raise
-            # An answer came, and may have been billed, but is not what the protocol says.
+            # An answer came and may have been billed, but it breaks the protocol.
             raise AnswerLost(
                 f"{self.name} answered something that cannot be read: {without_secrets(repr(error))}."
             ) from error
@@ -129,7 +129,7 @@ class ProviderModel:
     async def _answer(
         self, messages: list[ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
     ) -> ModelResponse:
-        """Always streamed: what is silent for long is cut off by whatever lies between."""
+        """Always stream: a proxy may cut a connection that is silent for long."""
         if self._direct:
             return await self._native.request(messages, settings, parameters)
         async with self._native.request_stream(messages, settings, parameters) as stream:
@@ -137,7 +137,7 @@ class ProviderModel:
                 pass
             response = stream.get()
         if response.finish_reason is None and type(self._native).__name__ == "GoogleModel":
-            raise AnswerLost("the stream ended before the answer was whole.")  # The library takes it for whole.
+            raise AnswerLost("the stream ended before the answer was whole.")  # The library would take it for complete.
         return response
 
     def _keep_tools(self, tools: tuple[ToolSpec, ...], encoded: dict[str, bytes]) -> None:
@@ -147,9 +147,9 @@ class ProviderModel:
 
 
 def _known(memory: Memory, messages: Sequence[Message]) -> int:
-    """How many of the messages went out before, word for word. The rest begins with what the model said."""
+    """How many messages were sent before, unchanged. The rest begins with a reply of the model."""
     count = len(memory.covered)
-    # Messages are equal only if they are the same object, so this compares at the speed of C.
+    # Messages are equal only if they are the same object, so this comparison is fast.
     if not 0 < count < len(messages) or list(messages[:count]) != memory.covered:
         return 0
     first = messages[count]
@@ -157,7 +157,7 @@ def _known(memory: Memory, messages: Sequence[Message]) -> int:
 
 
 def _thinks_at_times(messages: Sequence[Message]) -> bool:
-    """In a chat the library gives every reply an empty thought once any has one, so these are encoded as a whole."""
+    """Whether to encode everything again: in a chat the library adds an empty thought to every reply if one has any."""
     thoughts = {_THOUGHT in (each.native or "") for each in messages if isinstance(each, Reply)}
     return len(thoughts) > 1
 
@@ -167,7 +167,7 @@ def _definition(tool: ToolSpec) -> ToolDefinition:
 
 
 def _messages(messages: Sequence[Message], memory: Memory) -> list[ModelMessage]:
-    """In the library's form: what the runtime says and what tools gave, between the model's own replies."""
+    """The messages in the library's form: texts of the runtime and tool results, between the model's replies."""
     made: list[ModelMessage] = []
     parts: list[Any] = []
     for message in messages:
@@ -201,7 +201,7 @@ def _response(reply: Reply) -> ModelResponse:
 
 
 def _reply(response: ModelResponse, name: str) -> Reply:
-    for part in response.parts:  # Arguments that are JSON but no object: the library could not send them back.
+    for part in response.parts:  # Arguments that are JSON but not an object: the library cannot send them back.
         if isinstance(part, ToolCallPart) and not isinstance(part.args, str | dict | None):
             part.args = orjson.dumps(part.args).decode()
     calls = tuple(
@@ -251,7 +251,7 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
         return RequestRejected(said)
     if status is not None or isinstance(error, trouble.ModelServerError | trouble.ModelUnavailableError):
         return ModelUnavailable(said)
-    # There was no whole answer. Unless there was no connection either, the request may have been served.
+    # There was no complete answer. Unless the connection failed, the provider may have served the request.
     unreached = getattr(error, "phase", None) in ("connect", "pool") and "disconnected" not in said
     return ModelUnavailable(said) if unreached else AnswerLost(said)
 
@@ -263,7 +263,7 @@ def _told(error: trouble.ModelAPIError) -> dict[str, Any]:
 
 
 def _said(error: trouble.ModelAPIError) -> str:
-    """The provider's own words, as one sentence."""
+    """The provider's message, as one sentence."""
     told, status = _told(error), getattr(error, "status_code", None)
     text = str(told.get("message") or (f"it answered {status}: {told.get('text') or ''}" if status else error.message))
     flat = " ".join(without_secrets(text).split())[:500].rstrip(": ")
@@ -284,7 +284,7 @@ def open_provider(
     try:
         native = _native(provider, model, lines, api_key, base_url)
     except (trouble.UserError, ValueError) as error:
-        said = str(error).split(" To try Pydantic AI")[0]  # That advice is for its own users.
+        said = str(error).split(" To try Pydantic AI")[0]  # The library's advice is for its own users.
         if said.startswith("Unknown provider"):
             said = "there is no such provider; write anthropic:MODEL, openai:MODEL, google:MODEL or scripted:FILE"
         raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {said.rstrip('.')}.") from None
@@ -300,7 +300,7 @@ def open_provider(
 
 
 def _label(provider: str, api_key: str | None, base_url: str | None) -> str:
-    """Whose rate limit it is: a provider's key, or a server that needs none. Nobody can read the key from it."""
+    """A label for the rate limit: of a provider's key, or of a server without one. The key cannot be read from it."""
     family = "openai" if provider.startswith("openai-") else provider
     secret = api_key or ("" if base_url else os.environ.get(f"{family.upper().replace('-', '_')}_API_KEY", ""))
     whose = hashlib.sha256((secret or base_url or "").encode()).hexdigest()
@@ -308,7 +308,7 @@ def _label(provider: str, api_key: str | None, base_url: str | None) -> str:
 
 
 def _native(provider: str, model: str, lines: ProviderClients, api_key: str | None, base_url: str | None) -> Native:
-    # The SDKs must not retry: every try is reserved for, and a rate limit concerns the whole team.
+    # The SDKs must not retry: each try needs a reservation, and a rate limit concerns the whole team.
     if provider == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -340,7 +340,7 @@ def _must_have_key(variable: str, api_key: str | None) -> None:
 
 
 def _openai(provider: str, model: str, lines: ProviderClients, api_key: str | None, base_url: str | None) -> Native:
-    """OpenAI's own two protocols, or a server of others that speaks the older one."""
+    """One of OpenAI's two protocols, or another server that speaks the older one."""
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -349,7 +349,7 @@ def _openai(provider: str, model: str, lines: ProviderClients, api_key: str | No
     from .clients import DirectOpenAI
 
     if provider == "openai" and base_url:
-        # A key in the environment is for OpenAI, not for another's server. One that needs none still gets a word: the
+        # A key in the environment is for OpenAI, not for another server. A server without a key still gets a word: the
         # SDK insists. Servers of others know the older name of the output limit.
         direct = DirectOpenAI(
             lines.wire, theirs=True, api_key=api_key or "none", base_url=base_url, http_client=lines.client
@@ -372,7 +372,7 @@ def _provider(kind: type[Provider[Any]], client: Any, api_key: str | None, base_
     wanted = {name: value for name, value in given.items() if value is not None}
     try:
         return kind(**wanted)
-    except TypeError:  # One that brings its own client.
+    except TypeError:  # A provider that brings its own client.
         wanted.pop("http_client")
     try:
         return kind(**wanted)

@@ -1,4 +1,4 @@
-"""A model that says what a script tells it, by task and turn: for tests, demo and rehearsal. It thinks nothing.
+"""A model that says what a script tells it, by task and turn: for tests, demos and rehearsals.
 
 A script is a mapping from a task's title ("*" is any other) to its steps, one per turn, or a function from the request
 to a step. After the last step the model ends with plain text. In YAML:
@@ -9,8 +9,8 @@ to a step. After the last step the model ends with plain text. In YAML:
           - schedule_followup: {title: Document slugify(), body: One paragraph.}
         usage: {input: 1200, output: 80}
         seconds: 2
-      - odd: malformed                    # Or refusal, empty, cut: a reply as models give them at times.
-      - faults: [rate_limited, timeout]   # What the first tries of this turn meet instead of a reply.
+      - odd: malformed                    # Or refusal, empty, cut: odd replies of real models.
+      - faults: [rate_limited, timeout]   # Faults of the first tries of this turn.
         calls: [{finish: {result: slugify() works}}]
 """
 
@@ -39,7 +39,7 @@ class Step:
     """What is said in one turn."""
 
     say: str = ""
-    calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()  # Text instead of arguments is sent as it is.
+    calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()  # Arguments that are a text are sent unchanged.
     usage: Usage | None = None  # None: a quarter of the characters.
     seconds: float = 0.0
     faults: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class ScriptedModel:
         window_tokens: int | None = 200_000,
         retry_after: float | None = 0.05,
     ) -> None:
-        # A person must never take a script for a model, whatever it plays.
+        # A person must never mistake a script for a model.
         self.name = name if name.startswith("scripted") else f"scripted:{name}"
         self.key = self.name
         self.facts = Facts(window_tokens=window_tokens, price=price)
@@ -81,7 +81,7 @@ class ScriptedModel:
         return cls(script, name=f"scripted:{path.stem}")
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
     async def ask(self, request: Request) -> Reply:
         self.asked.append(request)
@@ -147,17 +147,17 @@ def _length(message: Message) -> int:
 
 
 def read_script(text: str) -> dict[str, list[Step]]:
-    """A script from YAML. What it says wrongly is named with its place."""
+    """Read a script from YAML. Errors name their place in it."""
     import yaml
 
     try:
-        # What an alias repeats can repeat others: a page of them would fill the memory.
+        # Aliases can repeat aliases: a page of them could fill the memory.
         if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, yaml.SafeLoader)):
             raise BadInput("The script repeats a part of itself by its name (*name); write that part out.")
         given = yaml.safe_load(text) or {}
         json.dumps(given)
     except (ValueError, TypeError, RecursionError) as error:  # A date, a number of a thousand digits, a deep nest.
-        raise BadInput(f"The script holds something that is no text, number, list or mapping: {error}.") from None
+        raise BadInput(f"The script may contain only text, numbers, lists and mappings: {error}.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -1,7 +1,7 @@
-"""A streamed answer, put together into the plain answer the provider would have given without streaming.
+"""Folds a streamed answer into the answer that the provider would give without streaming.
 
-The SDKs do the same with a typed object for every event, some 0.2 ms of CPU each; a reply of two thousand tokens comes
-in hundreds of them. Here an event is a dictionary, and what the fold gives is compared with the SDKs' own in the tests.
+The SDKs make a typed object for every event, about 0.2 ms of CPU each, and a reply of two thousand tokens comes in
+hundreds of events. Here an event is a dictionary; tests compare the result with that of the SDKs.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 
 Json = dict[str, Any]
-Folded = tuple[int, Json]  # An HTTP status, and the body that goes with it.
+Folded = tuple[int, Json]  # An HTTP status and a body.
 
-# Not text that grows: later pieces repeat these or leave them out.
+# Fields that do not grow: later pieces repeat them or leave them out.
 _WHOLE = frozenset({"id", "type", "role", "index", "format", "name", "signature"})
 _ANTHROPIC_STATUS = {
     "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
@@ -24,7 +24,7 @@ _ANTHROPIC_STATUS = {
 
 
 class EndedEarly(Exception):
-    """The stream stopped before the answer was whole."""
+    """The stream ended before the answer was complete."""
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Json]:
@@ -48,7 +48,7 @@ async def fold_messages(stream: AsyncIterator[Json]) -> Folded:
     message: Json = {}
     grown: dict[tuple[int, str], list[str]] = {}
     whole = False
-    async for event in stream:  # To its very end, or the connection could not be used again.
+    async for event in stream:  # Read to the end, so that the connection can be used again.
         kind = event.get("type")
         if kind == "message_start":
             message = {"usage": {"input_tokens": 0, "output_tokens": 0}, **event["message"]}
@@ -59,7 +59,7 @@ async def fold_messages(stream: AsyncIterator[Json]) -> Folded:
         elif kind == "message_delta":
             message.update({key: value for key, value in event["delta"].items() if value is not None})
             message.update({key: event[key] for key in ("context_management",) if event.get(key) is not None})
-            # Counts are totals: a later one stands for all before it.
+            # Counts are totals, so the last one counts.
             used = event.get("usage") or {}
             message["usage"].update({key: value for key, value in used.items() if value is not None})
         elif kind == "message_stop":
@@ -81,7 +81,7 @@ def _grow(block: Json, index: int, delta: Json, grown: dict[tuple[int, str], lis
     elif kind in ("text_delta", "thinking_delta"):
         field = kind.removesuffix("_delta")
         grown.setdefault((index, field), [block.get(field) or ""]).append(delta[field])
-    elif kind in ("signature_delta", "compaction_delta"):  # These come whole.
+    elif kind in ("signature_delta", "compaction_delta"):  # These come in one piece.
         block.update({key: value for key, value in delta.items() if key != "type"})
 
 
@@ -95,12 +95,12 @@ def _finish_blocks(blocks: list[Json], grown: dict[tuple[int, str], list[str]]) 
                 found = orjson.loads(text)
             except orjson.JSONDecodeError:
                 found = None
-            # The library's own mark for arguments that are no JSON object; the model is told what it wrote.
+            # The library's mark for arguments that are not a JSON object; the model is told what it wrote.
             blocks[index]["input"] = found if isinstance(found, dict) else {"INVALID_JSON": text}
 
 
 async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
-    """OpenAI chat completions, and what others make of it."""
+    """OpenAI chat completions, also of other servers."""
     whole: Json = {}
     choices: dict[int, Json] = {}
     done = False
@@ -126,7 +126,7 @@ async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
 
 
 def _failed(error: Any) -> Folded:
-    """An error inside a stream, with the status it would have had in front of one."""
+    """An error inside a stream, with the HTTP status that it would have had."""
     told = error if isinstance(error, dict) else {"message": str(error)}
     code = told.get("code")
     if str(code).isdigit() and 400 <= int(str(code)) < 600:
@@ -136,7 +136,7 @@ def _failed(error: Any) -> Folded:
 
 
 def _merge(into: Json, piece: Json) -> None:
-    """Add a piece to what there is: text grows, lists of numbered parts are merged part by part."""
+    """Merge a piece into the answer: text grows, and lists of numbered parts are merged part by part."""
     for key, value in piece.items():
         if isinstance(value, str) and key not in _WHOLE:
             into[key] = (into.get(key) or "") + value
@@ -161,7 +161,7 @@ def _numbered(parts: list[Any], part: Any) -> Json | None:
 
 
 async def fold_responses(stream: AsyncIterator[Json]) -> Folded:
-    """OpenAI Responses: its last event holds the whole answer."""
+    """OpenAI Responses: the last event has the whole answer."""
     whole: Json | None = None
     async for event in stream:
         kind = event.get("type")

@@ -1,8 +1,8 @@
-"""Gathers what a process's teammates ask at one moment into one transaction, so that they share a flush.
+"""Gathers the calls of a process into shared transactions, so that they share a flush to the disk.
 
-While one transaction is on its way to the disk, further calls collect; they are the next one. Calls of a set-based
-verb run as one set. Any other call runs alone between two savepoints, so that one that fails is rolled back alone.
-Everyone hears back after the commit.
+While one transaction is written, further calls collect; they form the next one. Calls of a set-based verb run as one
+set. Any other call runs between two savepoints, so that a failed call is rolled back alone. All callers get their
+answers after the commit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LOG = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A move on the board. `run` gets one call, or with `many` a list, and answers each.
+    """A verb of the board. `run` gets one call, or with `many` a list, and answers each.
 
-    A set-based verb answers a call that is refused with the error itself, and writes nothing for it.
+    A set-based verb answers a refused call with the error, and writes nothing for it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Gatherer:
         return await asked.answer
 
     async def close(self) -> None:
-        """Wait for what was asked."""
+        """Wait until all calls are answered."""
         if self._drain is not None:
             await self._drain
 
@@ -70,9 +70,9 @@ class Gatherer:
     def _take(self) -> list[_QueuedCall]:
         """The next batch: either claims or the rest.
 
-        Claims find out which budgets they touch as they go; set-based verbs know before and hold them in one ascending
-        pass. Apart, two processes that share several roots seldom come to wait for each other; when they do, the
-        database picks one and it runs again.
+        Claims learn which budgets they touch as they go; other set-based verbs know it before, and lock them in
+        ascending order. Keeping the two apart makes deadlocks between processes rare. When one happens, the database
+        ends one of the two, which then runs again.
         """
         claims = self._waiting[0].verb.claims
         batch = [asked for asked in self._waiting if asked.verb.claims == claims][:_BATCH_MAX]
@@ -87,7 +87,7 @@ class Gatherer:
             answers[:] = await _run(tx, batch)
 
         try:
-            # The set-based verbs are the small ones.
+            # The set-based verbs are small.
             await self._store.write(work, alone=len(batch) == 1 and batch[0].verb.many and not self._waiting)
             if self._in_trouble:
                 self._note_trouble(None)
@@ -96,12 +96,12 @@ class Gatherer:
                 self._note_trouble(trouble)
             if len(batch) == 1 or isinstance(trouble, BoardTrouble):
                 answers = [trouble] * len(batch)
-            else:  # One call's defect must not fail the others: each has another go, alone.
+            else:  # A bug in one call must not fail the others: each call runs again, alone.
                 for asked in batch:
                     await self._commit([asked])
                 return
         for asked, answer in zip(batch, answers, strict=True):
-            if asked.answer.done():  # Its caller was cancelled; what it asked for is committed all the same.
+            if asked.answer.done():  # Its caller was cancelled, but the call is committed.
                 continue
             if isinstance(answer, BaseException):
                 asked.answer.set_exception(answer)
