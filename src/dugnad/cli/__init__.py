@@ -105,5 +105,5 @@ def main(context: click.Context, board: str | None) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-    elif context.invoked_subcommand not in ("run", "work", "chat"):  # They know whether a view is drawn.
+    elif context.invoked_subcommand not in ("run", "work", "chat", "demo"):  # They know whether a view is drawn.
         start_log()

@@ -172,6 +172,7 @@ def demo(keep: str | None, as_json: bool) -> int:
     """
     from .demo import play
 
+    start_log(draws=True, quiet=as_json)
     return play(keep, as_json=as_json)
 
 
