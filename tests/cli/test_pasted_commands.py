@@ -23,6 +23,7 @@ from dugnad.team.report import Report
 from dugnad.team.requests import find_request
 from tests.cli.stranger import git
 from tests.cli.test_doctor import claimed_by_nobody, found
+from tests.proof import every
 from tests.workspace.repository import new_repository
 
 NAMES = [
@@ -55,7 +56,7 @@ def change(path: Path, statement: str, *values: str) -> None:
         connection.execute(statement, values)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every(3, NAMES))
 async def test_names_on_a_board_are_one_word_each(folder: Path, name: str) -> None:
     path, url = folder / "board.db", f"sqlite:///{folder}/board.db"
     async with await open_board(url) as board:
@@ -83,7 +84,7 @@ async def test_names_on_a_board_are_one_word_each(folder: Path, name: str) -> No
         assert words_of(mend, folder) == ["spawn", name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every(3, NAMES))
 def test_names_in_a_plan_are_one_word_each(folder: Path, name: str) -> None:
     task = PlannedTask(id=1, name="it", assignee=name, estimate=Estimate(seconds=1), root=1)
     (said,) = cautions(RehearsalPlan(name="plan", tasks=(task,), accounts={}), [], [])
@@ -92,7 +93,7 @@ def test_names_in_a_plan_are_one_word_each(folder: Path, name: str) -> None:
     assert words_of(told[1], folder) == ["spawn", name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every(3, NAMES))
 async def test_the_name_of_a_board_is_one_word(folder: Path, name: str) -> None:
     root = new_repository(folder / "project")
     path = root / name / "-b.db"

@@ -16,6 +16,7 @@ import pytest
 from dugnad.cli.preflight import memory_of
 from tests.cli.shell import Shell, accept, start, write_settings
 from tests.cli.terminal import SECONDS, until_line
+from tests.proof import every
 from tests.workspace.repository import git, new_repository
 
 SCRIPT = """
@@ -69,7 +70,7 @@ def until_checking(program: subprocess.Popen[str], project: Path) -> None:
 KINDS = ("git", "folder", "in place")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every(3, KINDS))
 def test_a_red_base_stops_the_run_before_anything_is_put_or_spent(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -100,7 +101,7 @@ def test_a_red_base_stops_the_run_before_anything_is_put_or_spent(
         assert os.listdir(project / ".dugnad" / "work") == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every(3, KINDS))
 def test_a_green_base_is_remembered_until_the_tree_or_the_check_changes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -156,7 +157,7 @@ def test_without_a_check_nothing_is_run_and_nothing_is_said(folder: Path, monkey
     assert not memory_of(project, os.environ).exists()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every(3, KINDS))
 def test_what_lies_in_the_project_is_not_believed(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The key can be computed by anybody who has the repository, so where it is kept is what counts."""
     project, options = make(folder, kind, "false")
@@ -185,7 +186,11 @@ def test_what_is_known_of_one_project_is_not_known_of_its_copy(folder: Path, mon
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"output": 5}, {"green": 1}, {"green": "yes"}, {"where": None}, {"seconds": "x"}, {"more": 1}, None, []]
+    "wrong",
+    every(
+        4,
+        [{"output": 5}, {"green": 1}, {"green": "yes"}, {"where": None}, {"seconds": "x"}, {"more": 1}, None, []],
+    ),
 )
 def test_a_memory_of_the_wrong_shape_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: object) -> None:
     project, _ = make(folder, "folder", "false")

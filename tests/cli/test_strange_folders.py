@@ -25,6 +25,7 @@ from dugnad.tools.shell.outputs import Outputs
 from tests.cli.shell import run_anew as run
 from tests.cli.shell import start
 from tests.cli.stranger import SCRIPT, Stranger
+from tests.proof import every
 
 COMMANDS = (
     ("add", "A task"), ("run", "A goal"), ("run", "--in-place", "A goal"), ("work",), ("chat",), ("tasks",),
@@ -90,7 +91,7 @@ HOSTILE: dict[str, Callable[[Path, Path], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", every(4, HOSTILE))
 def test_nothing_outside_a_cloned_project_is_touched(
     folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

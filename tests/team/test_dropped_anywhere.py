@@ -20,6 +20,7 @@ from dugnad.settings import Limits
 from dugnad.team import Host
 from dugnad.workspace.git.git import Git
 from tests.conftest import Opener
+from tests.proof import every
 from tests.team.stage_team import hosting, until_ended, within
 from tests.team.stage_trees import finish, has_no_trees, worktrees, write
 from tests.workspace.repository import git, new_repository, subjects
@@ -65,7 +66,7 @@ async def has_nothing_to_do(host: Host) -> None:
         await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize("how", ["dropped", "released", "cancelled"])
+@pytest.mark.parametrize("how", every(3, ["dropped", "released", "cancelled"]))
 async def test_whenever_work_is_taken_away_it_is_merged_once_or_not_at_all(
     opener: Opener, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
