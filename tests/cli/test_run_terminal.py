@@ -117,7 +117,7 @@ Build it:
 
 
 def test_titles_of_any_kind_do_the_screen_no_harm(folder: Path) -> None:
-    make_project(folder, HOSTILE)
+    make_project(folder, HOSTILE, "[team]\nidle_seconds = 60\n")
     with terminal("run", "Build it", *MODEL, folder=folder, columns=80, rows=24) as screen:
         screen.shows("1 waiting · 5 done", "waits for you: ␛[31mRed␛[0m? Sure?")
         rows = [line for line in screen.lines if line.startswith("#")]
