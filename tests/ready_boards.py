@@ -87,11 +87,15 @@ class ReadyBoards:
 
     def _wait(self, ask: Callable[[asyncpg.Connection], Coroutine[Any, Any, Any]]) -> Any:
         async def asked() -> Any:
-            if self._connection is None:
+            if self._connection is None or self._connection.is_closed():
                 self._connection = await asyncpg.connect(self._server)
             return await ask(self._connection)
 
-        return self._loop.run_until_complete(asked())
+        try:
+            return self._loop.run_until_complete(asked())
+        except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):  # A test has cut all connections.
+            self._connection = None
+            return self._loop.run_until_complete(asked())
 
 
 async def _exists(admin: asyncpg.Connection, name: str) -> bool:
