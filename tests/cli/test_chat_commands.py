@@ -235,7 +235,7 @@ async def test_of_two_questions_one_is_named(board: Board) -> None:
     await lead.asks("alice", "Pick a licence", "Which?")
     await lead.asks("bob", "Pick a name", "What name?")
     talk = Talk(board)
-    assert "Which one? m1 (alice, #1), m2 (bob, #2)" in await talk.says("/answer slugs")
+    assert "Several requests wait for you: m1 (alice, #1), m2 (bob, #2)" in await talk.says("/answer slugs")
     assert "bob is told about #2" in await talk.says("/answer m2 slugs")
     assert "alice is told about #1" in await talk.says("/answer 42")
 

@@ -34,7 +34,7 @@ async def test_commands_print_plain_lines_and_the_chat_ends_with_them(opener: Op
     await board.put("Write a parser with a title that is far longer than eighty columns, " + "word " * 20)
     printed = await ended(await started(url, folder), "/tasks\n/add One more\\\nwith a body\n/show 2")
     assert "word word\n" in printed
-    assert "#2 is on the board, ready.\n" in printed
+    assert "#2 is on the board (ready).\n" in printed
     assert "with a body\n" in printed
     assert "you>" not in printed
     assert "What you type goes" not in printed

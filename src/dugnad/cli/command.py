@@ -98,7 +98,7 @@ def log_option(variable: str | None = None) -> Callable[[Callable[..., Any]], Ca
     return click.option(
         "--log-level", type=click.Choice(_LOG_LEVELS, case_sensitive=False), envvar=variable, show_envvar=True,
         expose_value=False, callback=lambda context, _, level: context.meta.update({_LOG: level} if level else {}),
-        help="What happens inside, from this level on: to standard error, or to a file while a view is drawn.",
+        help="Log from this level on: to standard error, or to a file while the live view is shown.",
     )  # fmt: skip
 
 
