@@ -118,13 +118,15 @@ async def main(order: Order) -> None:
     notes = Notes(order.folder)
     told_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_stop.set)
+    tools: list[Any] = []  # They write to the team's board, which is open only later.
     team = Team.open(
-        order.url, model=Thinker(order, notes), board_limits=order.limits(), knows_neighbours=order.knows_neighbours,
+        order.url, model=Thinker(order, notes), tools=tools, board_limits=order.limits(),
+        knows_neighbours=order.knows_neighbours,
         seats_max=order.seats_max,
         limits=TeamLimits(idle_seconds=FOR_EVER_SECONDS, stop_seconds=0.2, sweep_seconds=0.5),
     )  # fmt: skip
     async with team:
-        team.tools = tools_for(team, notes)
+        tools += tools_for(team, notes)
         note_refusals(team, notes)
         for name in order.teammates:
             await team.spawn(name)
