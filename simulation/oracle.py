@@ -79,7 +79,7 @@ def _put(history: History, event: Event, data: Mapping[str, Any]) -> None:
     task.met = {needed for needed, _, state in data["needs"] if state == "met"}
     history.tasks[event.task] = task
     if data.get("caps") is not None:
-        history.accounts[event.task] = Account(caps=dict(data["caps"]))
+        _budget_opened(history, event, data)
     if account := history.accounts.get(event.root):
         account.tasks += 1
     if data.get("followup_of"):
@@ -326,6 +326,10 @@ def _within_caps(history: History, event: Event) -> None:
             history.fault(event, what, 5)
 
 
+def _budget_opened(history: History, event: Event, data: Mapping[str, Any]) -> None:
+    history.accounts[event.root or 0] = Account(caps=dict(data["caps"]))
+
+
 def _budget_set(history: History, event: Event, data: Mapping[str, Any]) -> None:
     history.accounts[event.root or 0].caps = dict(data["caps"])
     history.accounts[event.root or 0].held = None
@@ -344,6 +348,7 @@ _RULES: dict[str, members.Rule] = {
     "put": _put, "claimed": _claimed, **dict.fromkeys(SETTLED, _settled), "taken_back": _taken_back,
     "cancelled": _ended_by_board, "skipped": _ended_by_board, "retried": _retried, "ready": _ready, "turn": _turn,
     "handover": _by_holder, "reserved": _reserved, "spent": _spent, "forfeited": _spent, "budget_set": _budget_set,
-    "budget_reached": _budget_reached, "assigned": _assigned, "need_added": _need_added, "repeated": _repeated,
+    "budget_opened": _budget_opened, "budget_reached": _budget_reached,
+    "assigned": _assigned, "need_added": _need_added, "repeated": _repeated,
     **members.RULES,
 }  # fmt: skip

@@ -23,8 +23,8 @@ OPEN: frozenset[str] = frozenset({"blocked", "scheduled", "ready", "claimed", "w
 ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
 
 # A goal is what a person wants, and has no parent; work is a part of one. A review looks at the work of the task it
-# `reviews`. A message is answered: to teammates, or to a person, who is sent the result. A budget is no work, and holds
-# the budget of the tasks under it.
+# `reviews`. A message is answered: to teammates, or to a person, who is sent the result. A budget is no work and
+# holds the budget of the tasks under it; only boards of earlier versions have such tasks.
 TaskKind = Literal["goal", "work", "review", "message", "human_message", "budget"]
 MESSAGES: frozenset[str] = frozenset({"message", "human_message"})
 
@@ -137,6 +137,7 @@ class NewTask:
     key: str | None = None
     parent: int | None = None
     budget: Budget | None = None  # Of a root only; a child draws on its root's.
+    account: int | None = None  # The shared budget that it draws on instead; its number is below zero.
     kind: TaskKind | None = None  # None: a goal, or with a parent, work.
     reviews: int | None = None  # Of a review: the task whose work it looks at,
     reviews_commit: str | None = None  # and the commit, or another name for just that work.

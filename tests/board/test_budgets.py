@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -354,3 +355,46 @@ async def test_a_holder_can_count_what_it_has_reserved_as_spent_and_go_on(board:
     await board.spend(claims[other.id], theirs, Amount(tokens=3))
     await board.reserve(claims[task.id], Amount(tokens=47))
     await board.settle(claims[task.id], Done("as asked"))
+
+
+# Shared budgets.
+
+
+async def test_tasks_that_share_a_budget_are_capped_as_one_and_the_first_is_number_one(board: Board) -> None:
+    shared = await board.open_budget(Budget(tasks=1))
+    first, second = [await board.put(title, account=shared) for title in ("first", "second")]
+    child = await board.put("child", parent=second.id)
+    assert first.id == 1
+    assert [(task.parent, task.depth, task.kind) for task in (first, second)] == [(None, 0, "goal")] * 2
+    assert {task.root for task in (first, second, child)} == {shared}
+    assert (await board.budget(shared)).tasks == 3
+    team = await crew(board)
+    await board.settle(await team.must_claim(), Done())
+    assert await team.claim() is None
+    with pytest.raises(BudgetSpent, match="Goal b1 has spent its tasks; raise the cap with `dugnad budget b1`"):
+        await team.claim(task=second.id)
+    await board.raise_budget(shared, Budget(tasks=1))
+    assert (await team.must_claim()).task.id == second.id
+    about = {event.kind: (event.task, event.root) for event in await board.events() if event.kind.startswith("budget")}
+    assert about == dict.fromkeys(("budget_opened", "budget_reached", "budget_set"), (None, shared))
+
+
+async def test_each_shared_budget_has_a_number_and_keys_of_its_own(board: Board) -> None:
+    one, two = await asyncio.gather(board.open_budget(), board.open_budget())
+    assert {one, two} == {-1, -2}
+    assert await board.open_budget(key="k") == await board.open_budget(key="k") == -3
+    put = [await board.put("task", account=each, key="same") for each in (one, two, one)]
+    assert put[0] == put[2] != put[1]
+
+
+@pytest.mark.parametrize("fields", [{"parent": 1}, {"budget": Budget(tasks=1)}])
+async def test_a_task_on_a_shared_budget_has_no_parent_and_no_budget_of_its_own(
+    board: Board, fields: dict[str, Any]
+) -> None:
+    await board.put("goal")
+    with pytest.raises(BadInput, match="Only a goal has a budget"):
+        await board.put("task", account=await board.open_budget(), **fields)
+    with pytest.raises(BadInput, match="Only a goal has a budget"):
+        await board.put("task", account=1)
+    with pytest.raises(UnknownTask, match="There is no budget b9"):
+        await board.put("task", account=-9)

@@ -42,6 +42,7 @@ async def work_of_every_kind(board: Board, team: Crew, url: str) -> None:
     root = await board.put("goal", budget=Budget(tokens=100), check="true", role=None, priority=3)
     after = await board.put("after it", needs=[root.id])
     await board.put("after that", needs=[after.id])
+    await board.open_budget(Budget(tokens=5))  # budget_opened
     beside = await board.put("beside")
     await board.add_need(after.id, beside.id)  # need_added
     claim = await team.must_claim(task=root.id)

@@ -24,10 +24,6 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def accounts(folder: Path) -> list[dict[str, object]]:
-    return [task for task in told(folder, "tasks", "--all")["tasks"] if task["title"].startswith("The budget of ")]
-
-
 @pytest.mark.parametrize(
     ("option", "amount", "key", "cap"),
     [
@@ -41,20 +37,20 @@ def test_each_cap_typed_after_chat_is_that_of_its_one_account(
     ran = run("chat", option, amount, *MODEL, folder=project, given="Hi\nAnd you?\n")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "lead: Hello." in ran.stdout
-    (account,) = accounts(project)
-    budget = told(project, "budget", str(account["id"]))["budget"]
+    budget = told(project, "budget", "b1")["budget"]
     assert budget[key] == cap
     assert budget["runs"] >= 1
     answers = [task for task in told(project, "tasks", "--all")["tasks"] if task["title"] == "Answer human"]
-    assert {task["root"] for task in answers} == {account["id"]}
+    assert {task["root"] for task in answers} == {-1}
+    assert min(task["id"] for task in answers) == 1
+    assert told(project, "budget", "1")["budget"] == told(project, "budget")["budgets"][0] == budget
 
 
 def test_a_chat_at_its_cap_says_so_and_how_to_raise_it_and_then_goes_on(project: Path) -> None:
     ran = run("chat", "--tasks", "1", *MODEL, folder=project, given="Hi\n/add More\n")
     assert "This chat has reached its cap on tasks." in ran.stdout
     assert "/budget tasks=+10" in ran.stdout
-    (account,) = accounts(project)
-    assert told(project, "budget", str(account["id"]))["budget"]["runs"] == 1
+    assert told(project, "budget", "b1")["budget"]["runs"] == 1
     assert states(project)["More"] == "ready" or states(project)["Answer human"] == "ready"
 
 
@@ -80,9 +76,8 @@ def test_without_a_cap_each_message_has_its_own_small_one(project: Path) -> None
 
 
 async def test_the_bar_shows_the_account_of_the_chat(board: Board) -> None:
-    account = await board.put("The budget of garden", assignee="human", budget=Budget(tasks=3, dollars=2.0))
-    await board.cancel(account.id)
-    await board.put("Part", parent=account.id)
+    account = await board.open_budget(Budget(tasks=3, dollars=2.0))
+    await board.put("Part", account=account)
     await board.put("Another goal")
-    said = bar(await look(board, account.id), 200)
+    said = bar(await look(board, account), 200)
     assert said == "2 ready | nobody works | chat: 0 of 3 tasks, $0.00 of $2.00, 0 tokens"

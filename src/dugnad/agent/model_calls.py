@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..board import Board
+from ..board.roots import root_name
 from ..clock import Sources
 from ..errors import (
     AnswerLost,
@@ -224,6 +225,6 @@ def must_be_priced(model: Model, spending: Spending) -> None:
     """A cap in dollars cannot be kept with a model whose price nobody knows."""
     if spending.microdollars_max is not None and model.facts.price is None:
         raise ModelMisconfigured(
-            f"#{spending.root} has a cap in dollars, but the price of {model.name} is not known. Give its price, or "
-            "cap the tokens instead."
+            f"{root_name(spending.root)} has a cap in dollars, but the price of {model.name} is not known. Give its "
+            "price, or cap the tokens instead."
         )

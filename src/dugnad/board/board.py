@@ -53,6 +53,7 @@ _HAND_OVER = Verb("hand_over", turns.hand_over)
 _RESERVE = Verb("reserve", budgets.reserve, many=True)
 _SPEND = Verb("spend", turns.spend)
 _FORFEIT = Verb("forfeit", turns.forfeit_own)
+_OPEN_BUDGET = Verb("open_budget", budgets.open_budget)
 _SET_CAPS = Verb("set_budget", budgets.set_caps)
 _COOL_DOWN = Verb("cool_down", rate_limits.cool_down)
 _TELL = Verb("tell", messages.tell)
@@ -209,6 +210,11 @@ class Board(Reading):
     async def forfeit(self, claim: Claim) -> None:
         """Count the claim's open reservations as spent: for a holder whose calls were cut off, and who goes on."""
         await self._do(_FORFEIT, turns.Forfeit(claim=claim))
+
+    async def open_budget(self, budget: Budget | None = None, *, by: str = HUMAN, key: str | None = None) -> int:
+        """Make a budget that several tasks share: those put with its number as their `account`."""
+        call = budgets.OpenBudget(caps=rules.caps(budget), by=self._name("sender", by), key=self._key(key))
+        return int(await self._do(_OPEN_BUDGET, call))
 
     async def set_budget(self, root: int, budget: Budget, *, by: str = HUMAN, key: str | None = None) -> Spending:
         """Replace the root's caps; held work goes on."""

@@ -7,29 +7,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
+from .. import types
 from ..clock import Sources
 from ..errors import BoardClosed, BoardUnreachable, UnknownRequest, UnknownTask, UnknownTeammate
 from ..settings import Limits, Patience
-from ..types import (
-    HUMAN,
-    Amount,
-    Attempt,
-    Cooldown,
-    Event,
-    HostInfo,
-    Message,
-    Need,
-    Note,
-    PastAttempt,
-    ShutdownRequest,
-    Spending,
-    Task,
-    TaskState,
-    Teammate,
-    Turn,
-)
+from ..types import HUMAN
 from . import log, records, rules
 from .replay import State
+from .roots import root_name
 from .store.batching import Gatherer, Verb
 from .store.seam import Asked, Row, Store, Topics, as_json, ids_json, storable
 from .store.watch import Hub, Watch
@@ -72,22 +57,22 @@ class Reading:
 
     # Tasks.
 
-    async def find(self, task: int) -> Task:
+    async def find(self, task: int) -> types.Task:
         """The task, or UnknownTask."""
         rows = await self._read("tasks_by_id", ids=ids_json([task]))
         if not rows:
             raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
         return records.task(rows[0])
 
-    async def find_all(self, tasks: Iterable[int]) -> dict[int, Task]:
+    async def find_all(self, tasks: Iterable[int]) -> dict[int, types.Task]:
         """The tasks with these ids that exist, in one read."""
         rows = await self._read("tasks_by_id", ids=ids_json(tasks))
         return {row["id"]: records.task(row) for row in rows}
 
     async def list_tasks(
-        self, *, states: Iterable[TaskState] | None = None, root: int | None = None, role: str | None = None,
+        self, *, states: Iterable[types.TaskState] | None = None, root: int | None = None, role: str | None = None,
         teammate: str | None = None, after: int = 0, page: int = 100,
-    ) -> list[Task]:  # fmt: skip
+    ) -> list[types.Task]:  # fmt: skip
         """A page of tasks by id. For the next page, set `after` to the last id."""
         rows = await self._read(
             "list_tasks",
@@ -101,33 +86,34 @@ class Reading:
         rows = await self._read("count_tasks") if root is None else await self._read("count_tasks_of", root=root)
         return {row["state"]: row["n"] for row in rows}
 
-    async def cost_by_teammate(self, root: int) -> dict[str, Amount]:
+    async def cost_by_teammate(self, root: int) -> dict[str, types.Amount]:
         """The cost of each teammate's turns under a root."""
         rows = await self._read("cost_by_teammate", root=root)
-        return {row["teammate"]: Amount(**{name: int(row[name]) for name in Amount.__slots__}) for row in rows}
+        names = types.Amount.__slots__
+        return {row["teammate"]: types.Amount(**{name: int(row[name]) for name in names}) for row in rows}
 
-    async def needs_of(self, task: int) -> list[tuple[Need, str]]:
+    async def needs_of(self, task: int) -> list[tuple[types.Need, str]]:
         """The needs of a task, each with open, met or broken."""
         rows = await self._read("needs_of", task=task)
-        return [(Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
+        return [(types.Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
 
     async def needed_by(self, task: int) -> list[tuple[int, str | None]]:
         """The tasks that wait for this one, each with the outcome it asks for, if any."""
         rows = await self._read("needs_behind", ids=ids_json([task]))
         return [(row["task_id"], row["outcome"]) for row in rows]
 
-    async def open_needs(self) -> list[tuple[int, Need]]:
+    async def open_needs(self) -> list[tuple[int, types.Need]]:
         """Every open need, with the task that has it."""
-        return [(row["task_id"], Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
+        return [(row["task_id"], types.Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
 
-    async def past_attempts(self, *, most: int = 20_000) -> list[PastAttempt]:
+    async def past_attempts(self, *, most: int = 20_000) -> list[types.PastAttempt]:
         """What the ended attempts of the newest tasks took, in order of task and epoch."""
         return [records.past_attempt(row) for row in await self._read("past_attempts", most=most)]
 
-    async def attempts(self, task: int) -> list[Attempt]:
+    async def attempts(self, task: int) -> list[types.Attempt]:
         return [records.attempt(row) for row in await self._read("attempts_of", task=task)]
 
-    async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[Turn]:
+    async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[types.Turn]:
         """The turns of one attempt, in order, also those that a summary covers."""
         rows = await self._read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
         return [records.turn(row) for row in rows]
@@ -138,13 +124,13 @@ class Reading:
         kept = {each.number: await self.transcript(task, each.epoch, after=last) for each in await self.attempts(task)}
         return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
 
-    async def budget(self, root: int) -> Spending:
+    async def budget(self, root: int) -> types.Spending:
         rows = await self._read("read_budget", root=root)
         if not rows:
-            raise UnknownTask(f"#{root} has no budget of its own; a follow-up uses the budget of its goal.")
+            raise UnknownTask(f"{root_name(root)} has no budget of its own; a follow-up uses the budget of its goal.")
         return records.spending(rows[0])
 
-    async def cooldowns(self) -> list[Cooldown]:
+    async def cooldowns(self) -> list[types.Cooldown]:
         """The provider keys that cool down now."""
         return [records.cooldown(row) for row in await self._read("running_cooldowns")]
 
@@ -152,7 +138,7 @@ class Reading:
 
     async def inbox(
         self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
-    ) -> list[Message]:
+    ) -> list[types.Message]:
         """Read an inbox, or with None all of them, without taking anything."""
         rows = await self._read(
             "list_messages", recipient=recipient, unshown=int(queued), after=after, page=self._page(page)
@@ -163,11 +149,11 @@ class Reading:
         """Whether an inbox has unread messages; the cheapest way to know."""
         return bool(await self._read("first_unread", recipient=recipient))
 
-    async def requests(self, recipient: str = HUMAN) -> list[Message]:
+    async def requests(self, recipient: str = HUMAN) -> list[types.Message]:
         """The requests that wait for this recipient's answer."""
         return [records.message(row) for row in await self._read("open_requests", recipient=recipient)]
 
-    async def request(self, request: str) -> tuple[Message, Message | None]:
+    async def request(self, request: str) -> tuple[types.Message, types.Message | None]:
         """A request and its reply, if there is one."""
         rows = await self._read("request_messages", request=request)
         found = [records.message(row) for row in rows]
@@ -176,7 +162,7 @@ class Reading:
                 return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
         raise UnknownRequest(f"There is no request {request!r}; `dugnad inbox` lists the open ones.")
 
-    async def recent_talk(self, name: str, *, page: int = 20) -> list[Message]:
+    async def recent_talk(self, name: str, *, page: int = 20) -> list[types.Message]:
         """The last messages from and to one, a page of each, oldest first, without unread ones."""
         rows = await self._read("recent_talk", name=name, page=self._page(page))
         return [records.message(row) for row in reversed(rows)]
@@ -184,17 +170,17 @@ class Reading:
     async def plan_approved(self, task: int) -> bool:
         return bool(await self._read("approved_plan", task=task))
 
-    async def shutdown_requests(self, host: str) -> list[ShutdownRequest]:
+    async def shutdown_requests(self, host: str) -> list[types.ShutdownRequest]:
         """The shutdown requests to this host's teammates, answered or not."""
         return [records.shutdown_request(row) for row in await self._read("shutdown_requests", host=host)]
 
-    async def read_note(self, note: int) -> Note | None:
+    async def read_note(self, note: int) -> types.Note | None:
         rows = await self._read("read_note", id=note)
         return records.note(rows[0]) if rows else None
 
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
-    ) -> list[Note]:
+    ) -> list[types.Note]:
         """The notes that contain every word, in any case, newest first; without words, all notes."""
         rules.text("search", words)
         rows = await self._read(
@@ -204,17 +190,17 @@ class Reading:
 
     # Teammates and hosts.
 
-    async def team(self) -> list[Teammate]:
+    async def team(self) -> list[types.Teammate]:
         rows = await self._read("list_teammates", name=None, lease_max=self._lease_max())
         return [records.teammate(row) for row in rows]
 
-    async def teammate(self, name: str) -> Teammate:
+    async def teammate(self, name: str) -> types.Teammate:
         rows = await self._read("list_teammates", name=name, lease_max=self._lease_max())
         if not rows:
             raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
         return records.teammate(rows[0])
 
-    async def hosts(self) -> list[HostInfo]:
+    async def hosts(self) -> list[types.HostInfo]:
         return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
 
     async def next_lapse(self) -> float | None:
@@ -251,7 +237,7 @@ class Reading:
             begun={root for root, rows in zip(roots, found[2::3], strict=True) if rows},
         )
 
-    async def whole(self, roots: Sequence[int]) -> tuple[list[Task], dict[int, Spending]]:
+    async def whole(self, roots: Sequence[int]) -> tuple[list[types.Task], dict[int, types.Spending]]:
         """All tasks under these roots, and their accounts, from one snapshot."""
         every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
         asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
@@ -266,7 +252,7 @@ class Reading:
 
     # The log.
 
-    async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[Event]:
+    async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[types.Event]:
         """The events after a sequence number, in order; of one task, or of all."""
         rows = await self._read("read_events", after=after, task=task, page=self._page(page))
         return [records.event(row) for row in rows]
@@ -281,7 +267,7 @@ class Reading:
     async def last_event(self) -> int:
         return int((await self._read("last_seq"))[0]["seq"])
 
-    async def follow(self, after: int = 0, *, task: int | None = None) -> AsyncIterator[Event]:
+    async def follow(self, after: int = 0, *, task: int | None = None) -> AsyncIterator[types.Event]:
         """Every event after a sequence number, then each new one as it is committed, without end."""
         while True:
             with self.watch(["log"]) as watch:
@@ -334,9 +320,8 @@ class Reading:
             return {}
         topics: Topics = {"log": 1}
         for row in await self._read("changed_since", after=before):
-            if row["task_id"] is not None:
-                topics[f"task:{row['task_id']}"] = topics[f"budget:{row['root_id']}"] = 1
-            else:
+            topics[f"task:{row['task_id']}"] = topics[f"budget:{row['root_id']}"] = 1  # Nobody waits for "None".
+            if row["task_id"] is None and row["root_id"] is None:
                 topics[_TOPIC_OF.get(row["kind"], "team")] = 1
         return topics
 

@@ -11,21 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from ..types import (  # fmt: skip
-    Amount,
-    Attempt,
-    Cooldown,
-    Event,
-    HostInfo,
-    Message,
-    Note,
-    PastAttempt,
-    ShutdownRequest,
-    Spending,
-    Task,
-    Teammate,
-    Turn,
-)
+from .. import types
 from .store.seam import Row
 
 T = TypeVar("T")
@@ -37,10 +23,10 @@ _COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host":
 class Moment:
     """The state of a board at one moment; all of it is from one snapshot."""
 
-    team: Sequence[Teammate]
+    team: Sequence[types.Teammate]
     ready: Mapping[str, int]  # By lane, as `Board.ready_work` returns it.
     counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
-    accounts: Mapping[int, Spending]  # By root.
+    accounts: Mapping[int, types.Spending]  # By root.
     begun: Set[int]  # Roots with a task that was begun before and is ready, or soon will be; it needs no further run.
 
 
@@ -62,44 +48,44 @@ def _made(kind: Callable[..., T], row: Row, **derived: object) -> T:
     return kind(**held, **derived)
 
 
-task = partial(_made, Task)
-attempt = partial(_made, Attempt)
-message = partial(_made, Message)
-note = partial(_made, Note)
-host = partial(_made, HostInfo)
+task = partial(_made, types.Task)
+attempt = partial(_made, types.Attempt)
+message = partial(_made, types.Message)
+note = partial(_made, types.Note)
+host = partial(_made, types.HostInfo)
 
 
-def past_attempt(row: Row) -> PastAttempt:
-    used = Amount(tokens=int(row["tokens"] or 0), microdollars=int(row["microdollars"] or 0))
-    return _made(PastAttempt, row, seconds=(row["ended_at"] - row["claimed_at"]) / 1000, used=used)
+def past_attempt(row: Row) -> types.PastAttempt:
+    used = types.Amount(tokens=int(row["tokens"] or 0), microdollars=int(row["microdollars"] or 0))
+    return _made(types.PastAttempt, row, seconds=(row["ended_at"] - row["claimed_at"]) / 1000, used=used)
 
 
-def amount(row: Row, suffix: str = "") -> Amount:
-    return Amount(
+def amount(row: Row, suffix: str = "") -> types.Amount:
+    return types.Amount(
         tokens=row[f"tokens{suffix}"],
         microdollars=row[f"microdollars{suffix}"],
         milliseconds=row[f"milliseconds{suffix}"],
     )
 
 
-def turn(row: Row) -> Turn:
+def turn(row: Row) -> types.Turn:
     covers = None if row["covers_from"] is None else (row["covers_from"], row["covers_to"])
-    return _made(Turn, row, used=amount(row), covers=covers)
+    return _made(types.Turn, row, used=amount(row), covers=covers)
 
 
-def spending(row: Row) -> Spending:
-    return _made(Spending, row, spent=amount(row), reserved=amount(row, "_reserved"))
+def spending(row: Row) -> types.Spending:
+    return _made(types.Spending, row, spent=amount(row), reserved=amount(row, "_reserved"))
 
 
-def cooldown(row: Row) -> Cooldown:
-    return _made(Cooldown, row, seconds=row["milliseconds"] / 1000)
+def cooldown(row: Row) -> types.Cooldown:
+    return _made(types.Cooldown, row, seconds=row["milliseconds"] / 1000)
 
 
-def shutdown_request(row: Row) -> ShutdownRequest:
-    return _made(ShutdownRequest, row, teammate=row["recipient"], why=row["text"])
+def shutdown_request(row: Row) -> types.ShutdownRequest:
+    return _made(types.ShutdownRequest, row, teammate=row["recipient"], why=row["text"])
 
 
-def teammate(row: Row) -> Teammate:
+def teammate(row: Row) -> types.Teammate:
     """From a row of `list_teammates`, which also says whether the host is alive and what the teammate holds."""
     status: Any = row["state"]
     if status == "seated":
@@ -112,8 +98,8 @@ def teammate(row: Row) -> Teammate:
         else:
             status = "waiting" if row["waiting"] else "idle"
     roles = tuple(orjson.loads(row["roles"]))
-    return _made(Teammate, row, roles=roles, status=status)
+    return _made(types.Teammate, row, roles=roles, status=status)
 
 
-def event(row: Row) -> Event:
-    return _made(Event, row, data=orjson.loads(row["data"]))
+def event(row: Row) -> types.Event:
+    return _made(types.Event, row, data=orjson.loads(row["data"]))

@@ -89,11 +89,6 @@ def _of_key(key: str, parent: int | None) -> Entity:
     return {"kind": told or ("goal" if parent is None else "work")}
 
 
-def _if_planned(data: Data) -> Entity:
-    """Present only if a plan is needed; older logs do not have it."""
-    return {"plan": True} if data.get("plan") else {}
-
-
 def _put(state: State, event: Event, data: Data) -> None:
     task: Entity = {
         **given(data), **{name: data.get(name) for name in ("depth", "state", "due_at")},
@@ -111,8 +106,7 @@ def _put(state: State, event: Event, data: Data) -> None:
     if "followup_of" in data:
         state["task"][str(data["followup_of"])]["children"] += 1
     if data.get("caps") is not None:
-        zeros = {f"{column}{suffix}": 0 for column in COLUMNS for suffix in ("", "_reserved")}
-        state["budget"][str(event.task)] = {**data["caps"], **zeros, "runs": 0, "tasks": 0, "held": None}
+        _budget_opened(state, event, data)
     state["budget"][str(event.root)]["tasks"] += 1
 
 
@@ -267,6 +261,11 @@ def _spent(state: State, event: Event, data: Data) -> None:
         budget[column] += data[column]
 
 
+def _budget_opened(state: State, event: Event, data: Data) -> None:
+    zeros = {f"{column}{suffix}": 0 for column in COLUMNS for suffix in ("", "_reserved")}
+    state["budget"][str(event.root)] = {**data["caps"], **zeros, "runs": 0, "tasks": 0, "held": None}
+
+
 def _budget_reached(state: State, event: Event, data: Data) -> None:
     state["budget"][str(event.root)]["held"] = data["held"]
 
@@ -302,7 +301,8 @@ def _spawned(state: State, event: Event, data: Data) -> None:
     seat = state["teammate"].get(data["name"], {}).get("seat", 0)
     settings = {name: data[name] for name in ("roles", "lead", "prompt", "model")}
     state["teammate"][data["name"]] = {
-        **settings, **_if_planned(data), "state": "wanted", "host": None, "seat": seat, "reason": None,
+        **settings, **({"plan": True} if data.get("plan") else {}),
+        "state": "wanted", "host": None, "seat": seat, "reason": None,
     }  # fmt: skip
 
 
@@ -345,7 +345,8 @@ _APPLY: dict[str, Callable[[State, Event, Data], None]] = {
     "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried, "repeated": _repeated,
     "assigned": _assigned,
     "turn": _turn, "handover": _handover, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
-    "budget_reached": _budget_reached, "budget_set": _budget_set, "cooled": _cooled, "told": _told, "shown": _shown,
+    "budget_opened": _budget_opened, "budget_reached": _budget_reached, "budget_set": _budget_set,
+    "cooled": _cooled, "told": _told, "shown": _shown,
     "noted": _noted,
     "spawned": _spawned, "seated": _seated, "stopped_teammate": _ended_teammate, "failed_teammate": _ended_teammate,
     "host_started": _host("up"), "host_back": _host("up"), "host_lost": _host("lost"),

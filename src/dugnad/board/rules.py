@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from ..errors import BadInput, BadText, Cycle
 from ..settings import Limits
 from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TaskKind, TurnKind
+from .roots import root_name
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Names of others who speak on a board. No teammate may have such a name, or one that looks like it.
@@ -140,8 +141,8 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
         raise BadInput(f"A priority must be between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not {said(task.priority)}.")
     if len(task.needs) > limits.needs_max:
         raise BadInput(f"A task can have at most {limits.needs_max} needs, not {len(task.needs)}; combine some.")
-    if task.budget is not None and task.parent is not None:
-        raise BadInput("Only a goal has a budget; a task with a parent uses the budget of its goal.")
+    if sum(each is not None for each in (task.budget, task.parent, task.account)) > 1 or (task.account or -1) >= 0:
+        raise BadInput("Only a goal has a budget; a task with a parent uses the budget of its goal, or its account.")
     quantity("A delay", task.delay_seconds, scale=1000)
     quantity("A not-before time", task.not_before or 0)
     caps(task.budget)
@@ -344,7 +345,7 @@ def too_much(budget: Mapping[str, Any], ask: Amount) -> tuple[str, str, bool] | 
         spent, reserved = budget[column], budget[f"{column}_reserved"]
         if cap is not None and spent + reserved + asked > cap:
             sentence = (
-                f"Goal #{budget['root_id']} may spend {cap / scale:g} {kind}; {spent / scale:g} are spent, "
+                f"Goal {root_name(budget['root_id'])} may spend {cap / scale:g} {kind}; {spent / scale:g} are spent, "
                 f"{reserved / scale:g} are reserved, and {asked / scale:g} more do not fit."
             )
             return kind, sentence, spent + asked <= cap

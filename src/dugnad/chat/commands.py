@@ -9,6 +9,7 @@ from typing import get_args
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..board.roots import drawing_on
 from ..errors import BadInput, StoppedTeammate, UnknownTeammate
 from ..team import requests
 from ..text import one_line
@@ -150,7 +151,8 @@ async def _children(session: Session, task: Task) -> list[Task]:
 
 async def add(session: Session, rest: str) -> None:
     title, body = parse.title_and_body(rest)
-    task = await session.board.put(title, body=body, parent=session.account)
+    paid = drawing_on(session.account) if session.account else {}
+    task = await session.board.put(title, body=body, **paid)
     await session.screen.show(said(f"#{task.id} is on the board ({task.state})."))
 
 
@@ -185,15 +187,15 @@ async def budget(session: Session, rest: str) -> None:
         if standing.spending is None:
             raise BadInput("No goal has work left; name one: /budget ID.")
         root = standing.spending.root
-    root = (await board.find(root)).root
+    root = (await board.find(root)).root if root > 0 else root
     spending = await board.budget(root)
     if change.caps and change.add:
         spending = await board.raise_budget(root, parse.new_budget(change, Budget()))
     elif change.caps:
         spending = await board.set_budget(root, parse.new_budget(change, spending.caps))
-    page = [tables.budget_text(spending, await board.find(root))]
+    page = [tables.budget_text(spending, await board.find(root) if root > 0 else None)]
     if spending.held is not None:
-        page.append(said(f"In this chat: /budget {root} {spending.held}=+10."))
+        page.append(said(f"In this chat: /budget {f'{root} ' if root > 0 else ''}{spending.held}=+10."))
     await session.screen.show(Group(*page))
 
 

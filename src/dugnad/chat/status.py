@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from ..board import Board
+from ..board.roots import root_name
 from ..errors import UnknownTask
 from ..team import requests
 from ..text import one_line
@@ -38,8 +39,7 @@ async def look(board: Board, account: int | None = None) -> BoardStatus:
     held = await board.list_tasks(states=("claimed", "waiting"), page=_PAGE)
     not_begun = await board.list_tasks(states=("ready", "scheduled", "blocked"), page=_PAGE)
     counts = await board.count_tasks()
-    if account is not None:  # It holds a budget and is no work.
-        counts["cancelled"] = counts.get("cancelled", 0) - 1
+    if account is not None:
         spending: Spending | None = await board.budget(account)
     else:
         spending = await _spending(board, _of_goals(held) or _of_goals(not_begun))
@@ -116,4 +116,4 @@ def _budget(spending: Spending | None, name: str = "") -> str:
     if spending is None:
         return ""
     held = f" (held: no {spending.held} left)" if spending.held else ""
-    return f"{name or f'#{spending.root}'}: {used(spending)}{held}"
+    return f"{name or root_name(spending.root)}: {used(spending)}{held}"

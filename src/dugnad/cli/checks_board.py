@@ -168,11 +168,13 @@ async def answers(_: Scene, board: Board) -> Finding | None:
 
 
 async def budgets(scene: Scene, board: Board) -> Finding:
+    from ..board.roots import budget_id, root_name
+
     for root in sorted({task.root for task in scene.tasks})[:_ROOTS_MAX]:
         if (account := await board.budget(root)).held:
             option = "minutes" if account.held == "seconds" else account.held
-            says = f"#{root} has reached its cap on {account.held}, so no task under it can be claimed."
-            return Finding("budget", "warning", says, f"dugnad budget {root} --{option} N")
+            says = f"{root_name(root)} has reached its cap on {account.held}, so no task under it can be claimed."
+            return Finding("budget", "warning", says, f"dugnad budget {budget_id(root)} --{option} N")
     return Finding("budget", "ok", "No goal has reached its cap.")
 
 

@@ -47,6 +47,14 @@ class TaskId(Parameter):
         return offered(ctx, incomplete, tasks)
 
 
+class BudgetId(TaskId):
+    """A task, whose goal's budget is meant; or b1, a budget that several tasks share."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        shared = re.fullmatch(r"b([1-9]\d{0,17})", str(value))
+        return -int(shared[1]) if shared else super().convert(value, param, ctx)
+
+
 class RequestId(Parameter):
     """A request that waits for an answer: the number of its task (12) or of its message (m34)."""
 

@@ -13,7 +13,7 @@ from ..errors import BadInput
 from ..safe_open import read_named
 from ..types import ENDED, OPEN, Budget, NewTask, Spending, Task
 from .command import CommandContext, read_stdin, text_or_stdin, utf8, verb
-from .parameters import Cap, Needs, Span, TaskId, TeammateName
+from .parameters import BudgetId, Cap, Needs, Span, TaskId, TeammateName
 
 if TYPE_CHECKING:
     from ..board import Board
@@ -283,7 +283,7 @@ async def release(call: CommandContext, *, task_id: int, why: str, delay: float)
     dugnad budget 1 --dollars 5 --minutes none
     dugnad budget 1 --add --tasks 10
     """)  # fmt: skip
-@click.argument("task_id", metavar="[ID]", required=False, type=TaskId())
+@click.argument("task_id", metavar="[ID]", required=False, type=BudgetId())
 @budget_options
 @click.option("--add", "adds", is_flag=True, help="Add to the present caps instead of replacing them.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The most goals to show.")
@@ -301,23 +301,25 @@ async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit
             raise BadInput("Name the goal whose budget to change: dugnad budget ID --tasks 10.")
         await _all_budgets(call, limit)
         return
-    root = await board.find((await board.find(task_id)).root)
-    spending = await board.budget(root.id)
+    root = (await board.find(task_id)).root if task_id > 0 else task_id
+    spending = await board.budget(root)
     if adds:
         if not changes or "none" in caps.values():
             raise BadInput("Say with a number how much to add: dugnad budget ID --add --tasks 10.")
-        spending = await board.raise_budget(root.id, _capped(caps))
+        spending = await board.raise_budget(root, _capped(caps))
     elif changes:
-        spending = await board.set_budget(root.id, _capped(caps, spending.caps))
-    call.answer({"budget": spending_shape(spending)}, lambda: _budget_text(spending, root))
+        spending = await board.set_budget(root, _capped(caps, spending.caps))
+    goal = await board.find(root) if root > 0 else None
+    call.answer({"budget": spending_shape(spending)}, lambda: _budget_text(spending, goal))
 
 
 async def _all_budgets(call: CommandContext, limit: int) -> None:
     """The newest goals first; most boards have few."""
     from ..view.json import spending_shape
 
-    roots = await newest(call.board, limit + 1, lambda task: task.id == task.root)
-    shown = [(await call.board.budget(root.id), root) for root in reversed(roots[-limit:])]
+    roots = await newest(call.board, limit + 1, lambda task: task.id == task.root or task.root < 0)
+    goals = {task.root: task if task.root > 0 else None for task in reversed(roots[-limit:])}
+    shown = [(await call.board.budget(root), goal) for root, goal in goals.items()]
 
     def picture() -> Any:
         from rich.console import Group
@@ -331,7 +333,7 @@ async def _all_budgets(call: CommandContext, limit: int) -> None:
     call.answer({"budgets": [spending_shape(spending) for spending, _ in shown]}, picture)
 
 
-def _budget_text(spending: Spending, root: Task) -> Any:
+def _budget_text(spending: Spending, root: Task | None) -> Any:
     from ..view.tables import budget_text
 
     return budget_text(spending, root)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..board import Board
+from ..board.roots import budget_id
 from ..errors import BadInput
 from ..tools.message_tools import GONE
 from ..types import ENDINGS, MESSAGES, OPEN, Need, PastAttempt, Spending, Task
@@ -259,7 +260,7 @@ def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int)
     if held := [each for each in accounts if each.held is not None]:
         said.append(
             f"The budget of #{held[0].root} is used up ({held[0].held}), so its tasks are not begun: "
-            f"`dugnad budget {held[0].root} --add` lets them go on."
+            f"`dugnad budget {budget_id(held[0].root)} --add` lets them go on."
         )
     followed = sum(task.parent is not None for task in tasks)
     if followed:

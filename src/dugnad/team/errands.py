@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ..board import Board
+from ..board.roots import drawing_on
 from ..errors import BudgetSpent, LimitReached, NotReady, UnknownTask
 from ..prompts import tell
 from ..types import HUMAN, Budget, Claim, Message, Task
@@ -60,8 +61,8 @@ class Errands:
         return await self.board.put(
             f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
             body=tell("delivery.errand_for_human") if from_human else tell("delivery.errand"),
-            assignee=self.teammate, by=self.teammate, priority=1, parent=parent,
-            budget=self._own_budget() if parent is None else None,
+            assignee=self.teammate, by=self.teammate, priority=1,
+            **({"budget": self._own_budget()} if parent is None else drawing_on(parent)),
             kind="human_message" if from_human else "message",
             key=f"errand:{'human' if from_human else 'team'}:{self.teammate}:{unread[0].id}",
         )  # fmt: skip

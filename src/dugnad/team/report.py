@@ -9,6 +9,7 @@ from typing import Literal
 
 from ..board import Board
 from ..board.records import Moment
+from ..board.roots import budget_id, root_name
 from ..text import one_line, pasted
 from ..tools.task_tools import budget_line, whole_result
 from ..types import OPEN, Amount, Message, Spending, Task
@@ -113,7 +114,8 @@ class Report:
         """What a person can do about what is left."""
         steps = self._merges()
         steps += [
-            f"dugnad budget {account.root} --add {_MORE[account.held or 'tasks']}    raises the cap; then `dugnad run`"
+            f"dugnad budget {budget_id(account.root)} --add {_MORE[account.held or 'tasks']}"
+            "    raises the cap; then `dugnad run`"
             for account in self.out_of_budget
             if self.left
         ]
@@ -165,7 +167,7 @@ class Report:
             if text := whole_result(task) if task.state == "done" else task.reason:
                 lines.append(f"{'':>11}{one_line(text, 100)}")
             lines += [f"{'':>11}kept on branch {branch}" for branch in self.kept(task)]
-        lines += [f"{'budget':>9}  #{root}: {budget_line(account)}" for root, account in self.capped.items()]
+        lines += [f"{'budget':>9}  {root_name(root)}: {budget_line(account)}" for root, account in self.capped.items()]
         for name, used in self.cost.items():
             price = f", ${used.microdollars / 1e6:.4f}" if used.microdollars else ""
             lines.append(f"{name:>9}  {used.tokens:,} tokens{price}")

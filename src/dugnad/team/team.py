@@ -21,7 +21,7 @@ from ..models.port import Model
 from ..text import one_line
 from ..tools import Policy, Tool
 from ..tools.message_tools import GONE
-from ..types import HUMAN, OPEN, Budget, Event, Need, Task, Teammate
+from ..types import OPEN, Budget, Event, Need, Task, Teammate
 from .growth import Joins, fresh_names, may_come_back
 from .host import Host, as_before
 from .minds import Minds, Models
@@ -43,7 +43,7 @@ class Team:
         self._failed: dict[str, str] = {}  # Teammates that failed here, and why.
         self._scope: tuple[int, ...] | None = None  # The roots of this run; None: all that is on the board.
         self._payer: int | None = None  # The root that pays for what is answered meanwhile; None: each answer its own.
-        self._account: Task | None = None
+        self._account: int | None = None
         self._account_lock = asyncio.Lock()
         self._tools: dict[str, tuple[Tool, ...]] = {}
         self._closing = AsyncExitStack()
@@ -89,22 +89,20 @@ class Team:
         """Put a task on the board. All tasks put here, and what follows from them, share the budget of `run`."""
         edges = tuple(need.id if isinstance(need, Task) else need for need in needs)
         if fields.get("parent") is None and fields.get("budget") is None:
-            fields["parent"] = (await self._shared_account()).id
+            fields["account"] = await self._shared_account()
         return await self.board.put(title, needs=edges, **fields)
 
-    async def _shared_account(self) -> Task:
-        """A root that is no work of its own: what is put under it is charged to one budget."""
+    async def _shared_account(self) -> int:
+        """One budget for all that is put here."""
         async with self._account_lock:
             if self._account is None:
-                account = await self.board.put(f"The budget of {self.plan.name}", kind="budget", assignee=HUMAN)
-                await self.board.cancel(account.id, why="It holds a budget and is no work of its own.")
-                self._account = account
+                self._account = await self.board.open_budget()
             return self._account
 
     async def cap_all(self, budget: Budget, *, others: bool = False) -> int:
         """One account for all that is said and put here from now on; with `others`, what else waits is worked too."""
         self._must_be_priced(budget)
-        self._payer = account = (await self._shared_account()).id
+        self._payer = account = await self._shared_account()
         self._scope = None if others else (account,)
         await self._cap(account, budget)
         return account
@@ -113,7 +111,7 @@ class Team:
         """Put a goal; or go on with the open one of the same title. A long one is told in full in its body."""
         whole, title = title, one_line(title, self.board.limits.title_chars_max)
         body = body or (whole if title != whole.strip() else "")
-        for task in await open_roots(self.board):
+        for task in [await self.board.find(root) for root in await open_roots(self.board) if root > 0]:
             if task.title == title and (not body or task.body == body):
                 await self._cap(task.id, budget)
                 return task
@@ -234,10 +232,10 @@ class Team:
         if goal is not None:
             own = (await self.goal(goal, budget=budget)).id
             if others:
-                return [own, *(task.id for task in await open_roots(self.board) if task.id != own)]
+                return [own, *(root for root in await open_roots(self.board) if root != own)]
             self._scope, self._payer = (own,), own  # Its cap is for all that the run spends, answers included.
             return [own]
-        roots = [self._account.id] if self._account is not None else [task.id for task in await open_roots(self.board)]
+        roots = [self._account] if self._account is not None else await open_roots(self.board)
         if budget is not None and budget != Budget() and len(roots) != 1:
             raise BadInput(
                 f"A budget belongs to one goal, and {len(roots)} are open: give each its own (`dugnad budget ID`)."
@@ -290,11 +288,11 @@ async def opened(plan: RunPlan) -> AsyncIterator[Board]:
                 await board.close()
 
 
-async def open_roots(board: Board) -> list[Task]:
-    """Roots under which something is open."""
+async def open_roots(board: Board) -> list[int]:
+    """Goals and shared budgets under which something is open."""
     roots: dict[int, None] = {}
     after = 0
     while page := await board.list_tasks(states=sorted(OPEN), after=after, page=1_000):  # type: ignore[arg-type]
         roots.update(dict.fromkeys(task.root for task in page))
         after = page[-1].id
-    return [await board.find(root) for root in roots]
+    return list(roots)

@@ -164,6 +164,7 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
         f"counted {_amount(data)} as spent: the reply was lost, and the provider may have billed it"
     ),
     "budget_reached": lambda data: f"held the goal: its cap on {one_line(data.get('held') or '', 40)} is reached",
+    "budget_opened": lambda data: f"opened a budget for several tasks and {_caps(data)}",
     "budget_set": _caps,
     "cooled": lambda data: f"paused {one_line(data.get('pace') or '', 60)}{_why(data)}",
     "host_started": lambda data: f"a host started ({_host(data)})",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..board.roots import root_name
 from ..team.growth import one_chain
 from ..team.report import Report
 from ..text import clean, one_line
@@ -62,7 +63,7 @@ def report_page(end: Report) -> RenderableType:
             parts.append(Text(f"{'':>11}{one_line(text, 100)}", style="dim"))
         parts += [Text(f"{'':>11}kept on branch {one_line(branch, 100)}", style="dim") for branch in end.kept(task)]
     for root, account in end.capped.items():
-        parts.append(Text(f"{'budget':>9}  #{root}: {budget_line(account)}"))
+        parts.append(Text(f"{'budget':>9}  {root_name(root)}: {budget_line(account)}"))
     for name, used in end.cost.items():
         price = f", {money(used.microdollars)}" if used.microdollars else ""
         parts.append(Text(f"{one_line(name, 20):>9}  {used.tokens:,} tokens{price}", style="dim"))

@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from ..board.roots import budget_id, root_name
 from ..text import one_line, plain
 from ..tools.task_tools import whole_result
 from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
@@ -154,9 +155,10 @@ def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
     return Group(*parts)
 
 
-def budget_text(spending: Spending, task: Task) -> Text:
-    """What a goal has spent of its budget, and how to go on when it is held."""
-    said = Text(f"#{task.id} {one_line(task.title, 80)}", style="bold")
+def budget_text(spending: Spending, task: Task | None) -> Text:
+    """What a goal, or without one the tasks of a shared budget, spent of it, and how to go on when it is held."""
+    title = one_line(task.title, 80) if task else "shared by the tasks that were put on it"
+    said = Text(f"{root_name(spending.root)} {title}", style="bold")
     said.append(f"\n  {used(spending)}", style="not bold")
     kept = spending.reserved
     if kept.tokens or kept.microdollars or kept.milliseconds:
@@ -165,7 +167,9 @@ def budget_text(spending: Spending, task: Task) -> Text:
     if spending.held is not None:
         more = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
         said.append(f"\n  Held: the cap on {spending.held} is reached. To go on, raise it: ", "yellow")
-        said.append(f"dugnad budget {task.id} --add {more.get(spending.held, '--tasks 10')}", "bold yellow")
+        said.append(
+            f"dugnad budget {budget_id(spending.root)} --add {more.get(spending.held, '--tasks 10')}", "bold yellow"
+        )
     return said
 
 
@@ -262,7 +266,7 @@ def _facts(task: Task) -> RenderableType:
         ("network", "the allowed hosts" if task.network else None),
         ("review", f"by another {task.review}" if task.review else None),
         ("parent", f"#{task.parent}" if task.parent is not None else None),
-        ("goal", f"#{task.root}" if task.root != task.id else None),
+        ("goal" if task.root > 0 else "budget", root_name(task.root) if task.root != task.id else None),
         ("due", clock(task.due_at, dated=True) if task.due_at is not None else None),
         ("added", f"{clock(task.put_at, dated=True)} by {task.put_by}"),
         ("ended", clock(task.ended_at, dated=True) if task.ended_at is not None else None),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...board import Board
+from ...board.roots import root_name
 from ...clock import Sources
 from ...errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
 from ...models.port import Reply, Said, Usage
@@ -145,8 +146,8 @@ class ExternalAgent:
     def _must_be_counted(self, spending: Spending) -> None:
         if spending.microdollars_max is not None and not self.command.reports_dollars:
             raise ModelMisconfigured(
-                f"#{spending.root} has a cap in dollars, but {self.command.name} does not say what it costs. Cap the "
-                "tokens or the time instead."
+                f"{root_name(spending.root)} has a cap in dollars, but {self.command.name} does not say what it costs. "
+                "Cap the tokens or the time instead."
             )
 
     def _ask_for_trust(self, claim: Claim, answer: str | None) -> None:

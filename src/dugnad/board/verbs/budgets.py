@@ -9,7 +9,8 @@ from typing import Any
 from ...errors import BadInput, BudgetSpent, DugnadError, UnknownTask
 from ...types import Amount, Pace, Spending
 from .. import records, rules
-from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
+from ..roots import budget_id, root_name
+from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from . import rate_limits
 from .fence import fence_all, refused
 from .idempotency import once
@@ -76,7 +77,8 @@ def _over_budget(budget: dict[str, Any], call: Reserve) -> BudgetSpent | None:
     if (reason := rules.too_much(budget, call.amount)) is None:
         return None
     kind, sentence, may_free_up = reason
-    return BudgetSpent(f"{sentence} Raise it with `dugnad budget {call.root}`.", kind=kind, may_free_up=may_free_up)
+    told = f"{sentence} Raise it with `dugnad budget {budget_id(call.root)}`."
+    return BudgetSpent(told, kind=kind, may_free_up=may_free_up)
 
 
 async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
@@ -186,8 +188,28 @@ async def hold_root(tx: Tx, budget: dict[str, Any], kind: str) -> None:
     root = budget["root_id"]
     budget["held"] = kind
     await tx.fetch("hold_root", root=root, held=kind)
-    event(tx, "budget_reached", "board", root=root, task=root, held=kind)
+    event(tx, "budget_reached", "board", root=root, task=root if root > 0 else None, held=kind)
     wake(tx, f"budget:{root}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBudget:
+    caps: Mapping[str, int | None]
+    by: str
+    key: str
+
+
+async def open_budget(tx: Tx, call: OpenBudget) -> int:
+    """Make a budget for tasks that are put on it."""
+
+    async def make() -> int:
+        rows = await tx.fetch("open_budget", **call.caps)
+        if not rows:
+            raise TryAgain  # Another process has just taken the number.
+        event(tx, "budget_opened", call.by, root=rows[0]["root_id"], caps=call.caps)
+        return int(rows[0]["root_id"])
+
+    return int(await once(tx, call.key, "open_budget", make))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +227,9 @@ async def set_caps(tx: Tx, call: SetCaps) -> Spending:
     async def change() -> None:
         budgets = await hold(tx, [call.root])
         if call.root not in budgets:
-            raise UnknownTask(f"#{call.root} has no budget of its own; name a goal. `dugnad budget` lists them.")
+            raise UnknownTask(
+                f"{root_name(call.root)} has no budget of its own; name a goal. `dugnad budget` lists them."
+            )
         now = budgets[call.root]
         caps = dict(call.caps)
         if call.add:
@@ -214,7 +238,7 @@ async def set_caps(tx: Tx, call: SetCaps) -> Spending:
                 for name, more in call.caps.items()
             }
         await tx.fetch("set_caps", root=call.root, **caps)
-        event(tx, "budget_set", call.by, root=call.root, task=call.root, caps=caps)
+        event(tx, "budget_set", call.by, root=call.root, task=call.root if call.root > 0 else None, caps=caps)
         wake(tx, f"budget:{call.root}")
         for row in await tx.fetch("unshelve_tasks", root=call.root):
             if row["state"] == "ready":

@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import BudgetSpent, DugnadError, HostLost, NotReady, StoppedTeammate, UnknownTask, UnknownTeammate
 from ...types import Claim
 from .. import records, rules
+from ..roots import budget_id, root_name
 from ..rules import Candidate
 from ..store.seam import Row, Tx, as_json, event, ids_json
 from .budgets import hold, hold_root
@@ -139,7 +140,8 @@ async def _named(
         elif not rules.may_begin(rules.runs_left(_counted(budgets, row["root_id"], grants)), _candidate(row)):
             kind = budgets[row["root_id"]]["held"] or "tasks"
             answers[place] = BudgetSpent(
-                f"Goal #{row['root_id']} has spent its {kind}; raise the cap with `dugnad budget {row['root_id']}`.",
+                f"Goal {root_name(row['root_id'])} has spent its {kind}; raise the cap with "
+                f"`dugnad budget {budget_id(row['root_id'])}`.",
                 kind=kind, may_free_up=False,
             )  # fmt: skip
         else:

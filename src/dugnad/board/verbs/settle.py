@@ -57,10 +57,6 @@ class Move:
         return self.state in ("done", "failed")
 
     @property
-    def outcome(self) -> str | None:
-        return self.done.outcome if self.done else None
-
-    @property
     def delivery(self) -> dict[str, str | None]:
         """What a task that is done says; nothing of any other."""
         return {name: getattr(self.done, name, None) for name in Done.__slots__}
@@ -256,7 +252,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
             await notice(tx, f"guard-{task}-{call.epoch}", f"A guard stopped #{task}: {move.guard}.", task)
     # After the settles: reservations that are given back may let a task go on that has just begun to wait.
     await forfeit(tx, list(moves), "board")
-    ended = {task: (move.state, move.outcome) for task, (_, move) in moves.items() if move.ended}
+    ended = {task: (move.state, move.delivery["outcome"]) for task, (_, move) in moves.items() if move.ended}
     # The chain is 0 for a task without dependents.
     awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
     await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})

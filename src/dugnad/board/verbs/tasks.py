@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import BadInput, LimitReached, NotReady, UnknownTask, UnknownTeammate
 from ...types import ENDED, GIVEN, Claim, Need, NewTask, Task
 from .. import records, rules
+from ..roots import root_name
 from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import hold
 from .fence import fence
@@ -74,7 +75,7 @@ async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
 async def _existing(tx: Tx, call: Put, parents: Mapping[int, Row]) -> dict[tuple[int, str], Row]:
     """The existing tasks with these keys, for entries whose root is on the board already."""
     asked = [
-        {"scope": 0 if task.parent is None else parents[task.parent]["root_id"], "key": task.key}
+        {"scope": parents[task.parent]["root_id"] if task.parent else task.account or 0, "key": task.key}
         for task in call.tasks
         if task.parent is None or task.parent > 0
     ]
@@ -92,7 +93,7 @@ async def _place(
     for task in call.tasks:
         parent = None if task.parent is None else task.parent if task.parent > 0 else plan.ids[-task.parent - 1]
         if parent is None:
-            root, depth = None, 0
+            root, depth = task.account, 0
         elif parent in known:
             root, depth = known[parent][0], known[parent][1] + 1
         else:
@@ -147,11 +148,13 @@ async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) ->
     for row in plan.new:
         counts[row["root"]] = counts.get(row["root"], 0) + 1
     budgets = await hold(tx, counts)
+    for root in counts.keys() - budgets.keys():
+        raise UnknownTask(f"There is no budget {root_name(root)} to draw on.")
     for root, count in counts.items():
         if budgets[root]["tasks"] + count > tx.limits.tasks_per_root_max:
+            name, most = root_name(root), tx.limits.tasks_per_root_max
             raise LimitReached(
-                f"Goal #{root} has {budgets[root]['tasks']} tasks; at most {tx.limits.tasks_per_root_max} are allowed.",
-                guard="tasks",
+                f"Goal {name} has {budgets[root]['tasks']} tasks; at most {most} are allowed.", guard="tasks"
             )
     await tx.fetch("count_tasks_of_roots", roots=as_json([{"root": root, "n": n} for root, n in counts.items()]))
     return budgets
@@ -204,7 +207,7 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
             {
                 **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
                 **row,
-                "scope": 0 if row["parent"] is None else row["root"],
+                "scope": 0 if row["root"] == row["id"] else row["root"],
                 "lane": rules.lane(task.role, task.assignee),
                 "shelved": int(budgets[row["root"]]["held"] is not None),
                 "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
@@ -229,7 +232,7 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
             followup_of=call.claim and call.claim.task.id, followup_epoch=call.claim and call.claim.epoch,
             put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
-            caps=rules.caps(task.budget) if row["parent"] is None else None,
+            caps=rules.caps(task.budget) if row["root"] == row["id"] else None,
         )  # fmt: skip
         if stored["state"] == "ready" and not row["shelved"]:
             wake_for(tx, row)

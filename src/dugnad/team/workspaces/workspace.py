@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...board import Board
+from ...board.roots import root_name
 from ...errors import BudgetSpent, DugnadError, ToolError
 from ...logs import logger
 from ...text import NOTHING, Told, one_line
@@ -211,7 +212,9 @@ class Workshop:
         _LOG.info("checked ms=%d red=%s", (clock() - began) * 1000, red is not None)
         await self.board.spend(claim, reservation, _took(clock() - began, most))
         if red is not None and red.timed_out and most < CHECK_SECONDS_MAX * 1000:
-            sentence = f"Root #{claim.task.root} has no time left for `{one_line(red.command)}` to come to its end."
+            sentence = (
+                f"Root {root_name(claim.task.root)} has no time left for `{one_line(red.command)}` to come to its end."
+            )
             raise BudgetSpent(sentence, kind="seconds", may_free_up=False)
         return red
 

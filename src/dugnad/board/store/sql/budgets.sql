@@ -7,6 +7,16 @@ SELECT CAST(value ->> 'root' AS bigint), CAST(value ->> 'tasks_max' AS bigint),
   CAST(value ->> 'milliseconds_max' AS bigint), 0
 FROM json_each(CAST(:budgets AS text))
 
+-- name: open_budget
+-- A budget that several tasks share. No task has its number, which is below zero. If another process has just taken it,
+-- no row is returned, and the caller starts over.
+INSERT INTO budgets (root_id, tasks_max, tokens_max, microdollars_max, milliseconds_max, tasks)
+SELECT CASE WHEN min(root_id) < 0 THEN min(root_id) ELSE 0 END - 1, CAST(:tasks_max AS bigint),
+  CAST(:tokens_max AS bigint), CAST(:microdollars_max AS bigint), CAST(:milliseconds_max AS bigint), 0
+FROM budgets WHERE true
+ON CONFLICT (root_id) DO NOTHING
+RETURNING root_id
+
 -- name: hold_budgets (sqlite)
 SELECT * FROM budgets WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 
