@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .agent import Agent, drain
+    from .agent import Agent
+    from .agent.drain import drain
     from .board import Board, open_board
     from .errors import DugnadError
     from .models import ScriptedModel, open_model
     from .team import Report, Team
-    from .tools import Context, tool
+    from .tools import Context
+    from .tools.tool import tool
     from .types import Budget, Done, Failed, Need, NewTask, Released, Task, Waiting
 
 __all__ = [
