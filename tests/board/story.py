@@ -21,14 +21,17 @@ class Story:
         self.put(2, [1, None, "open"])
 
     def tell(self, kind: str, task: int | None, actor: str = "board", **data: Any) -> None:
+        self._tell(kind, task, actor, data)
+
+    def _tell(self, kind: str, task: int | None, actor: str, data: dict[str, Any]) -> None:
         seq = len(self.events) + 1
         root = None if task is None else 1
         self.events.append(Event(seq=seq, at=seq * 10, kind=kind, task=task, root=root, actor=actor, data=data))
 
     def put(self, task: int, *needs: list[Any], **changes: Any) -> None:
         caps = CAPS if task == 1 else None
-        data = {"needs": list(needs), "caps": caps, "due_at": None, "parent": 1, "key": f"k{task}"}
-        self.tell("put", task, changes.pop("actor", "human"), **{**data, **changes})
+        data = {"needs": list(needs), "caps": caps, "due_at": None, "parent": 1, "key": f"k{task}", "kind": "work"}
+        self._tell("put", task, changes.pop("actor", "human"), {**data, **changes})
 
     def claim(self, task: int, epoch: int, actor: str = "ann", **changes: Any) -> None:
         self._claims += 1

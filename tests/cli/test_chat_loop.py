@@ -47,7 +47,7 @@ async def test_control_c_clears_the_line_and_twice_on_an_empty_one_leaves(board:
         keys.send_text("wrong\x03right\r")
         assert await heard(lead, 1) == ["right"]
         keys.send_text("\x03")
-        await output.until("once more")
+        await output.until("Ctrl-C again")
         keys.send_text("still here\r")
         assert await heard(lead, 2) == ["right", "still here"]
         keys.send_text("\x03\x03")

@@ -35,8 +35,8 @@ def test_an_empty_table_and_a_goal_are_enough(shell: Shell, tree: Path) -> None:
     assert first["argv"][-2:] == ["--max-budget-usd", "2.000000"]
     assert "Look it over" in second["prompt"]
     said = shell.says("show", "1", "--transcript")
-    assert "command:claude is started" in said
-    assert "add_task answers" in said
+    assert "command:claude started" in said
+    assert "add_task returned" in said
 
 
 @pytest.mark.parametrize(

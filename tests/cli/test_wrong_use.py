@@ -62,7 +62,7 @@ BAD_USE = [
     (["notes", "--write", " ", "x"], "needs a title"),
     (["notes", "word", "--write", "a", "b"], "Search for words or use --write"),
     (["spawn", "two words"], "cannot be a teammate's name"),
-    (["spawn", "human"], "'human' is taken"),
+    (["spawn", "human"], "'human' is a reserved name"),
     (["stop", "nobody"], "no teammate 'nobody'"),
     (["tell", "nobody", "x"], "no teammate 'nobody'"),
     (["tell", "alice", ""], "The text is empty"),
@@ -94,7 +94,7 @@ REFUSED = [
     (["retry", "1"], "only a failed or cancelled task can be retried"),
     (["release", "1"], "only a claimed or waiting task can be released"),
     (["answer", "1", "y"], "waits for no answer"),
-    (["spawn", "alice", "--role", "other"], "set up otherwise"),
+    (["spawn", "alice", "--role", "other"], "exists with other settings"),
 ]  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def test_the_board_is_the_one_nearest_to_the_command(folder: Path) -> None:
     ("board", "code", "said"),
     [
         ("mysql://localhost/x", 2, "'mysql' is not a kind of board"),
-        ("board.db", 2, "no kind of board"),
+        ("board.db", 2, "is not a kind of board"),
         ("sqlite://board.db", 2, "three slashes"),
         ("postgresql://127.0.0.1:1/nothing", 1, ""),
         ("sqlite:////proc/nowhere/board.db", 1, "/proc/nowhere"),

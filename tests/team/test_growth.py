@@ -322,7 +322,7 @@ async def test_one_whose_task_waits_makes_room_and_comes_back_to_it(board: Board
 
 async def test_a_host_for_certain_roles_grows_for_these_also_when_one_is_shut_out(board: Board) -> None:
     async with hosting(
-        board, ScriptedModel({"*": [END]}), grows=True, roles=("reviewer",), limits={"agents_max": 2}
+        board, ScriptedModel({"*": [END]}), grows=True, only_roles=("reviewer",), limits={"agents_max": 2}
     ) as host:
         await until_ended(board, await board.put("Review", role="reviewer", not_for="zoe"))
         assert host.joining({"coder!zoe": 1}, await board.team()) == []

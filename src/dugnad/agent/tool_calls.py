@@ -260,8 +260,9 @@ class Actor:
             if reservation:
                 await self.board.spend(self.claim, reservation, Amount(milliseconds=max(0, self.now_ms() - began)))
             raise
-        _LOG.debug("tool-called tool=%s ms=%d ok=%s", found.name, self.now_ms() - began, not text.startswith("Error: "))
-        spent = min(self.now_ms() - began, int(seconds * 1000)) if seconds is not None else 0
+        took = self.now_ms() - began
+        _LOG.debug("tool-called tool=%s ms=%d ok=%s", found.name, took, not text.startswith("Error: "))
+        spent = min(took, int(seconds * 1000)) if seconds is not None else 0
         used = Amount(milliseconds=max(0, spent))
         return Result(text=text, ends=ends, used=used, reservation=reservation, shown=tuple(context.shown))
 
