@@ -48,7 +48,7 @@ demo: $(READY) ## Offline, under a minute: three teammates build a small program
 	@$(BIN)/dugnad demo
 
 .PHONY: test
-test: $(READY) check ## Every promise on both databases, and format, lint, types, layers, sizes; five minutes on two cores.
+test: $(READY) check ## Every promise on both databases, and format, lint, types, layers, sizes.
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not proof"
 
 .PHONY: proof
