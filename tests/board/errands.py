@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ class Errands(Comparison):
         hold = self.hold(place)
         for amount in used:
             key = self.new_key()
-            self._reserve(hold, Amount(tokens=amount.tokens + 1), key, pace)
+            self._reserve(hold, replace(amount, tokens=amount.tokens + 1), key, pace)
             self._spend(hold, key, amount)
 
     def _reserve(self, hold: int, amount: Amount, key: str, pace: Pace | None) -> None:

@@ -80,6 +80,8 @@ class Team:
     def stop(self, name: str) -> None:
         member = self.member(name)
         member.state, member.host = "stopped", None
+        for letter in self.letters:
+            letter.shown = letter.shown or (letter.recipient == name and letter.kind == "shutdown")  # It was obeyed.
 
     def member(self, name: str) -> Member:
         if name not in self.members:
