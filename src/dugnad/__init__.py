@@ -27,8 +27,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     homes = {"Agent": "agent", "drain": "agent", "Board": "board", "open_board": "board", "ScriptedModel": "models",
-             "open_model": "models", "Report": "team", "Team": "team",
-             "Context": "tools", "tool": "tools", "DugnadError": "errors"}  # fmt: skip
+             "open_model": "models", "Report": "team", "Team": "team", "Context": "tools", "tool": "tools",
+             "DugnadError": "errors"}  # fmt: skip
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{homes.get(name, 'types')}", __name__), name)

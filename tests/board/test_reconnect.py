@@ -163,7 +163,7 @@ async def test_a_single_call_outlives_the_end_of_each_kind_of_connection(server:
         assert await board.count_tasks() == {"ready": 6}
         with board.watch(["log"]) as watch:  # The listener, once it is back.
             async with await open_board(url, patience=PATIENCE) as other:
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(10):
                     while not await watch.wait(0.2):
                         await other.put("knock")
     await connection.close()
@@ -215,7 +215,7 @@ async def test_a_server_that_is_gone_for_good_is_said_to_be_after_the_patience_i
         assert (await board.put("after", key="k")).title == "after"
         assert await board.count_tasks() == {"ready": 2}
         with board.watch(["log"]) as watch:
-            async with await open_board(url) as other, asyncio.timeout(120):
+            async with await open_board(url) as other, asyncio.timeout(10):
                 while not await watch.wait(0.2):
                     await other.put("knock")
 
@@ -225,7 +225,7 @@ async def test_everyone_who_asked_together_is_told_that_the_server_is_gone(serve
         await board.put("before")
         await asyncio.to_thread(server.stop)
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(15):
                 answers = await asyncio.gather(*(board.put(f"during {n}") for n in range(5)), return_exceptions=True)
         finally:
             await asyncio.to_thread(server.start)
@@ -248,7 +248,7 @@ async def test_a_statement_that_waits_too_long_for_a_lock_is_busy_and_changes_no
                 lambda: board.claim("alice", team.host),
                 lambda: board.settle(claim, Done("ok")),
             ):
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(10):
                     with pytest.raises(BoardBusy, match="nothing was changed"):
                         await call()
         await connection.close()
@@ -261,7 +261,7 @@ async def test_a_reading_that_waits_too_long_for_a_lock_is_busy(server: Postgres
         connection = await asyncpg.connect(server.url)
         async with connection.transaction():
             await connection.execute("SET LOCAL search_path TO traffic; LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(10):
                 with pytest.raises(BoardBusy):
                     await board.count_tasks()
         await connection.close()
@@ -277,7 +277,7 @@ async def test_a_wrong_password_is_said_at_once(server: PostgresServer) -> None:
         rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + before)
         await connection.execute("SELECT pg_reload_conf()")
         address = server.url.replace("postgres@", "locked:WORD@") + "?board=locked"
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(10):
             while True:  # Until the server has read its rules again.
                 try:
                     await (await asyncpg.connect(address.replace("WORD", "wrong").split("?")[0])).close()

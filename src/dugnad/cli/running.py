@@ -192,7 +192,7 @@ def read_run(
     project: Project, typed: dict[str, Any], *, board: str | None, model: str | None, agents: int | None,
     forever: bool, as_json: bool = False, roles: tuple[str, ...] | None = None,
 ) -> Run:  # fmt: skip
-    """What the files and the options say, read once. A model that cannot be asked is told of now."""
+    """What the files and the options say, read once. A model that cannot be asked is refused here."""
     import math
     from dataclasses import replace
     from functools import partial

@@ -41,7 +41,7 @@ def hide_password(url: str) -> None:
     try:
         parts = urlsplit(url)
         given = [parts.password, *(value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name))]
-    except ValueError:  # No address at all; whoever opens it says so.
+    except ValueError:  # It is not an address; opening it says so.
         return
     for each in given:
         hide({"password": each})
