@@ -133,12 +133,18 @@ async def test_two_who_always_answer_each_other_come_to_rest(opener: Opener) -> 
         return call("send_message", to=other, text="And you?") if request.turn == 1 else Step(say="Said.")
 
     model = ScriptedModel(script)
-    async with hosting(board, model, limits={"idle_seconds": 0.4}):
-        await board.put(TITLE, assignee="alice")
+
+    async def five_made() -> list[Task] | None:
+        made = await errands(board)
+        return made if len(made) >= 5 else None
+
+    async with hosting(board, model):
+        task = await board.put(TITLE, assignee="alice")
+        made = await until_ended(board, task, *await until(board, five_made))
         for name in ("alice", "bob"):
-            await until_status(board, name, "stopped")
-    made = await errands(board)
-    assert [task.depth for task in made] == [1, 2, 3, 4, 5]
+            await until_status(board, name, "idle")
+        assert len(await errands(board)) == 5
+    assert [task.depth for task in made] == [0, 1, 2, 3, 4, 5]
     assert {task.state for task in made} == {"done"}
     assert not await board.inbox("alice")
     assert not await board.inbox("bob")
@@ -194,8 +200,9 @@ async def test_an_errand_goes_on_elsewhere_after_a_kill_and_the_human_hears_once
         await within(model.reached.wait())
         await kill(host)
     again = ScriptedModel(script)
-    async with hosting(board, again, limits={"idle_seconds": 0.5}):
-        await until_status(board, "alice", "stopped")
+    async with hosting(board, again):
+        await until_ended(board, *await errands(board))
+        await until_status(board, "alice", "idle")
     made = await errands(board)
     assert [task.state for task in made] == ["done"]
     assert await told_human(board) == ["All right."]
@@ -208,9 +215,11 @@ async def test_an_errand_is_made_once_whatever_the_board_answers(board: Board, v
     await board.spawn("alice")
 
     troubled = AnswerLost(board, verb, busy, where=lambda answer: answer is not None)
-    async with hosting(troubled, ScriptedModel(SCRIPT), limits={"idle_seconds": 2.0}):
+    async with hosting(troubled, ScriptedModel(SCRIPT)):
         await board.tell("human", "alice", "hello")
-        await until_status(board, "alice", "stopped")
+        await until(board, lambda: board.inbox("human"))
+        await until_ended(board, *await errands(board))
+        await until_status(board, "alice", "idle")
     assert troubled.happened == 1
     assert [task.state for task in await errands(board)] == ["done"]
     assert await told_human(board) == ["All right."]
@@ -259,9 +268,10 @@ async def test_an_errand_that_fails_is_not_made_for_ever(board: Board) -> None:
     """A model that refuses: the attempts are bounded, and so are the errands."""
     await board.spawn("alice")
     model = ScriptedModel({"*": [Step(odd="refusal")] * 9})
-    async with hosting(board, model, limits={"idle_seconds": 0.5}):
+    async with hosting(board, model):
         await board.tell("human", "alice", "hello")
-        await until_status(board, "alice", "stopped")
+        await until_ended(board, *await until(board, lambda: errands(board)))
+        await until_status(board, "alice", "idle")
     made: list[Task] = await errands(board)
     assert [task.state for task in made] == ["failed"]
     assert len(model.asked) == 3

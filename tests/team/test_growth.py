@@ -274,8 +274,7 @@ async def test_a_role_nobody_has_gets_somebody_in_the_place_of_one_at_rest(board
 
 async def test_one_who_made_room_comes_back_when_its_turn_is_come(board: Board) -> None:
     await board.spawn("zoe", roles=["tester"])
-    limits = {"agents_max": 1, "idle_seconds": 0.3}
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits=limits):
+    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
         await until_status(board, "zoe", "idle")
         await until_ended(board, await board.put("Code", role="coder"))
         await until_ended(board, await board.put("Test", role="tester"))
@@ -284,8 +283,7 @@ async def test_one_who_made_room_comes_back_when_its_turn_is_come(board: Board) 
 
 async def test_one_who_made_room_comes_back_as_it_was(board: Board) -> None:
     await board.spawn("zoe", roles=["tester"], prompt="You test.")
-    limits = {"agents_max": 1, "idle_seconds": 0.3}
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits=limits):
+    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
         await until_status(board, "zoe", "idle")
         await until_ended(board, await board.put("Code", role="coder"))
         (done,) = await until_ended(board, await board.put("Test", role="tester"))
