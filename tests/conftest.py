@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from dugnad.board import Board, open_board
@@ -23,6 +24,9 @@ from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
 from tests.postgres_server import PostgresServer
 from tests.proof import leave_to_proof
 from tests.ready_boards import ReadyBoards
+
+hypothesis.settings.register_profile("suite", deadline=None)  # No test fails because the machine is slow.
+hypothesis.settings.load_profile("suite")
 
 Opener = Callable[..., Awaitable[Board]]
 _lenders: dict[str, ReadyBoards] = {}  # By the address of the board.

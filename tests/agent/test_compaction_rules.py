@@ -90,7 +90,7 @@ def must_be_whole(entries: list[object]) -> None:
     assert not waiting
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TURNS)
 def test_calls_and_results_are_never_torn_apart(steps: list[tuple[str, str, list[str]]]) -> None:
     made = Play()
@@ -99,7 +99,7 @@ def test_calls_and_results_are_never_torn_apart(steps: list[tuple[str, str, list
         must_be_whole(list(made.talk.entries))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TURNS)
 def test_the_recorded_turns_fold_to_the_same_conversation(steps: list[tuple[str, str, list[str]]]) -> None:
     made = play(steps)
@@ -110,7 +110,7 @@ def test_the_recorded_turns_fold_to_the_same_conversation(steps: list[tuple[str,
     assert state_of(again) == state_of(made.talk)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TURNS, st.integers(0, 2_000))
 def test_a_cut_stands_in_front_of_a_reply_and_keeps_the_last_one(
     steps: list[tuple[str, str, list[str]]], keep: int
@@ -123,7 +123,7 @@ def test_a_cut_stands_in_front_of_a_reply_and_keeps_the_last_one(
         assert kept == replies[-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TURNS)
 def test_shortening_only_ever_touches_old_long_results_and_is_done_once(
     steps: list[tuple[str, str, list[str]]],
@@ -167,7 +167,7 @@ def test_the_summary_asked_for_fits_the_window_in_any_script(text: str) -> None:
     assert fits(play([("reply", text, [text])] * 9).talk, 24_000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TURNS)
 def test_a_plain_summary_is_bounded(steps: list[tuple[str, str, list[str]]]) -> None:
     talk = play(steps).talk

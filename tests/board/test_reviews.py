@@ -233,8 +233,9 @@ async def test_a_claim_behind_many_that_are_not_for_one_ends(opener: Opener) -> 
     assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers.id]
 
 
-async def test_after_a_review_only_the_author_goes_on(board: Board) -> None:
-    """Who did the work finishes it, whoever else is free at that moment."""
+async def test_after_a_review_only_the_author_goes_on(opener: Opener) -> None:
+    """The author finishes the work, also when others are free at that moment."""
+    board = await opener(patience=Patience(poll_seconds=3_600))
     team = await crew(board, "alice", "bob", "carol")
     task = await board.put("write")
     claim = await team.must_claim("alice")
@@ -242,6 +243,8 @@ async def test_after_a_review_only_the_author_goes_on(board: Board) -> None:
     await board.settle(claim, Waiting(on="tasks", tasks=(review.id,)))
     asleep = [board.watch_for(name, []) for name in ("alice", "carol")]
     with asleep[0] as alice, asleep[1] as carol:
+        await board.tell("human", "carol", "Hello.")
+        await hears(carol, "inbox:carol")  # What was told before it has been heard, too.
         await board.settle(await team.must_claim("bob"), Done("good", "approved"))
         await hears(alice, "ready:@alice")
         assert not await carol.wait(0)

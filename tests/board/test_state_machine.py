@@ -301,7 +301,6 @@ def walk(stage: Stage, examples: int) -> None:
         settings=settings(
             max_examples=examples * TIMES,
             stateful_step_count=STEPS,
-            deadline=None,
             derandomize="DUGNAD_EXAMPLES" not in os.environ,
             database=None,
             suppress_health_check=list(HealthCheck),

@@ -236,14 +236,14 @@ def test_a_question_in_the_view_is_answered_in_another_terminal(folder: Path) ->
 
 def test_two_terminals_at_one_goal_do_nothing_twice(folder: Path) -> None:
     parts = ", ".join(f"{{add_task: {{title: Part {number}}}}}" for number in range(1, 7))
-    script = f"Build it:\n  - calls: [{parts}, {{finish: {{result: planned}}}}]\n    seconds: 1\n"
-    make_project(folder, script + '"*":\n  - {seconds: 0.6, say: It is done.}\n')
+    goal = 'Build it:\n  - calls: [{ask_human: {question: "Shall we?"}}]\n'
+    goal += f"  - calls: [{parts}, {{finish: {{result: planned}}}}]\n"
+    make_project(folder, goal + '"*":\n  - {seconds: 0.6, say: It is done.}\n', "[team]\nidle_seconds = 30\n")
     with terminal("run", "Build it", *MODEL, folder=folder) as first:
-        first.shows("Build it   1 claimed")
+        first.shows("Build it   1 waiting")
         with terminal("run", "Build it", *MODEL, folder=folder) as second:
-            second.shows("Build it   ")
-            first.shows("#2 turn 1, asks")
-            assert "#1" in run("tasks", "--claimed", folder=folder).stdout or states(folder)["Build it"] == "done"
+            second.shows("Build it   1 waiting")
+            assert "goes on" in run("answer", "m1", "Yes.", folder=folder).stdout
             assert (first.ends(), second.ends()) == (0, 0)
             for screen in (first, second):
                 assert screen.text.count("done  #") == 7

@@ -59,7 +59,7 @@ def test_a_long_input_costs_what_holds_above_its_length(tokens: int, rate: int) 
     assert price.microdollars(used) == rate * tokens + 10 * rate
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(amounts, amounts, st.none() | amounts, st.none() | amounts, counts, counts, st.tuples(counts, counts))
 def test_a_price_is_rounded_up_and_by_less_than_one(
     fresh: float, output: float, read: float | None, write: float | None, said: int, heard: int, cached: tuple[int, int]

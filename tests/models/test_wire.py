@@ -145,9 +145,7 @@ async def play(name: str, plan: Sequence[Step]) -> None:
 
 
 # No shrinking: it would take minutes to say little more than the first conversation that differs.
-BOUNDED = settings(
-    max_examples=15, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
+BOUNDED = settings(max_examples=15, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", [ANTHROPIC, RESPONSES])

@@ -69,7 +69,7 @@ def one_sentence(work: Any) -> None:
         assert "\u202e" not in said
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.one_of(st.just(b""), st.binary(max_size=3)))
 def test_a_table_of_anything_is_understood_or_named(table: dict[str, Any], junk: bytes) -> None:
     source = "\n".join(f"{toml(key)} = {toml(each)}" for key, each in table.items()).encode() + b"\n" + junk

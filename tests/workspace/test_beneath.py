@@ -176,7 +176,7 @@ NAMES = st.sampled_from(["a", "b", "file", "l", "m", "n", "..", ".", "outside", 
 PATHS = st.lists(NAMES, min_size=1, max_size=6).map("/".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(links=st.fixed_dictionaries({"l": PATHS, "a/m": PATHS, "b/n": PATHS}), paths=st.lists(PATHS, max_size=8))
 def test_the_walk_finds_just_what_the_kernel_finds(links: dict[str, str], paths: list[str]) -> None:
     with tempfile.TemporaryDirectory() as made:

@@ -21,7 +21,7 @@ def replaced(text: str, old: str, new: str, *, every: bool = False) -> str:
     return replace_text(Text(text), old, new, every=every, path="x.py").text.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(before=TEXTS, old=TEXTS, new=TEXTS, after=TEXTS)
 def test_an_edit_changes_the_old_text_and_nothing_else(before: str, old: str, new: str, after: str) -> None:
     text = before + old + after
@@ -35,7 +35,7 @@ def test_an_edit_changes_the_old_text_and_nothing_else(before: str, old: str, ne
     assert replaced(text, old, new, every=True) == text.replace(old, new)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(before=LINES, old=LINES, new=LINES, after=LINES, last=st.sampled_from(["", "\r\n"]))
 def test_the_ends_of_lines_stay_as_they_were(
     before: list[str], old: list[str], new: list[str], after: list[str], last: str
@@ -46,7 +46,7 @@ def test_the_ends_of_lines_stay_as_they_were(
     assert changed == "\r\n".join([*before, "<<new>>", *new, ".", *after]) + last
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=60), TEXTS.map(str.encode), TEXTS.map(lambda text: text.encode("utf-16"))))
 def test_whatever_bytes_a_text_had_it_is_written_back_the_same(data: bytes) -> None:
     assert decode(data).encode() == data

@@ -103,7 +103,7 @@ PATH = st.lists(
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"))  # With these two an edit has its own rules.
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(path=PATH, text=TEXT)
 def test_what_is_written_is_there_byte_for_byte_under_any_name(path: str, text: str) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as made:

@@ -166,7 +166,7 @@ RULE = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rules=st.lists(RULE, min_size=1, max_size=4),
     paths=st.lists(st.lists(NAME, min_size=1, max_size=3).map("/".join), min_size=1, max_size=8),
