@@ -7,12 +7,13 @@ everything several would; what a process loses with its connection is what it wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from dugnad.board import Board
-from dugnad.board.store.batching import Verb
 from dugnad.board.store.seam import Asked, Row, Topics, Tx, Work
 from dugnad.board.store.sqlite import SqliteStore
 from dugnad.errors import BoardBusy, BoardFull, BoardUnreachable, DugnadError, StaleClaim
@@ -142,53 +143,60 @@ class WitnessedBoard(Board):
     on_call: Callable[[str, Any, Any, float], None]
     freeze: Callable[[], None]  # The process it belongs to.
 
-    async def _do(self, verb: Verb, call: Any) -> Any:
+    async def _do(self, verb: Callable[..., Awaitable[Any]], *given: Any, **named: Any) -> Any:
+        send = partial(super()._do, verb, *given, **named)
+        return await self._witnessed(verb.__name__, SimpleNamespace(**named), send)
+
+    async def _do_in_set(self, verb: Callable[..., Awaitable[Any]], call: Any) -> Any:
+        return await self._witnessed(verb.__name__, call, partial(super()._do_in_set, verb, call))
+
+    async def _witnessed(self, verb: str, call: Any, send: Callable[[], Awaitable[Any]]) -> Any:
         began = self.now()
-        self.calls[verb.name] = self.calls.get(verb.name, 0) + 1
-        turn = call.turn.kind if verb.name == "record" else None
+        self.calls[verb] = self.calls.get(verb, 0) + 1
+        turn = call.turn.kind if verb == "record" else None
         if turn == "tool" and self.storm.draws("busy at a result", AT_COMMIT["busy at a result"]):
             raise BoardBusy
         try:
-            answer = await super()._do(verb, call)
+            answer = await send()
         except StaleClaim:
-            if verb.name == "settle":
+            if verb == "settle":
                 self.told.append(("stale", call.task, call.epoch))
             raise
         self._note(verb, call, answer)
-        self.on_call(verb.name, call, answer, began)
-        repeatable = verb.name in _SAME_TWICE and getattr(call, "may_repeat", True) and answer is not None
+        self.on_call(verb, call, answer, began)
+        repeatable = verb in _SAME_TWICE and getattr(call, "may_repeat", True) and answer is not None
         if repeatable and self.storm.draws("the same call twice", AT_COMMIT["the same call twice"]):
-            await self._again(verb, call, answer)
+            await self._again(verb, answer, send)
         if turn == "reply" and self.storm.draws("frozen after a turn", AT_COMMIT["frozen after a turn"]):
             self.freeze()
             await asyncio.sleep(0)
         return answer
 
-    async def _again(self, verb: Verb, call: Any, answer: Any) -> None:
+    async def _again(self, verb: str, answer: Any, send: Callable[[], Awaitable[Any]]) -> None:
         """A call that was sent twice has to be one. What went wrong on the second way says nothing."""
         try:
-            second = await super()._do(verb, call)
+            second = await send()
         except StaleClaim as refused:
-            if verb.name == "settle":
-                self.differing.append(f"{verb.name}: the same call again was refused: {refused}")
+            if verb == "settle":
+                self.differing.append(f"{verb}: the same call again was refused: {refused}")
         except DugnadError:
             pass
         except Exception as bug:
-            self.differing.append(f"{verb.name}: the same call again failed: {type(bug).__name__}: {bug}")
+            self.differing.append(f"{verb}: the same call again failed: {type(bug).__name__}: {bug}")
         else:
             if _gist(answer) != _gist(second):
-                self.differing.append(f"{verb.name}: answered {_gist(answer)}, and the same call again {_gist(second)}")
+                self.differing.append(f"{verb}: answered {_gist(answer)}, and the same call again {_gist(second)}")
 
-    def _note(self, verb: Verb, call: Any, answer: Any) -> None:
-        if verb.name == "put":
+    def _note(self, verb: str, call: Any, answer: Any) -> None:
+        if verb == "put":
             self.told += [("put", task.id) for task in answer]
-        elif verb.name == "claim" and answer is not None and hasattr(answer, "epoch"):
+        elif verb == "claim" and answer is not None and hasattr(answer, "epoch"):
             self.told.append(("claim", answer.task.id, answer.epoch))
-        elif verb.name == "record":
+        elif verb == "record":
             self.told.append(("turn", call.task, call.epoch, answer))
-        elif verb.name == "reserve":
+        elif verb == "reserve":
             self.told.append(("reserve", answer))
-        elif verb.name == "settle":
+        elif verb == "settle":
             self.told.append(("settled as", call.task, call.epoch, answer))
 
 

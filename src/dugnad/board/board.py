@@ -35,39 +35,9 @@ from . import log, prune, rules
 from .prune import Pruned
 from .reads import Reading
 from .replay import REMARKS
-from .store.batching import Verb
 from .store.seam import as_json
 from .verbs import budgets, claims, members, messages, needs, notes, rate_limits, settle, tasks, turns
 
-_PUT = Verb("put", tasks.put)
-_ADD_NEED = Verb("add_need", needs.add_need)
-_CANCEL = Verb("cancel", tasks.cancel)
-_RELEASE = Verb("release", tasks.release)
-_RETRY = Verb("retry", tasks.retry)
-_ASSIGN = Verb("assign", tasks.assign)
-_CLAIM = Verb("claim", claims.claim, many=True, claims=True)
-_SETTLE = Verb("settle", settle.settle, many=True)
-_TAKE_BACK = Verb("take_back", settle.take_back)
-_RECORD = Verb("record", turns.record, many=True)
-_HAND_OVER = Verb("hand_over", turns.hand_over)
-_RESERVE = Verb("reserve", budgets.reserve, many=True)
-_SPEND = Verb("spend", turns.spend)
-_FORFEIT = Verb("forfeit", turns.forfeit_own)
-_OPEN_BUDGET = Verb("open_budget", budgets.open_budget)
-_SET_CAPS = Verb("set_budget", budgets.set_caps)
-_COOL_DOWN = Verb("cool_down", rate_limits.cool_down)
-_TELL = Verb("tell", messages.tell)
-_TAKE = Verb("take", messages.take)
-_SHOW = Verb("show", messages.show)
-_REPLY = Verb("reply", messages.reply)
-_WRITE_NOTE = Verb("write_note", notes.write_note)
-_START_HOST = Verb("start_host", members.start_host)
-_HEARTBEAT = Verb("heartbeat", members.heartbeat)
-_STOP_HOST = Verb("stop_host", members.stop_host)
-_SPAWN = Verb("spawn", members.spawn)
-_SEAT = Verb("seat", members.seat)
-_END_TEAMMATE = Verb("end_teammate", members.end_teammate)
-_REMARK = Verb("remark", log.remark)
 _LOG = logger(__name__)
 
 
@@ -98,48 +68,48 @@ class Board(Reading):
     async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
         entries = rules.batch(new, self.limits)
         keyed = tuple(replace(task, key=task.key or self._key(), kind=rules.kind(task)) for task in entries)
-        call = tasks.Put(tasks=keyed, by=self._name("sender", by), key=self._key(), claim=claim)
-        return list(await self._do(_PUT, call)) if keyed else []
+        by = self._name("sender", by)
+        return await self._do(tasks.put, tasks=keyed, by=by, claim=claim, key=self._key()) if keyed else []
 
     async def add_need(self, task: int, need: Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
         """Make a task that is not claimed yet wait for another. A circle is refused, and the error names it."""
         edge = rules.edge(need)
         if edge.outcome is not None:
             self._name("outcome", edge.outcome)
-        await self._do(_ADD_NEED, needs.AddNeed(task=task, need=edge, by=by, key=self._key(key)))
+        await self._do(needs.add_need, task=task, need=edge, by=by, key=self._key(key))
 
     async def cancel(
         self, task: int, *, by: str = HUMAN, why: str = "", dependents: bool = False, key: str | None = None
     ) -> list[int]:
         """End a task as cancelled; its holder is fenced off. Returns the cancelled tasks. With `dependents`, tasks that
         wait for it are cancelled too; otherwise those that need it done are skipped."""
-        call = tasks.ByHand(task=task, by=by, key=self._key(key), why=self._text("reason", why), dependents=dependents)
-        return list(await self._do(_CANCEL, call))
+        why = self._text("reason", why)
+        return await self._do(tasks.cancel, task=task, by=by, why=why, dependents=dependents, key=self._key(key))
 
     async def release(
         self, task: int, *, by: str = HUMAN, why: str = "", delay_seconds: float = 0.0, key: str | None = None
     ) -> None:
         """Take a claimed or waiting task from its holder, who is fenced off, so that anyone may claim it."""
         delay = rules.quantity("A delay", delay_seconds, scale=1000)
-        call = tasks.ByHand(task=task, by=by, key=self._key(key), why=self._text("reason", why), delay_ms=delay)
-        await self._do(_RELEASE, call)
+        why = self._text("reason", why)
+        await self._do(tasks.release, task=task, by=by, why=why, delay_ms=delay, key=self._key(key))
 
     async def retry(self, task: int, *, by: str = HUMAN, key: str | None = None) -> list[int]:
         """Open a failed or cancelled task again. Returns it and the tasks skipped because of it, now open too."""
-        return list(await self._do(_RETRY, tasks.ByHand(task=task, by=by, key=self._key(key))))
+        return await self._do(tasks.retry, task=task, by=by, key=self._key(key))
 
     async def assign(self, task: int, assignee: str | None, *, by: str = HUMAN, key: str | None = None) -> None:
         """Let only this teammate claim a task that nobody holds; None: anyone with its role."""
-        await self._do(_ASSIGN, tasks.Assign(task=task, assignee=assignee, by=by, key=self._key(key)))
+        await self._do(tasks.assign, task=task, assignee=assignee, by=by, key=self._key(key))
 
     # Claims.
 
     async def claim(self, teammate: str, host: str, *, task: int | None = None, key: str | None = None) -> Claim | None:
         """Claim the best task for this teammate, or the named one; None if there is none."""
         ask = claims.Ask(teammate=teammate, host=host, task=task, key=self._key(key), may_repeat=key is not None)
-        while isinstance(answer := await self._do(_CLAIM, ask), claims.LookAgain):
+        while isinstance(answer := await self._do_in_set(claims.claim, ask), claims.LookAgain):
             pass  # Bounded: each round shelves up to 2,000 tasks.
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     async def claim_many(self, teammates: Iterable[str], host: str) -> list[Claim]:
         """Claim one task for each of these teammates of a host, as long as there are tasks."""
@@ -153,7 +123,7 @@ class Board(Reading):
             outcome=settle.check_outcome(outcome, self.limits),
             handover=None if handover is None else self._text("handover", handover),
         )  # fmt: skip
-        return str(await self._do(_SETTLE, call))
+        return await self._do_in_set(settle.settle, call)
 
     async def take_back(
         self, count: int = 1_000, *, silent: Mapping[str, int] | None = None, key: str | None = None
@@ -164,8 +134,8 @@ class Board(Reading):
         these can be lost. By the clock alone, a clock that jumps would end every lease at once.
         """
         seen = None if silent is None else as_json([{"id": id, "lease_until": end} for id, end in silent.items()])
-        call = settle.TakeBack(count=rules.count(count), silent=seen, key=self._key(key))
-        if taken := list(await self._do(_TAKE_BACK, call)):
+        taken = await self._do(settle.take_back, count=rules.count(count), silent=seen, key=self._key(key))
+        if taken:
             _LOG.warning("taken-back tasks=%s", taken)
         return taken
 
@@ -177,7 +147,7 @@ class Board(Reading):
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
             turn=rules.new_turn(turn, self.limits),
         )  # fmt: skip
-        return int(await self._do(_RECORD, call))
+        return await self._do_in_set(turns.record, call)
 
     async def keep_traceback(self, claim: Claim, traceback: str) -> None:
         """Keep that of a bug that ended the attempt, as its last turn; people can read it, and no mind is shown it."""
@@ -186,7 +156,7 @@ class Board(Reading):
 
     async def hand_over(self, claim: Claim, handover: str) -> None:
         """Leave a handover for later attempts while the work goes on."""
-        await self._do(_HAND_OVER, turns.HandOver(claim=claim, handover=self._text("handover", handover)))
+        await self._do(turns.hand_over, claim=claim, handover=self._text("handover", handover))
 
     # Budgets.
 
@@ -201,35 +171,32 @@ class Board(Reading):
             amount=rules.amount(amount), pace=rules.pace(pace, self.limits), key=self._key(key),
             may_repeat=key is not None,
         )  # fmt: skip
-        return str(await self._do(_RESERVE, call))
+        return await self._do_in_set(budgets.reserve, call)
 
     async def spend(self, claim: Claim, reservation: str, used: Amount) -> None:
         """Settle a reservation that belongs to no turn with the amount that was used."""
-        await self._do(_SPEND, turns.Spend(claim=claim, key=reservation, used=rules.amount(used)))
+        await self._do(turns.spend, claim=claim, reservation=reservation, used=rules.amount(used))
 
     async def forfeit(self, claim: Claim) -> None:
         """Count the claim's open reservations as spent: for a holder whose calls were cut off, and who goes on."""
-        await self._do(_FORFEIT, turns.Forfeit(claim=claim))
+        await self._do(turns.forfeit_own, claim=claim)
 
     async def open_budget(self, budget: Budget | None = None, *, by: str = HUMAN, key: str | None = None) -> int:
         """Make a budget that several tasks share: those put with its number as their `account`."""
-        call = budgets.OpenBudget(caps=rules.caps(budget), by=self._name("sender", by), key=self._key(key))
-        return int(await self._do(_OPEN_BUDGET, call))
+        by = self._name("sender", by)
+        return await self._do(budgets.open_budget, caps=rules.caps(budget), by=by, key=self._key(key))
 
     async def set_budget(self, root: int, budget: Budget, *, by: str = HUMAN, key: str | None = None) -> Spending:
         """Replace the root's caps; held work goes on."""
-        return await self._set_caps(root, budget, False, by, key)
+        caps = rules.caps(budget)
+        return await self._do(budgets.set_budget, root=root, caps=caps, add=False, by=by, key=self._key(key))
 
     async def raise_budget(
         self, root: int, by_how_much: Budget, *, by: str = HUMAN, key: str | None = None
     ) -> Spending:
         """Add to the root's caps; held work goes on."""
-        return await self._set_caps(root, by_how_much, True, by, key)
-
-    async def _set_caps(self, root: int, budget: Budget, add: bool, by: str, key: str | None) -> Spending:
-        call = budgets.SetCaps(root=root, caps=rules.caps(budget), add=add, by=by, key=self._key(key))
-        spending: Spending = await self._do(_SET_CAPS, call)
-        return spending
+        caps = rules.caps(by_how_much)
+        return await self._do(budgets.set_budget, root=root, caps=caps, add=True, by=by, key=self._key(key))
 
     # Cool-downs.
 
@@ -241,13 +208,12 @@ class Board(Reading):
         `seconds` is what the provider asked for, if it did; if not, each refusal in a row doubles the pause. A refusal
         while the key already cools down does not count: twenty calls that were sent together count once.
         """
-        call = rate_limits.CoolDown(
+        return await self._do(
+            rate_limits.cool_down,
             pace=rules.provider_key(pace_key, self.limits), reason=self._text("reason", reason), by=by,
             milliseconds=None if seconds is None else rules.quantity("A cool-down", seconds, scale=1000),
             key=self._key(key),
         )  # fmt: skip
-        cooldown: Cooldown = await self._do(_COOL_DOWN, call)
-        return cooldown
 
     # Messages.
 
@@ -260,36 +226,35 @@ class Board(Reading):
         rules.message_kind(kind)
         if kind in rules.REPLY_TO:
             request = request or own
-        call = messages.Tell(
-            sender=sender, recipient=recipient, text=self._text("message", text), kind=kind, key=own, request=request,
-            task=task if task is not None or claim is None else claim.task.id, claim=claim,
+        told = await self._do(
+            messages.tell,
+            sender=sender, recipient=recipient, text=self._text("message", text), kind=kind, request=request,
+            task=task if task is not None or claim is None else claim.task.id, claim=claim, key=own,
         )  # fmt: skip
-        told: list[Message] = await self._do(_TELL, call)
         return told[0]
 
     async def broadcast(
         self, sender: str, text: str, *, claim: Claim | None = None, key: str | None = None
     ) -> list[Message]:
         """Tell the human and every teammate that was not shut down, except the sender."""
-        call = messages.Tell(
-            sender=sender, recipient=None, text=self._text("message", text), kind="text", key=self._key(key),
-            claim=claim,
+        return await self._do(
+            messages.tell,
+            sender=sender, recipient=None, text=self._text("message", text), kind="text", request=None, task=None,
+            claim=claim, key=self._key(key),
         )  # fmt: skip
-        return list(await self._do(_TELL, call))
 
     async def take(self, recipient: str, key: str, *, count: int = 100) -> list[Message]:
         """The unread messages, in the order shutdown, human, lead, teammates. The same key returns the same."""
-        return list(await self._do(_TAKE, messages.Take(recipient=recipient, key=key, count=rules.count(count))))
+        return await self._do(messages.take, recipient=recipient, key=key, count=rules.count(count))
 
     async def show(self, recipient: str, shown: Iterable[int]) -> None:
         """Mark messages as shown outside a turn; the human's inbox is read this way."""
-        await self._do(_SHOW, messages.Show(recipient=recipient, messages=tuple(shown)))
+        await self._do(messages.show, recipient=recipient, messages=tuple(shown))
 
     async def reply(self, request: str, sender: str, text: str = "", *, accepted: bool | None = None) -> Message:
         """Answer a question, or accept or refuse a plan or a shutdown. The task that waits for it becomes ready."""
-        call = messages.SendReply(request=request, sender=sender, text=self._text("reply", text), accepted=accepted)
-        message: Message = await self._do(_REPLY, call)
-        return message
+        text = self._text("reply", text)
+        return await self._do(messages.reply, request=request, sender=sender, text=text, accepted=accepted)
 
     # Notes.
 
@@ -297,11 +262,8 @@ class Board(Reading):
         self, author: str, title: str, text: str, *, claim: Claim | None = None, key: str | None = None
     ) -> Note:
         rules.text("title", title, characters=self.limits.title_chars_max)
-        call = notes.WriteNote(
-            author=author, title=title, text=self._text("note", text), key=self._key(key), claim=claim
-        )
-        note: Note = await self._do(_WRITE_NOTE, call)
-        return note
+        text = self._text("note", text)
+        return await self._do(notes.write_note, author=author, title=title, text=text, claim=claim, key=self._key(key))
 
     # Teammates and hosts.
 
@@ -309,20 +271,20 @@ class Board(Reading):
         """Register a process that runs teammates. Its id is new with every start. With a `scope`, its teammates can
         claim only tasks under these roots."""
         own, roots = host or self.sources.new_id(), None if scope is None else tuple(sorted(set(scope)))
-        await self._do(_START_HOST, members.StartHost(id=own, label=self._text("label", label), scope=roots))
+        await self._do(members.start_host, id=own, label=self._text("label", label), scope=roots)
         _LOG.info("host-started host=%s label=%s", own, label)
         return own
 
     async def heartbeat(self, host: str) -> list[tuple[int, int]]:
         """Renew the lease of all the host's claims. Returns the claims that it still has: (task, epoch)."""
         try:
-            return list(await self._do(_HEARTBEAT, members.OfHost(host=host)))
+            return await self._do(members.heartbeat, host=host)
         except HostLost:
             _LOG.warning("host-lost host=%s", host)
             raise
 
     async def stop_host(self, host: str) -> None:
-        await self._do(_STOP_HOST, members.OfHost(host=host))
+        await self._do(members.stop_host, host=host)
         _LOG.info("host-stopped host=%s", host)
 
     async def spawn(
@@ -331,35 +293,34 @@ class Board(Reading):
     ) -> Teammate:  # fmt: skip
         """Add a teammate. A host seats it later, or `host` seats it at once. A stopped or failed teammate comes back
         with these settings."""
-        call = members.Spawn(
-            name=self._name("teammate's name", name), roles=tuple(self._name("role", role) for role in roles),
-            lead=lead, prompt=self._text("prompt", prompt), model=self._text("model", model), plan=plan, host=host,
-            by=by,
+        return await self._do(
+            members.spawn,
+            name=self._name("teammate's name", name), roles=[self._name("role", role) for role in roles],
+            lead=lead, prompt=self._text("prompt", prompt), model=self._text("model", model), plan=plan, by=by,
+            host=host,
         )  # fmt: skip
-        teammate: Teammate = await self._do(_SPAWN, call)
-        return teammate
 
     async def seat(
         self, host: str, *, name: str | None = None, count: int = 1, key: str | None = None
     ) -> list[Teammate]:
         """Seat teammates that wait for a host, and those of dead hosts, at this host; or only the named one."""
-        return list(
-            await self._do(_SEAT, members.Seat(host=host, name=name, count=rules.count(count), key=self._key(key)))
-        )
+        return await self._do(members.seat, host=host, name=name, count=rules.count(count), key=self._key(key))
 
     async def stop_teammate(
         self, name: str, *, by: str = HUMAN, reason: str = "", seat: int | None = None, if_quiet: bool = False
     ) -> None:
         """Shut a teammate down; with `if_quiet`, only if nothing waits in its inbox, else NotReady."""
-        call = members.EndTeammate(
-            name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat, if_quiet=if_quiet
-        )
-        await self._do(_END_TEAMMATE, call)
+        await self._do(
+            members.end_teammate,
+            name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat, if_quiet=if_quiet,
+        )  # fmt: skip
 
     async def fail_teammate(self, name: str, *, by: str, reason: str, seat: int | None = None) -> None:
         """Mark a teammate as failed, after a bug ended its worker."""
-        call = members.EndTeammate(name=name, by=by, reason=self._text("reason", reason), failed=True, seat=seat)
-        await self._do(_END_TEAMMATE, call)
+        await self._do(
+            members.end_teammate,
+            name=name, by=by, reason=self._text("reason", reason), failed=True, seat=seat, if_quiet=False,
+        )  # fmt: skip
 
     # The log.
 
@@ -368,7 +329,7 @@ class Board(Reading):
         if kind not in REMARKS:
             raise BadInput(f"{kind!r} is not a remark; use one of: {', '.join(sorted(REMARKS))}.")
         said = {name: self._text(name, text) for name, text in data.items()}
-        await self._do(_REMARK, log.Remark(actor=actor, kind=kind, data=said, key=self._key(key)))
+        await self._do(log.remark, actor=actor, kind=kind, data=said, key=self._key(key))
 
     async def prune(self, age_seconds: float, *, key: str | None = None) -> Pruned:
         """Delete what is older: events (folded into a snapshot), old transcripts, stored answers, dead hosts.

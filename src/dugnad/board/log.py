@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from ..types import Done
 from . import records, replay
@@ -15,22 +14,11 @@ Fetch = Callable[..., Awaitable[Sequence[Row]]]
 _PAGE = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    actor: str
-    kind: str
-    data: dict[str, str]
-    key: str
-
-
-async def remark(tx: Tx, call: Remark) -> None:
+@once
+async def remark(tx: Tx, *, actor: str, kind: str, data: dict[str, str], key: str) -> bool:
     """Append an event that changes nothing else."""
-
-    async def say() -> bool:
-        event(tx, call.kind, call.actor, task=None, root=None, **call.data)
-        return True
-
-    await once(tx, call.key, "remark", say)
+    event(tx, kind, actor, task=None, root=None, **data)
+    return True
 
 
 async def replayed(fetch: Fetch) -> replay.State:

@@ -13,7 +13,6 @@ from typing import Any
 
 from . import records, replay
 from .log import Fetch
-from .store.batching import Verb
 from .store.seam import Tx, as_json, event, ids_json
 from .verbs.idempotency import once
 
@@ -32,31 +31,17 @@ class Pruned:
     size: int = 0  # Of what would be deleted, in characters. A part of the events stays in the snapshot.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PruneStep:
-    """One short transaction: a statement, and others that follow if it found rows."""
-
-    key: str
-    first: str
-    given: dict[str, Any]
-    then: tuple[tuple[str, dict[str, Any]], ...]
-
-
-async def step(tx: Tx, call: PruneStep) -> int:
-    """How many rows the first statement found."""
-
-    async def run() -> int:
-        rows = await tx.fetch(call.first, **call.given)
-        for name, given in call.then if rows else ():
-            await tx.fetch(name, **given)
-        if rows and call.first == "prune_hosts":
-            event(tx, "hosts_forgotten", "board", hosts=sorted(row["id"] for row in rows))
-        return len(rows)
-
-    return int(await once(tx, call.key, "prune", run))
-
-
-_STEP = Verb("prune", step)
+@once
+async def _prune(
+    tx: Tx, *, first: str, given: dict[str, Any], then: tuple[tuple[str, dict[str, Any]], ...], key: str
+) -> int:
+    """One short transaction: a statement, and others that follow if it found rows. Returns how many it found."""
+    rows = await tx.fetch(first, **given)
+    for name, also_given in then if rows else ():
+        await tx.fetch(name, **also_given)
+    if rows and first == "prune_hosts":
+        event(tx, "hosts_forgotten", "board", hosts=sorted(row["id"] for row in rows))
+    return len(rows)
 
 
 async def prunable(fetch: Fetch, age: int) -> Pruned:
@@ -64,11 +49,11 @@ async def prunable(fetch: Fetch, age: int) -> Pruned:
     return Pruned(**{name: int(row[name]) for name in Pruned.__slots__})
 
 
-async def prune(fetch: Fetch, do: Callable[[Verb, Any], Awaitable[Any]], age: int, key: str) -> Pruned:
+async def prune(fetch: Fetch, do: Callable[..., Awaitable[Any]], age: int, key: str) -> Pruned:
     numbers = itertools.count()
 
     async def take(first: str, *then: tuple[str, dict[str, Any]], **given: Any) -> int:
-        return int(await do(_STEP, PruneStep(key=f"{key}.{next(numbers)}", first=first, given=given, then=then)))
+        return int(await do(_prune, first=first, given=given, then=then, key=f"{key}.{next(numbers)}"))
 
     old = [row["id"] for row in await fetch("old_transcripts", age=age)]
     parts = [ids_json(old[begin : begin + _TASKS]) for begin in range(0, len(old), _TASKS)]

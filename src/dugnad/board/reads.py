@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from .. import types
 from ..clock import Sources
-from ..errors import BoardClosed, BoardUnreachable, UnknownRequest, UnknownTask, UnknownTeammate
+from ..errors import BoardClosed, BoardUnreachable, DugnadError, UnknownTask
 from ..settings import Limits, Patience
 from ..types import HUMAN
 from . import log, records, rules
 from .replay import State
 from .roots import root_name
-from .store.batching import Gatherer, Verb
-from .store.seam import Asked, Row, Store, Topics, as_json, ids_json, storable
+from .store.batching import Gatherer
+from .store.seam import Asked, Row, Store, Topics, Tx, as_json, ids_json, storable
 from .store.watch import Hub, Watch
 from .verbs import messages
+
+C = TypeVar("C")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MOST = 100  # Ready tasks of a lane that are counted.
 _IDENTITY_CHARS = 32
@@ -61,7 +65,7 @@ class Reading:
         """The task, or UnknownTask."""
         rows = await self._read("tasks_by_id", ids=ids_json([task]))
         if not rows:
-            raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+            raise rules.unknown_task(task)
         return records.task(rows[0])
 
     async def find_all(self, tasks: Iterable[int]) -> dict[int, types.Task]:
@@ -160,7 +164,7 @@ class Reading:
         for asked in found:
             if asked.kind in rules.REPLY_TO:
                 return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
-        raise UnknownRequest(f"There is no request {request!r}; `dugnad inbox` lists the open ones.")
+        raise rules.unknown_request(request)
 
     async def recent_talk(self, name: str, *, page: int = 20) -> list[types.Message]:
         """The last messages from and to one, a page of each, oldest first, without unread ones."""
@@ -197,7 +201,7 @@ class Reading:
     async def teammate(self, name: str) -> types.Teammate:
         rows = await self._read("list_teammates", name=name, lease_max=self._lease_max())
         if not rows:
-            raise UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
+            raise rules.unknown_teammate(name)
         return records.teammate(rows[0])
 
     async def hosts(self) -> list[types.HostInfo]:
@@ -327,10 +331,18 @@ class Reading:
 
     # What the verbs share.
 
-    async def _do(self, verb: Verb, call: Any) -> Any:
+    async def _do(self, verb: Callable[Concatenate[Tx, P], Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
+        """Run a verb in a transaction. Its arguments are given by name, so that an error can name them."""
+        assert not given
+        self._must_be_open()
+        storable("call", named)
+        return cast(T, await self._gatherer.do(verb, named, in_set=False))
+
+    async def _do_in_set(self, verb: Callable[[Tx, list[C]], Awaitable[Sequence[T | DugnadError]]], call: C) -> T:
+        """Run a verb that takes all its calls of a transaction at once."""
         self._must_be_open()
         storable("call", call)
-        return await self._gatherer.do(verb, call)
+        return cast(T, await self._gatherer.do(verb, call, in_set=True))
 
     async def _read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         self._must_be_open()

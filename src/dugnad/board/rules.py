@@ -6,9 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, get_args
 
-from ..errors import BadInput, BadText, Cycle
+from ..errors import BadInput, BadText, Cycle, UnknownRequest, UnknownTask, UnknownTeammate
 from ..settings import Limits
 from ..types import ENDINGS, Amount, Budget, MessageKind, Need, NewTask, NewTurn, Pace, TaskKind, TurnKind
 from .roots import root_name
@@ -62,6 +63,18 @@ def is_taken(value: str, *, lead: bool) -> bool:
 def _seen(word: str) -> set[str]:
     both = (word.casefold(), word.casefold().rstrip("0123456789-_."))
     return {each.translate(_LIKE).replace("rn", "m").replace("vv", "w") for each in both}
+
+
+def unknown_task(task: int) -> UnknownTask:
+    return UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+
+
+def unknown_teammate(name: str) -> UnknownTeammate:
+    return UnknownTeammate(f"There is no teammate {name!r}; `dugnad team` lists them.")
+
+
+def unknown_request(request: str) -> UnknownRequest:
+    return UnknownRequest(f"There is no request {request!r}; `dugnad inbox` lists the open ones.")
 
 
 def _a(noun: str) -> str:
@@ -235,23 +248,11 @@ def broken_reason(needs_id: int, wanted: str | None, state: str, outcome: str | 
 
 
 def circle(edges: Mapping[int, Iterable[int]]) -> list[int] | None:
-    """A circle in the graph, first node repeated at the end, or None."""
-    done: set[int] = set()
-    for start in edges:
-        way: dict[int, None] = {}  # Ordered, and fast to search.
-        stack: list[tuple[int, bool]] = [(start, False)]
-        while stack:
-            node, leaving = stack.pop()
-            if leaving:
-                del way[node]
-                done.add(node)
-            elif node in way:
-                path = list(way)
-                return [*path[path.index(node) :], node]
-            elif node not in done:
-                way[node] = None
-                stack.append((node, True))
-                stack.extend((after, False) for after in edges.get(node, ()))
+    """A circle in the graph (task -> its needs), first task repeated at the end, or None."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as found:
+        return list(reversed(found.args[1]))  # It goes from a need to the tasks that wait for it.
     return None
 
 
@@ -263,20 +264,11 @@ def refuse_circle(way: Sequence[object]) -> None:
 
 def chains(edges: Mapping[int, Iterable[int]], longest: int) -> dict[int, int]:
     """The longest chain of dependents behind each task, in a graph without circles (task -> its needs)."""
-    length: dict[int, int] = dict.fromkeys(edges, 0)
-    waiting = dict.fromkeys(edges, 0)
-    for needed in edges.values():
-        for node in needed:
-            length.setdefault(node, 0)
-            waiting[node] = waiting.get(node, 0) + 1
-    free = [node for node, count in waiting.items() if count == 0]
-    while free:
-        node = free.pop()
-        for needed_node in edges.get(node, ()):
-            length[needed_node] = min(longest, max(length[needed_node], length[node] + 1))
-            waiting[needed_node] -= 1
-            if waiting[needed_node] == 0:
-                free.append(needed_node)
+    length: dict[int, int] = {}
+    for task in reversed(list(TopologicalSorter(edges).static_order())):
+        own = length.setdefault(task, 0)
+        for needed in edges.get(task, ()):
+            length[needed] = min(longest, max(length.get(needed, 0), own + 1))
     return length
 
 

@@ -20,24 +20,17 @@ _BATCH_MAX = 256
 _LOG = logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """A verb of the board. `run` gets one call, or with `many` a list, and answers each.
-
-    A set-based verb answers a refused call with the error, and writes nothing for it.
-    """
-
-    name: str
-    run: Callable[[Tx, Any], Awaitable[Any]]
-    many: bool = False
-    claims: bool = False  # Never shares a transaction with other verbs; see Gatherer._take.
-
-
 @dataclass(slots=True)
 class _QueuedCall:
-    verb: Verb
+    verb: Callable[..., Awaitable[Any]]
     call: Any
+    in_set: bool
     answer: asyncio.Future[Any]
+
+    @property
+    def claims(self) -> bool:
+        """Only a claim does not know its root."""
+        return self.in_set and self.call.root is None
 
 
 class Gatherer:
@@ -47,9 +40,11 @@ class Gatherer:
         self._drain: asyncio.Task[None] | None = None
         self._in_trouble = False
 
-    async def do(self, verb: Verb, call: Any) -> Any:
+    async def do(self, verb: Callable[..., Awaitable[Any]], call: Any, *, in_set: bool) -> Any:
+        """Run `verb(tx, **call)`; or with `in_set` `verb(tx, calls)`, which answers each of its calls that gathered. It
+        answers a refused one with the error, and writes nothing for it."""
         loop = asyncio.get_running_loop()
-        asked = _QueuedCall(verb, call, loop.create_future())
+        asked = _QueuedCall(verb, call, in_set, loop.create_future())
         self._waiting.append(asked)
         if self._drain is None:
             self._drain = loop.create_task(self._drain_all(), name="dugnad board gatherer")
@@ -74,8 +69,8 @@ class Gatherer:
         ascending order. Keeping the two apart makes deadlocks between processes rare. When one happens, the database
         ends one of the two, which then runs again.
         """
-        claims = self._waiting[0].verb.claims
-        batch = [asked for asked in self._waiting if asked.verb.claims == claims][:_BATCH_MAX]
+        claims = self._waiting[0].claims
+        batch = [asked for asked in self._waiting if asked.claims == claims][:_BATCH_MAX]
         taken = set(map(id, batch))
         self._waiting = [asked for asked in self._waiting if id(asked) not in taken]
         return batch
@@ -88,7 +83,7 @@ class Gatherer:
 
         try:
             # The set-based verbs are small.
-            await self._store.write(work, alone=len(batch) == 1 and batch[0].verb.many and not self._waiting)
+            await self._store.write(work, alone=len(batch) == 1 and batch[0].in_set and not self._waiting)
             if self._in_trouble:
                 self._note_trouble(None)
         except Exception as trouble:
@@ -119,16 +114,16 @@ class Gatherer:
 
 async def _run(tx: Tx, batch: Sequence[_QueuedCall]) -> list[Any]:
     answers: dict[int, Any] = {}
-    sets: dict[str, list[int]] = {}
+    sets: dict[Callable[..., Awaitable[Any]], list[int]] = {}
     for place, asked in enumerate(batch):
-        if asked.verb.many:
-            sets.setdefault(asked.verb.name, []).append(place)
+        if asked.in_set:
+            sets.setdefault(asked.verb, []).append(place)
         elif len(batch) == 1:
-            answers[place] = await asked.verb.run(tx, asked.call)
+            answers[place] = await asked.verb(tx, **asked.call)
         else:
             try:
                 async with tx.savepoint():
-                    answers[place] = await asked.verb.run(tx, asked.call)
+                    answers[place] = await asked.verb(tx, **asked.call)
             except BoardTrouble:
                 raise
             except DugnadError as refusal:
@@ -136,7 +131,6 @@ async def _run(tx: Tx, batch: Sequence[_QueuedCall]) -> list[Any]:
     roots = {batch[place].call.root for places in sets.values() for place in places} - {None}
     if len(roots) > 1:
         await tx.fetch("lock_roots", ids=ids_json(sorted(roots)))
-    for places in sets.values():
-        verb = batch[places[0]].verb
-        answers.update(zip(places, await verb.run(tx, [batch[place].call for place in places]), strict=True))
+    for verb, places in sets.items():
+        answers.update(zip(places, await verb(tx, [batch[place].call for place in places]), strict=True))
     return [answers[place] for place in range(len(batch))]

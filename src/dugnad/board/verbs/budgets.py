@@ -12,7 +12,7 @@ from .. import records, rules
 from ..roots import budget_id, root_name
 from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from . import rate_limits
-from .fence import fence_all, refused
+from .fence import hold_tasks, refused
 from .idempotency import once
 
 _COLUMNS = ("tokens", "microdollars", "milliseconds")
@@ -39,7 +39,7 @@ class Reserve:
 
 
 async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
-    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    rows = await hold_tasks(tx, [call.task for call in calls])
     answers: list[str | DugnadError] = [call.key for call in calls]
     before = await _reserved_before(tx, calls)
     fresh: dict[str, int] = {}
@@ -192,58 +192,37 @@ async def hold_root(tx: Tx, budget: dict[str, Any], kind: str) -> None:
     wake(tx, f"budget:{root}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenBudget:
-    caps: Mapping[str, int | None]
-    by: str
-    key: str
-
-
-async def open_budget(tx: Tx, call: OpenBudget) -> int:
+@once
+async def open_budget(tx: Tx, *, caps: Mapping[str, int | None], by: str, key: str) -> int:
     """Make a budget for tasks that are put on it."""
-
-    async def make() -> int:
-        rows = await tx.fetch("open_budget", **call.caps)
-        if not rows:
-            raise TryAgain  # Another process has just taken the number.
-        event(tx, "budget_opened", call.by, root=rows[0]["root_id"], caps=call.caps)
-        return int(rows[0]["root_id"])
-
-    return int(await once(tx, call.key, "open_budget", make))
+    rows = await tx.fetch("open_budget", **caps)
+    if not rows:
+        raise TryAgain  # Another process has just taken the number.
+    root = int(rows[0]["root_id"])
+    event(tx, "budget_opened", by, root=root, caps=caps)
+    return root
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCaps:
-    root: int
-    caps: Mapping[str, int | None]
-    add: bool  # Add to the present caps instead of replacing them.
-    by: str
-    key: str
+async def set_budget(tx: Tx, *, root: int, caps: Mapping[str, int | None], add: bool, by: str, key: str) -> Spending:
+    """Change a root's caps, and let held work go on. With `add`, the caps are added to those it has."""
+    await set_caps(tx, root, caps, add, by, key=key)
+    return records.spending((await tx.fetch("read_budget", root=root))[0])
 
 
-async def set_caps(tx: Tx, call: SetCaps) -> Spending:
-    """Change a root's caps, and let held work go on."""
-
-    async def change() -> None:
-        budgets = await hold(tx, [call.root])
-        if call.root not in budgets:
-            raise UnknownTask(
-                f"{root_name(call.root)} has no budget of its own; name a goal. `dugnad budget` lists them."
-            )
-        now = budgets[call.root]
-        caps = dict(call.caps)
-        if call.add:
-            caps = {
-                name: now[name] if more is None or now[name] is None else now[name] + more
-                for name, more in call.caps.items()
-            }
-        await tx.fetch("set_caps", root=call.root, **caps)
-        event(tx, "budget_set", call.by, root=call.root, task=call.root if call.root > 0 else None, caps=caps)
-        wake(tx, f"budget:{call.root}")
-        for row in await tx.fetch("unshelve_tasks", root=call.root):
-            if row["state"] == "ready":
-                wake_for(tx, row)
-        await _unpark(tx, call.root)
-
-    await once(tx, call.key, "set_caps", change)
-    return records.spending((await tx.fetch("read_budget", root=call.root))[0])
+@once
+async def set_caps(tx: Tx, root: int, caps: Mapping[str, int | None], add: bool, by: str, *, key: str) -> None:
+    budgets = await hold(tx, [root])
+    if root not in budgets:
+        raise UnknownTask(f"{root_name(root)} has no budget of its own; name a goal. `dugnad budget` lists them.")
+    now = budgets[root]
+    if add:
+        caps = {
+            name: now[name] if more is None or now[name] is None else now[name] + more for name, more in caps.items()
+        }
+    await tx.fetch("set_caps", root=root, **caps)
+    event(tx, "budget_set", by, root=root, task=root if root > 0 else None, caps=caps)
+    wake(tx, f"budget:{root}")
+    for row in await tx.fetch("unshelve_tasks", root=root):
+        if row["state"] == "ready":
+            wake_for(tx, row)
+    await _unpark(tx, root)

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import BudgetSpent, DugnadError, HostLost, NotReady, StoppedTeammate, UnknownTask, UnknownTeammate
+from ...errors import BudgetSpent, DugnadError, HostLost, NotReady, StoppedTeammate
 from ...types import Claim
 from .. import records, rules
 from ..roots import budget_id, root_name
 from ..rules import Candidate
 from ..store.seam import Row, Tx, as_json, event, ids_json
 from .budgets import hold, hold_root
+from .fence import hold_tasks
 from .needs import made_ready
 
 _ROUNDS_MAX = 8
@@ -95,7 +96,7 @@ async def _lanes(
             continue
         row = seats.get((ask.teammate, ask.host))
         if ask.teammate not in known:
-            answers[place] = UnknownTeammate(f"There is no teammate {ask.teammate!r}; `dugnad team` lists them.")
+            answers[place] = rules.unknown_teammate(ask.teammate)
         elif row is None or not row["alive"]:
             answers[place] = HostLost(f"The lease of host {ask.host} has run out; send a heartbeat first.")
         elif row["state"] in ("stopped", "failed"):
@@ -119,14 +120,14 @@ async def _named(
     answers: dict[int, Answer],
 ) -> None:  # fmt: skip
     """Claims of a named task, under the same rules."""
-    wanted = sorted({task for place in places if (task := asks[place].task) is not None})
-    rows = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(wanted))}
+    wanted = [task for place in places if (task := asks[place].task) is not None]
+    rows = await hold_tasks(tx, wanted)
     budgets.update(await hold(tx, {row["root_id"] for row in rows.values()}))
     for place in places:
         task = asks[place].task or 0
         row = rows.get(task)
         if row is None:
-            answers[place] = UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
+            answers[place] = rules.unknown_task(task)
         elif row["state"] != "ready" or any(grant.id == task for grant in grants.values()):
             holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
             answers[place] = NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")

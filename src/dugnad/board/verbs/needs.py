@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from ...errors import NotReady, UnknownTask
+from ...errors import NotReady
 from ...types import Need
 from .. import rules
 from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import forfeit
+from .fence import hold_tasks, known
 from .idempotency import once
 
 
@@ -68,51 +68,32 @@ async def _skip(tx: Tx, broken: Mapping[int, str]) -> dict[int, tuple[str, str |
     return {row["id"]: ("skipped", None) for row in rows}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddNeed:
-    task: int
-    need: Need
-    by: str
-    key: str
-
-
-async def add_need(tx: Tx, call: AddNeed) -> None:
-    async def add() -> None:
-        await tx.fetch("lock_needs")
-        rows = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json((call.task, call.need.task)))}
-        for wanted in (call.task, call.need.task):
-            if wanted not in rows:
-                raise UnknownTask(f"There is no task #{wanted}; `dugnad tasks` lists them.")
-        task, needed = rows[call.task], rows[call.need.task]
-        if task["state"] not in ("blocked", "ready", "scheduled"):
-            raise NotReady(f"#{call.task} is {task['state']}; a need can only be added before it is claimed.")
-        if (there := await tx.fetch("need_of", task=call.task, needs=call.need.task)) and there[0]["state"] == "open":
-            if there[0]["outcome"] == call.need.outcome:
-                return
-            outcome = there[0]["outcome"] or "done"
-            raise NotReady(f"#{call.task} already waits for #{call.need.task} to end as {outcome}.")
-        await refuse_circle(tx, call.task, call.need.task)
-        await _join(tx, call, task, needed)
-
-    await once(tx, call.key, "add_need", add)
-
-
-async def _join(tx: Tx, call: AddNeed, task: Row, needed: Row) -> None:
-    verdict = rules.judge(call.need.outcome, needed["state"], needed["outcome"])
-    await tx.fetch("insert_need", task=call.task, needs=call.need.task, outcome=call.need.outcome, state=verdict)
-    event(
-        tx, "need_added", call.by, task=call.task, root=task["root_id"],
-        needs=call.need.task, outcome=call.need.outcome, state=verdict,
-    )  # fmt: skip
+@once
+async def add_need(tx: Tx, *, task: int, need: Need, by: str, key: str) -> None:
+    await tx.fetch("lock_needs")
+    rows = await hold_tasks(tx, (task, need.task))
+    own, needed = known(rows, task), known(rows, need.task)
+    if own["state"] not in ("blocked", "ready", "scheduled"):
+        raise NotReady(f"#{task} is {own['state']}; a need can only be added before it is claimed.")
+    if (there := await tx.fetch("need_of", task=task, needs=need.task)) and there[0]["state"] == "open":
+        if there[0]["outcome"] == need.outcome:
+            return
+        outcome = there[0]["outcome"] or "done"
+        raise NotReady(f"#{task} already waits for #{need.task} to end as {outcome}.")
+    await refuse_circle(tx, task, need.task)
+    verdict = rules.judge(need.outcome, needed["state"], needed["outcome"])
+    edge = {"needs": need.task, "outcome": need.outcome, "state": verdict}
+    await tx.fetch("insert_need", task=task, **edge)
+    event(tx, "need_added", by, task=task, root=own["root_id"], **edge)
     if verdict == "met":
         return
-    await tx.fetch("block_task", id=call.task)
-    wake(tx, f"task:{call.task}")
-    await forfeit(tx, [call.task], "board")  # Of a late holder, which this fences off.
-    await lift_chains(tx, {call.need.task: task["chain"] + 1})
+    await tx.fetch("block_task", id=task)
+    wake(tx, f"task:{task}")
+    await forfeit(tx, [task], "board")  # Of a late holder, which this fences off.
+    await lift_chains(tx, {need.task: own["chain"] + 1})
     if verdict == "broken":
-        reason = rules.broken_reason(call.need.task, call.need.outcome, needed["state"], needed["outcome"])
-        await after_end(tx, await _skip(tx, {call.task: reason}))
+        reason = rules.broken_reason(need.task, need.outcome, needed["state"], needed["outcome"])
+        await after_end(tx, await _skip(tx, {task: reason}))
 
 
 async def refuse_circle(tx: Tx, task: int, needed: int) -> None:

@@ -19,28 +19,24 @@ _WINDOW_MS = 60_000
 _REASON_CHARS = 100  # Of the provider's message, in our sentence.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoolDown:
-    pace: str
-    milliseconds: int | None  # What the provider asked for, if it did.
-    reason: str
-    by: str
-    key: str
+async def cool_down(tx: Tx, *, pace: str, milliseconds: int | None, reason: str, by: str, key: str) -> Cooldown:
+    """`milliseconds`: what the provider asked for, if it did."""
+    return records.cooldown(await _cool_down(tx, pace, milliseconds, reason, by, key=key))
 
 
-async def cool_down(tx: Tx, call: CoolDown) -> Cooldown:
-    async def change() -> dict[str, object]:
-        await tx.fetch("lock_key", key=f"cooldown {call.pace}")
-        row = (await tx.fetch("read_cooldown", key=call.pace))[0]
-        after = cooled(row, call.milliseconds, tx.limits)
-        if after is None:
-            return {name: row[name] for name in ("key", "until", "milliseconds", "strikes", "reason")}
-        await tx.fetch("write_cooldown", key=call.pace, reason=call.reason, **after)
-        event(tx, "cooled", call.by, pace=call.pace, reason=call.reason, **after)
-        wake(tx, "cooldown")
-        return {"key": call.pace, "reason": call.reason, **after}
-
-    return records.cooldown(await once(tx, call.key, "cool_down", change))
+@once
+async def _cool_down(
+    tx: Tx, pace: str, milliseconds: int | None, reason: str, by: str, *, key: str
+) -> dict[str, object]:
+    await tx.fetch("lock_key", key=f"cooldown {pace}")
+    row = (await tx.fetch("read_cooldown", key=pace))[0]
+    after = cooled(row, milliseconds, tx.limits)
+    if after is None:
+        return {name: row[name] for name in ("key", "until", "milliseconds", "strikes", "reason")}
+    await tx.fetch("write_cooldown", key=pace, reason=reason, **after)
+    event(tx, "cooled", by, pace=pace, reason=reason, **after)
+    wake(tx, "cooldown")
+    return {"key": pace, "reason": reason, **after}
 
 
 def cooled(row: Row, asked: int | None, limits: Limits) -> dict[str, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import BadInput, DugnadError, StaleClaim, UnknownTask
@@ -13,7 +13,7 @@ from ...types import HUMAN, Done, Failed, Outcome, Released, Waiting
 from .. import rules
 from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import forfeit, park
-from .fence import fence_all, refused
+from .fence import hold_tasks, refused
 from .idempotency import once
 from .messages import ask_for, notice
 from .needs import after_end, lift_chains, refuse_circle
@@ -57,9 +57,20 @@ class Move:
         return self.state in ("done", "failed")
 
     @property
+    def columns(self) -> dict[str, object]:
+        """What becomes of the task's row."""
+        return {name: getattr(self, name) for name in _COLUMNS} | {"ended": int(self.ended)}
+
+    @property
     def delivery(self) -> dict[str, str | None]:
         """What a task that is done says; nothing of any other."""
         return {name: getattr(self.done, name, None) for name in Done.__slots__}
+
+
+# Of a move, what the task's row takes over as it is.
+_COLUMNS = (
+    "state", "tried", "back", "reason", "continues", "waiting_for", "request", "open_needs", "delay", "lane",
+)  # fmt: skip
 
 
 def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
@@ -147,7 +158,7 @@ def when_lost(row: Row, limits: Limits, chance: float) -> tuple[str, int]:
 
 
 async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
-    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    rows = await hold_tasks(tx, [call.task for call in calls])
     answers: dict[int, str | DugnadError] = {}
     moves: dict[int, Move] = {}
     seen: set[int] = set()
@@ -191,7 +202,7 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
     ready = Move(state="ready", ended_as="waiting", continues=move.continues, back=move.back)
     if outcome.on == "tasks":
         await tx.fetch("lock_needs")
-        needed = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(set(outcome.tasks))))}
+        needed = await hold_tasks(tx, outcome.tasks)
         for task in outcome.tasks:
             if task not in needed:
                 raise UnknownTask(f"There is no task #{task} to wait for; `dugnad tasks` lists them.")
@@ -203,39 +214,22 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
         # A teammate that waits for a review of its own work continues the task itself.
         own = any(needed[task]["not_for"] == call.teammate for task in outcome.tasks)
         lane = f"@{call.teammate}" if own else None
-        return _with(move, open_needs=len(still_open), lane=lane) if still_open else _with(ready, lane=lane)
+        return replace(move, open_needs=len(still_open), lane=lane) if still_open else replace(ready, lane=lane)
     if outcome.on == "budget":
         return move if await park(tx, call.root, outcome.amount) else ready
     assert move.request is not None
-    await ask_for(tx, call.task, call.root, call.teammate, outcome, move.request)
+    await ask_for(tx, call.task, call.teammate, outcome, move.request)
     return move
 
 
-def _with(move: Move, **changes: Any) -> Move:
-    return Move(**{**{name: getattr(move, name) for name in Move.__dataclass_fields__}, **changes})
-
-
 async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
-    settled = [
-        {
-            "id": task, "state": move.state, "tried": move.tried, "back": move.back, **move.delivery,
-            "reason": move.reason, "continues": move.continues, "waiting_for": move.waiting_for,
-            "request": move.request, "open_needs": move.open_needs, "delay": move.delay, "ended": int(move.ended),
-            "lane": move.lane,
-        }
-        for task, (_, move) in sorted(moves.items())
-    ]  # fmt: skip
+    settled = [{"id": task, **move.columns, **move.delivery} for task, (_, move) in sorted(moves.items())]
     due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=as_json(settled))}
-    await _close(
-        tx,
-        [
-            {
-                "task": call.task, "epoch": call.epoch, "ended_as": move.ended_as, "settled_as": call.fingerprint,
-                "handover": call.handover, "reason": move.reason,
-            }
-            for call, move in moves.values()
-        ],
-    )  # fmt: skip
+    closed = [
+        {**_closed(rows[task], move.ended_as, move.reason), "settled_as": call.fingerprint, "handover": call.handover}
+        for task, (call, move) in moves.items()
+    ]
+    await _close(tx, closed)
     # Waits come first: one may be for a task that ends in this batch.
     for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
         row = rows[task]
@@ -267,6 +261,10 @@ def _tell(tx: Tx, row: Row, state: str) -> None:
         wake_for(tx, row, state)
 
 
+def _closed(row: Row, ended_as: str, reason: str | None) -> dict[str, Any]:
+    return {"task": row["id"], "epoch": row["epoch"], "ended_as": ended_as, "reason": reason}
+
+
 async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:
     if attempts:
         await tx.fetch("close_attempts", attempts=as_json(attempts))
@@ -274,43 +272,27 @@ async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:
 
 async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) -> None:
     """Close the attempts of fenced holders, and count their open reservations as spent."""
-    await _close(
-        tx,
-        [
-            {
-                "task": row["id"], "epoch": row["epoch"], "ended_as": ended_as, "settled_as": None,
-                "handover": None, "reason": why or None,
-            }
-            for row in rows if row["state"] == "claimed"
-        ],
-    )  # fmt: skip
+    await _close(tx, [_closed(row, ended_as, why or None) for row in rows if row["state"] == "claimed"])
     for row in rows:
         wake(tx, f"task:{row['id']}")
     await forfeit(tx, [row["id"] for row in rows], "board")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeBack:
-    count: int
-    silent: str | None  # Hosts that may be lost, with the lease that was seen; None: any.
-    key: str
+@once
+async def take_back(tx: Tx, *, count: int, silent: str | None, key: str) -> list[int]:
+    """Mark hosts as lost whose lease ran out, and free their tasks: with back-off, or failed after too many losses.
 
-
-async def take_back(tx: Tx, call: TakeBack) -> list[int]:
-    """Mark hosts as lost whose lease ran out, and free their tasks: with back-off, or failed after too many losses."""
-    return list(await once(tx, call.key, "take_back", lambda: _take_back(tx, call)))
-
-
-async def _take_back(tx: Tx, call: TakeBack) -> list[int]:
+    `silent`: only these hosts may be lost, with the lease that was seen; None: any.
+    """
     lease_max = int(tx.limits.lease_seconds_max * 1000)
-    for host in await tx.fetch("lose_hosts", lease_max=lease_max, silent=call.silent):
+    for host in await tx.fetch("lose_hosts", lease_max=lease_max, silent=silent):
         event(tx, "host_lost", "board", host=host["id"], label=host["label"])
         wake(tx, "team")
-    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=call.count))
+    held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=count))
     rows = {row["id"]: row for row in await tx.fetch("lost_claims", ids=held)}
     if not rows:
         return []
-    given = []
+    given: list[dict[str, Any]] = []
     for task, row in rows.items():
         reason = f"attempt {row['tries'] + 1}: the host of {row['teammate']} was lost"
         state, delay = when_lost(row, tx.limits, tx.sources.chance())
@@ -318,25 +300,17 @@ async def _take_back(tx: Tx, call: TakeBack) -> list[int]:
             reason = f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}"
         given.append({"id": task, "state": state, "delay": delay, "reason": reason})
     due = {row["id"]: row["due_at"] for row in await tx.fetch("take_back_tasks", tasks=as_json(given))}
-    await _close(
-        tx,
-        [
-            {
-                "task": row["id"], "epoch": row["epoch"], "ended_as": "lost", "settled_as": None, "handover": None,
-                "reason": f"host {row['host_id']} was lost",
-            }
-            for row in rows.values()
-        ],
-    )  # fmt: skip
+    await _close(tx, [_closed(row, "lost", f"host {row['host_id']} was lost") for row in rows.values()])
     await forfeit(tx, list(rows), "board")
     for each in given:
-        row, task = rows[int(str(each["id"]))], int(str(each["id"]))
+        task, state, reason = int(each["id"]), each["state"], each["reason"]
+        row = rows[task]
         event(
-            tx, "taken_back", "board", task=task, root=row["root_id"], epoch=row["epoch"], state=each["state"],
-            reason=each["reason"], due_at=due[task], host=row["host_id"], teammate=row["teammate"],
+            tx, "taken_back", "board", task=task, root=row["root_id"], epoch=row["epoch"], state=state,
+            reason=reason, due_at=due[task], host=row["host_id"], teammate=row["teammate"],
         )  # fmt: skip
-        _tell(tx, row, str(each["state"]))
-        if each["state"] == "failed":
-            await notice(tx, f"guard-{task}-{row['epoch']}", f"A guard stopped #{task}: {each['reason']}.", task)
-    await after_end(tx, {int(str(each["id"])): ("failed", None) for each in given if each["state"] == "failed"})
+        _tell(tx, row, state)
+        if state == "failed":
+            await notice(tx, f"guard-{task}-{row['epoch']}", f"A guard stopped #{task}: {reason}.", task)
+    await after_end(tx, {each["id"]: ("failed", None) for each in given if each["state"] == "failed"})
     return sorted(rows)

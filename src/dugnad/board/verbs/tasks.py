@@ -6,91 +6,89 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import BadInput, LimitReached, NotReady, UnknownTask, UnknownTeammate
+from ...errors import BadInput, LimitReached, NotReady, UnknownTask
 from ...types import ENDED, GIVEN, Claim, Need, NewTask, Task
 from .. import records, rules
 from ..roots import root_name
 from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import hold
-from .fence import fence
+from .fence import fence, hold_task, hold_tasks, known
 from .idempotency import once
+from .messages import member
 from .needs import after_end, lift_chains
 from .settle import close_by_hand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
-    tasks: tuple[NewTask, ...]  # Each has a key.
-    by: str
-    key: str  # Of the call; each task has its own.
-    claim: Claim | None = None  # If set, these are follow-ups of its task.
-
-
 @dataclass(slots=True)
 class _PutPlan:
-    """The result of a put: the entries that exist, and the rows of the new ones."""
+    """What is put, and what it comes to: the entries that exist, and the rows of the new ones."""
 
+    tasks: Sequence[NewTask]  # Each has a key.
+    by: str
+    claim: Claim | None  # If set, these are follow-ups of its task.
     ids: list[int] = field(default_factory=list)
     new: list[dict[str, Any]] = field(default_factory=list)
     needs: list[dict[str, Any]] = field(default_factory=list)
     broken: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # Ended tasks that break a need.
 
 
-async def put(tx: Tx, call: Put) -> list[Task]:
+async def put(tx: Tx, *, tasks: Sequence[NewTask], by: str, claim: Claim | None, key: str) -> list[Task]:
     """Put all tasks or none. An entry whose key exists under its root is that task."""
-    if call.claim:
-        # A repeated request for an equal follow-up is counted; a repeated call is not.
-        ids = await once(tx, call.key, "follow_up", lambda: _put(tx, call))
+    if claim:
+        ids = await follow_up(tx, tasks=tasks, by=by, claim=claim, key=key)
     else:
-        ids = await _put(tx, call)
+        ids = await _put(tx, _PutPlan(tasks, by, None))
     rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(ids))}
     return [records.task(rows[each]) for each in ids]
 
 
-async def _put(tx: Tx, call: Put) -> list[int]:
-    holder = await fence(tx, call.claim) if call.claim else None
-    parents = await _parents(tx, call)
-    existing = await _existing(tx, call, parents)
-    plan = _PutPlan()
-    await _place(tx, call, parents, existing, plan)
-    if call.claim and existing:
-        await _count_repeats(tx, call, list(existing.values()))
+@once
+async def follow_up(tx: Tx, *, tasks: Sequence[NewTask], by: str, claim: Claim, key: str) -> list[int]:
+    """A repeated request for an equal follow-up is counted; a repeated call is not."""
+    return await _put(tx, _PutPlan(tasks, by, claim))
+
+
+async def _put(tx: Tx, plan: _PutPlan) -> list[int]:
+    holder = await fence(tx, plan.claim) if plan.claim else None
+    parents = await _parents(tx, plan)
+    existing = await _existing(tx, plan, parents)
+    await _place(tx, parents, existing, plan)
+    if plan.claim and existing:
+        await _count_repeats(tx, plan, list(existing.values()))
     if plan.new:
-        budgets = await _count_tasks(tx, call, plan, holder)
-        await _needs_of_new(tx, call, plan)
-        await _insert(tx, call, plan, budgets)
+        budgets = await _count_tasks(tx, plan, holder)
+        await _needs_of_new(tx, plan)
+        await _insert(tx, plan, budgets)
         if plan.broken:
             await after_end(tx, plan.broken)
     return plan.ids
 
 
-async def _parents(tx: Tx, call: Put) -> dict[int, Row]:
-    wanted = {task.parent for task in call.tasks if task.parent is not None and task.parent > 0}
+async def _parents(tx: Tx, plan: _PutPlan) -> dict[int, Row]:
+    wanted = {task.parent for task in plan.tasks if task.parent is not None and task.parent > 0}
     rows = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(wanted))} if wanted else {}
     for each in wanted - rows.keys():
         raise UnknownTask(f"The parent #{each} does not exist; `dugnad tasks` lists the tasks.")
     return rows
 
 
-async def _existing(tx: Tx, call: Put, parents: Mapping[int, Row]) -> dict[tuple[int, str], Row]:
+async def _existing(tx: Tx, plan: _PutPlan, parents: Mapping[int, Row]) -> dict[tuple[int, str], Row]:
     """The existing tasks with these keys, for entries whose root is on the board already."""
     asked = [
         {"scope": parents[task.parent]["root_id"] if task.parent else task.account or 0, "key": task.key}
-        for task in call.tasks
+        for task in plan.tasks
         if task.parent is None or task.parent > 0
     ]
     rows = await tx.fetch("find_keys", keys=as_json(asked)) if asked else []
     return {(row["scope"], row["key"]): row for row in rows}
 
 
-async def _place(
-    tx: Tx, call: Put, parents: Mapping[int, Row], existing: dict[tuple[int, str], Row], plan: _PutPlan
-) -> None:
+async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, str], Row], plan: _PutPlan) -> None:
     """Give every entry its id, its root and its depth."""
-    fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=as_json([0] * len(call.tasks)))])
+    fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=as_json([0] * len(plan.tasks)))])
     known: dict[int, tuple[int, int]] = {}  # id: root, depth.
     seen: dict[tuple[int, str], int] = {}
-    for task in call.tasks:
+    for task in plan.tasks:
         parent = None if task.parent is None else task.parent if task.parent > 0 else plan.ids[-task.parent - 1]
         if parent is None:
             root, depth = task.account, 0
@@ -117,10 +115,15 @@ async def _place(
         seen[place] = own
         known[own] = (root or own, depth)
         plan.ids.append(own)
-        plan.new.append({"entry": len(plan.ids) - 1, "id": own, "root": root or own, "parent": parent, "depth": depth})
+        plan.new.append(
+            {
+                "entry": len(plan.ids) - 1, "id": own, "root": root or own, "parent": parent, "depth": depth,
+                "chain": 0, "open_needs": 0,
+            }
+        )  # fmt: skip
 
 
-async def _count_repeats(tx: Tx, call: Put, repeated: Sequence[Row]) -> None:
+async def _count_repeats(tx: Tx, plan: _PutPlan, repeated: Sequence[Row]) -> None:
     """An equal follow-up is answered with the existing task, up to a limit."""
     for row in await tx.fetch("count_repeats", tasks=ids_json(row["id"] for row in repeated)):
         if row["repeats"] > tx.limits.repeats_max:
@@ -128,10 +131,10 @@ async def _count_repeats(tx: Tx, call: Put, repeated: Sequence[Row]) -> None:
                 f"The same follow-up (#{row['id']}) was asked for more than {tx.limits.repeats_max} times.",
                 guard="repeats",
             )
-        event(tx, "repeated", call.by, task=row["id"], root=row["root_id"], repeats=row["repeats"])
+        event(tx, "repeated", plan.by, task=row["id"], root=row["root_id"], repeats=row["repeats"])
 
 
-async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) -> Mapping[int, Row]:
+async def _count_tasks(tx: Tx, plan: _PutPlan, holder: Row | None) -> Mapping[int, Row]:
     """Count the new tasks under their roots, within the guards. Returns the roots' accounts."""
     if holder:
         if holder["children"] + len(plan.new) > tx.limits.children_max:
@@ -142,7 +145,7 @@ async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) ->
         await tx.fetch("count_children", id=holder["id"], count=len(plan.new))
     roots = [row for row in plan.new if row["root"] == row["id"]]
     if roots:
-        caps = [{"root": row["id"], **rules.caps(call.tasks[row["entry"]].budget)} for row in roots]
+        caps = [{"root": row["id"], **rules.caps(plan.tasks[row["entry"]].budget)} for row in roots]
         await tx.fetch("insert_budgets", budgets=as_json(caps))
     counts: dict[int, int] = {}
     for row in plan.new:
@@ -160,23 +163,25 @@ async def _count_tasks(tx: Tx, call: Put, plan: _PutPlan, holder: Row | None) ->
     return budgets
 
 
-async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
+async def _needs_of_new(tx: Tx, plan: _PutPlan) -> None:
     """Resolve and judge the needs of the new tasks; lift the chains they make."""
     edges: dict[int, list[int]] = {}
     wanted: list[tuple[int, Need]] = []
     for row in plan.new:
-        entry = call.tasks[row["entry"]]
+        entry = plan.tasks[row["entry"]]
         given = rules.needs(entry)
         resolved = [need if need.task > 0 else Need(plan.ids[-need.task - 1], need.outcome) for need in given]
         edges[row["id"]] = [need.task for need in resolved]
         if len(set(edges[row["id"]])) < len(resolved):
             raise BadInput(f"{entry.title!r} needs the same task twice, by its number and by its place in the list.")
         wanted += [(row["id"], need) for need in resolved]
+    if not wanted:
+        return
     if way := rules.circle(edges):
-        titles = {row["id"]: repr(call.tasks[row["entry"]].title) for row in plan.new}
+        titles = {row["id"]: repr(plan.tasks[row["entry"]].title) for row in plan.new}
         rules.refuse_circle([titles[each] for each in way])
     outside = {need.task for _, need in wanted} - edges.keys()
-    found = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(outside)))} if outside else {}
+    found = await hold_tasks(tx, outside) if outside else {}
     for each in outside - found.keys():
         raise UnknownTask(f"The needed task #{each} does not exist; `dugnad tasks` lists the tasks.")
     for other in found.values():
@@ -185,7 +190,6 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
     chains = rules.chains(edges, tx.limits.chain_max)
     for row in plan.new:
         row["chain"] = chains[row["id"]]
-        row["open_needs"] = 0
     rows = {row["id"]: row for row in plan.new}
     for own, need in wanted:
         verdict = "open"
@@ -199,10 +203,10 @@ async def _needs_of_new(tx: Tx, call: Put, plan: _PutPlan) -> None:
     await lift_chains(tx, {each: chains[each] for each in outside})
 
 
-async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row]) -> None:
+async def _insert(tx: Tx, plan: _PutPlan, budgets: Mapping[int, Row]) -> None:
     rows = []
     for row in plan.new:
-        task = call.tasks[row["entry"]]
+        task = plan.tasks[row["entry"]]
         rows.append(
             {
                 **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
@@ -214,7 +218,7 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
                 "not_before": task.not_before,
             }
         )
-    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(rows), put_by=call.by)}
+    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(rows), put_by=plan.by)}
     if len(inserted) < len(rows):
         raise TryAgain  # Another process has just used one of the keys; the next try finds its task.
     if plan.needs:
@@ -224,12 +228,12 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
         needs_by_task.setdefault(need["task"], []).append(need)
     for row in rows:
         stored = inserted[row["id"]]
-        task = call.tasks[row["entry"]]
+        task = plan.tasks[row["entry"]]
         event(
-            tx, "put", call.by, task=row["id"], root=row["root"], depth=row["depth"],
+            tx, "put", plan.by, task=row["id"], root=row["root"], depth=row["depth"],
             **{name: None if getattr(task, name) is False else row[name] for name in GIVEN},
             state=stored["state"], due_at=stored["due_at"],
-            followup_of=call.claim and call.claim.task.id, followup_epoch=call.claim and call.claim.epoch,
+            followup_of=plan.claim and plan.claim.task.id, followup_epoch=plan.claim and plan.claim.epoch,
             put_at=stored["put_at"],
             needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
             caps=rules.caps(task.budget) if row["root"] == row["id"] else None,
@@ -240,126 +244,91 @@ async def _insert(tx: Tx, call: Put, plan: _PutPlan, budgets: Mapping[int, Row])
             wake(tx, "due")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByHand:
-    task: int
-    by: str
-    key: str
-    why: str = ""
-    dependents: bool = False
-    delay_ms: int = 0
+@once
+async def cancel(tx: Tx, *, task: int, by: str, why: str, dependents: bool, key: str) -> list[int]:
+    """Cancel a task, and with `dependents` the tasks that wait for it; otherwise those that need it done are skipped,
+    with the reason."""
+    tasks, behind = [task], [task]
+    while dependents and behind:
+        edges = await tx.fetch("needs_behind", ids=ids_json(behind))
+        behind = sorted({edge["task_id"] for edge in edges} - set(tasks))
+        tasks += behind
+    rows = await hold_tasks(tx, tasks)
+    state = known(rows, task)["state"]
+    if state == "cancelled":
+        return []
+    if state in ENDED:
+        raise NotReady(f"#{task} has already ended as {state}.")
+    ended = [row for row in rows.values() if row["state"] not in ENDED]
+    for row in ended:
+        await tx.fetch("cancel_task", id=row["id"], reason=why or f"cancelled by {by}")
+        event(tx, "cancelled", by, task=row["id"], root=row["root_id"], reason=why, epoch=row["epoch"])
+    await close_by_hand(tx, ended, "cancelled", why)
+    await after_end(tx, {row["id"]: ("cancelled", None) for row in ended})
+    return [row["id"] for row in ended]
 
 
-async def cancel(tx: Tx, call: ByHand) -> list[int]:
-    """End a task as cancelled; its holder is fenced off. With `dependents`, tasks that wait for it are cancelled too;
-    otherwise those that need it done are skipped, with the reason."""
-
-    async def end() -> list[int]:
-        tasks, behind = [call.task], [call.task]
-        while call.dependents and behind:
-            edges = await tx.fetch("needs_behind", ids=ids_json(behind))
-            behind = sorted({edge["task_id"] for edge in edges} - set(tasks))
-            tasks += behind
-        rows = {row["id"]: row for row in await tx.fetch("hold_tasks", ids=ids_json(sorted(tasks)))}
-        if call.task not in rows:
-            raise UnknownTask(f"There is no task #{call.task}; `dugnad tasks` lists them.")
-        if rows[call.task]["state"] == "cancelled":
-            return []
-        if rows[call.task]["state"] in ENDED:
-            raise NotReady(f"#{call.task} has already ended as {rows[call.task]['state']}.")
-        ended = [row for row in rows.values() if row["state"] not in ENDED]
-        for row in ended:
-            await tx.fetch("cancel_task", id=row["id"], reason=call.why or f"cancelled by {call.by}")
-            event(tx, "cancelled", call.by, task=row["id"], root=row["root_id"], reason=call.why, epoch=row["epoch"])
-        await close_by_hand(tx, ended, "cancelled", call.why)
-        await after_end(tx, {row["id"]: ("cancelled", None) for row in ended})
-        return [row["id"] for row in ended]
-
-    return list(await once(tx, call.key, "cancel", end))
+@once
+async def release(tx: Tx, *, task: int, by: str, why: str, delay_ms: int, key: str) -> None:
+    row = await hold_task(tx, task)
+    if row["state"] not in ("claimed", "waiting"):
+        raise NotReady(f"#{task} is {row['state']}; only a claimed or waiting task can be released.")
+    if row["open_needs"] > 0:
+        raise NotReady(f"#{task} waits for {row['open_needs']} tasks; cancel them, or let them end.")
+    after = (await tx.fetch("release_task", id=task, delay=delay_ms, reason=why or None))[0]
+    event(
+        tx, "released", by, task=task, root=row["root_id"], epoch=row["epoch"], reason=why,
+        state=after["state"], due_at=after["due_at"],
+    )  # fmt: skip
+    if row["state"] == "claimed":
+        await close_by_hand(tx, [row], "released", why)
+    wake(tx, f"task:{task}")
+    wake_for(tx, {**row, "lane": rules.lane(row["role"], row["assignee"])}, after["state"])
 
 
-async def release(tx: Tx, call: ByHand) -> None:
-    """Free a claimed or waiting task for anyone to claim; its holder is fenced off."""
-
-    async def give_back() -> None:
-        row = await _held_row(tx, call.task)
-        if row["state"] not in ("claimed", "waiting"):
-            raise NotReady(f"#{call.task} is {row['state']}; only a claimed or waiting task can be released.")
-        if row["open_needs"] > 0:
-            raise NotReady(f"#{call.task} waits for {row['open_needs']} tasks; cancel them, or let them end.")
-        after = await tx.fetch("release_task", id=call.task, delay=call.delay_ms, reason=call.why or None)
-        state, due = after[0]["state"], after[0]["due_at"]
-        event(
-            tx, "released", call.by, task=call.task, root=row["root_id"], epoch=row["epoch"], reason=call.why,
-            state=state, due_at=due,
-        )  # fmt: skip
-        if row["state"] == "claimed":
-            await close_by_hand(tx, [row], "released", call.why)
-        wake(tx, f"task:{call.task}")
-        wake_for(tx, {**row, "lane": rules.lane(row["role"], row["assignee"])}, state)
-
-    await once(tx, call.key, "release", give_back)
+@once
+async def assign(tx: Tx, *, task: int, assignee: str | None, by: str, key: str) -> None:
+    row = await hold_task(tx, task)
+    if row["state"] not in ("blocked", "scheduled", "ready"):
+        raise NotReady(f"#{task} is {row['state']}; only a task that is not claimed can be assigned.")
+    if assignee is not None:
+        await member(tx, assignee)
+        if assignee == row["not_for"]:
+            raise NotReady(f"#{task} is not for {assignee}; assign it to another teammate.")
+    lane = rules.lane(row["role"], assignee)
+    if (assignee, lane) == (row["assignee"], row["lane"]):
+        return
+    await tx.fetch("assign_task", id=task, assignee=assignee, lane=lane)
+    event(tx, "assigned", by, task=task, root=row["root_id"], assignee=assignee)
+    if row["state"] == "ready":
+        wake_for(tx, {**row, "lane": lane})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assign:
-    task: int
-    assignee: str | None
-    by: str
-    key: str
-
-
-async def assign(tx: Tx, call: Assign) -> None:
-    """Let only this teammate claim a task that nobody holds; None: anyone with its role."""
-
-    async def give() -> None:
-        row = await _held_row(tx, call.task)
-        if row["state"] not in ("blocked", "scheduled", "ready"):
-            raise NotReady(f"#{call.task} is {row['state']}; only a task that is not claimed can be assigned.")
-        if call.assignee is not None and not await tx.fetch("recipient", name=call.assignee):
-            raise UnknownTeammate(f"There is no teammate {call.assignee!r}; `dugnad team` lists them.")
-        if call.assignee is not None and call.assignee == row["not_for"]:
-            raise NotReady(f"#{call.task} is not for {call.assignee}; assign it to another teammate.")
-        lane = rules.lane(row["role"], call.assignee)
-        if (call.assignee, lane) == (row["assignee"], row["lane"]):
-            return
-        await tx.fetch("assign_task", id=call.task, assignee=call.assignee, lane=lane)
-        event(tx, "assigned", call.by, task=call.task, root=row["root_id"], assignee=call.assignee)
-        if row["state"] == "ready":
-            wake_for(tx, {**row, "lane": lane})
-
-    await once(tx, call.key, "assign", give)
-
-
-async def retry(tx: Tx, call: ByHand) -> list[int]:
+@once
+async def retry(tx: Tx, *, task: int, by: str, key: str) -> list[int]:
     """Open a failed or cancelled task again, and the tasks that were skipped because of it."""
-
-    async def reopen() -> list[int]:
-        await tx.fetch("lock_needs")  # Two retries could lock the same rows in different order.
-        row = await _hold_with_needs(tx, call.task)
-        if row["state"] == "skipped":
-            raise NotReady(f"#{call.task} was skipped because it {row['reason']}; retry that one.")
-        if row["state"] not in ("failed", "cancelled"):
-            raise NotReady(f"#{call.task} is {row['state']}; only a failed or cancelled task can be retried.")
-        if broken := [need for need in await tx.fetch("needs_of", task=row["id"]) if need["state"] == "broken"]:
-            raise NotReady(f"#{call.task} needs #{broken[0]['needs_id']}, which ended in another way; retry that one.")
-        opened, waiting = [], [row]
-        while waiting:
-            row = waiting.pop()
-            opened.append(row["id"])
-            await _reopen(tx, call.by, row)
-            behind = [
-                await _hold_with_needs(tx, edge["task_id"]) for edge in await tx.fetch("broken_behind", id=row["id"])
-            ]
-            marks = [{"task": each["id"], "needs": row["id"], "state": "open"} for each in behind]
-            await tx.fetch("mark_needs", needs=as_json(marks))
-            for each in behind:
-                states = {need["state"] for need in await tx.fetch("needs_of", task=each["id"])}
-                if each["state"] == "skipped" and "broken" not in states and each["id"] not in opened:
-                    waiting.append(each)
-        return opened
-
-    return list(await once(tx, call.key, "retry", reopen))
+    await tx.fetch("lock_needs")  # Two retries could lock the same rows in different order.
+    row = await _hold_with_needs(tx, task)
+    if row["state"] == "skipped":
+        raise NotReady(f"#{task} was skipped because it {row['reason']}; retry that one.")
+    if row["state"] not in ("failed", "cancelled"):
+        raise NotReady(f"#{task} is {row['state']}; only a failed or cancelled task can be retried.")
+    if broken := [need for need in await tx.fetch("needs_of", task=task) if need["state"] == "broken"]:
+        raise NotReady(f"#{task} needs #{broken[0]['needs_id']}, which ended in another way; retry that one.")
+    opened, waiting = [], [row]
+    while waiting:
+        row = waiting.pop()
+        opened.append(row["id"])
+        await _reopen(tx, by, row)
+        edges = await tx.fetch("broken_behind", id=row["id"])
+        behind = [await _hold_with_needs(tx, edge["task_id"]) for edge in edges]
+        marks = [{"task": each["id"], "needs": row["id"], "state": "open"} for each in behind]
+        await tx.fetch("mark_needs", needs=as_json(marks))
+        for each in behind:
+            states = {need["state"] for need in await tx.fetch("needs_of", task=each["id"])}
+            if each["state"] == "skipped" and "broken" not in states and each["id"] not in opened:
+                waiting.append(each)
+    return opened
 
 
 async def _reopen(tx: Tx, by: str, row: Row) -> None:
@@ -376,15 +345,4 @@ async def _reopen(tx: Tx, by: str, row: Row) -> None:
 async def _hold_with_needs(tx: Tx, task: int) -> Row:
     """The task's row, locked together with those of its needs, so that none of them ends meanwhile."""
     edges = await tx.fetch("needs_of", task=task)
-    rows = await tx.fetch("hold_tasks", ids=ids_json(sorted([task, *(edge["needs_id"] for edge in edges)])))
-    for row in rows:
-        if row["id"] == task:
-            return row
-    raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
-
-
-async def _held_row(tx: Tx, task: int) -> Row:
-    rows = await tx.fetch("hold_tasks", ids=ids_json([task]))
-    if not rows:
-        raise UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
-    return rows[0]
+    return known(await hold_tasks(tx, [task, *(edge["needs_id"] for edge in edges)]), task)

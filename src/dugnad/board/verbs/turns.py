@@ -9,8 +9,8 @@ from ...errors import BadInput, DugnadError, UnknownReservation
 from ...types import Amount, Claim, NewTurn
 from ..store.seam import Row, Tx, as_json, event
 from .budgets import close_reservations, forfeit, move, plain
-from .fence import fence, fence_all, refused
-from .messages import Show, show
+from .fence import fence, hold_tasks, refused
+from .messages import show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Record:
 
 async def record(tx: Tx, calls: Sequence[Record]) -> list[int | DugnadError]:
     """Append turns. A turn that exists is accepted again if it is the same."""
-    rows = await fence_all(tx, [(call.task, call.epoch) for call in calls])
+    rows = await hold_tasks(tx, [call.task for call in calls])
     reservations = await _reservations(tx, calls)
     answers: list[int | DugnadError] = [call.turn.number for call in calls]
     sound: dict[tuple[int, int, int], Record] = {}
@@ -101,49 +101,30 @@ async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]
             tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
             turn_kind=turn.kind, unreserved=row is None, **plain(turn.used),
         )  # fmt: skip
-        await show(tx, Show(recipient=call.teammate, messages=turn.shown))
+        await show(tx, recipient=call.teammate, messages=turn.shown)
     await move(tx, unreserved)
     await close_reservations(tx, list(closed.values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
+async def spend(tx: Tx, *, claim: Claim, reservation: str, used: Amount) -> None:
     """Settle a reservation outside a turn."""
-
-    claim: Claim
-    key: str
-    used: Amount
-
-
-async def spend(tx: Tx, call: Spend) -> None:
-    await fence(tx, call.claim)
-    rows = await tx.fetch("reservations_by_key", keys=as_json([{"key": call.key}]))
-    if not rows or rows[0]["task_id"] != call.claim.task.id:
-        raise UnknownReservation(f"#{call.claim.task.id} has no reservation {call.key!r}.")
+    await fence(tx, claim)
+    rows = await tx.fetch("reservations_by_key", keys=as_json([{"key": reservation}]))
+    if not rows or rows[0]["task_id"] != claim.task.id:
+        raise UnknownReservation(f"#{claim.task.id} has no reservation {reservation!r}.")
     if rows[0]["state"] == "open":
-        await close_reservations(tx, [(rows[0], call.used, "settled", call.claim.teammate)])
+        await close_reservations(tx, [(rows[0], used, "settled", claim.teammate)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forfeit:
-    claim: Claim
-
-
-async def forfeit_own(tx: Tx, call: Forfeit) -> None:
+async def forfeit_own(tx: Tx, *, claim: Claim) -> None:
     """Count the holder's open reservations as spent, since it does not know what they cost. Idempotent."""
-    await fence(tx, call.claim)
-    await forfeit(tx, [call.claim.task.id], call.claim.teammate)
+    await fence(tx, claim)
+    await forfeit(tx, [claim.task.id], claim.teammate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
-    claim: Claim
-    handover: str
-
-
-async def hand_over(tx: Tx, call: HandOver) -> None:
+async def hand_over(tx: Tx, *, claim: Claim, handover: str) -> None:
     """Leave a handover for later attempts, before the attempt ends."""
-    await fence(tx, call.claim)
-    task, epoch = call.claim.task, call.claim.epoch
-    if await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=call.handover):
-        event(tx, "handover", call.claim.teammate, task=task.id, root=task.root, epoch=epoch, handover=call.handover)
+    await fence(tx, claim)
+    task, epoch = claim.task, claim.epoch
+    if await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=handover):
+        event(tx, "handover", claim.teammate, task=task.id, root=task.root, epoch=epoch, handover=handover)
