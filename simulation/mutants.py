@@ -150,10 +150,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an interrupted call is run again", 8, "agent/tool_calls.py",
            "if resumed and not found.keyed and not asked_again:", "if False:", seed=112),
     Mutant("acknowledged, and rolled back", 8, "board/store/sqlite.py",
-           'run_now(tx.fetch("append_events", events=events_json(tx.pending)))\n'
+           'run_now(tx.fetch("append_events", events=as_json(tx.events)))\n'
            '                self.writer.execute("COMMIT")',
-           'run_now(tx.fetch("append_events", events=events_json(tx.pending)))\n'
-           '                self.writer.execute("ROLLBACK" if len(tx.pending.events) == 4 else "COMMIT")', seed=1205),
+           'run_now(tx.fetch("append_events", events=as_json(tx.events)))\n'
+           '                self.writer.execute("ROLLBACK" if len(tx.events) == 4 else "COMMIT")', seed=1205),
     Mutant("a lost attempt is begun from nothing", 8, "board/store/sql/claims.sql",
            "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),
     Mutant("a call that waited is run again when its result is not recorded", 8, "agent/tool_calls.py",
@@ -191,7 +191,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("what was shown is not logged", 11, "board/verbs/messages.py",
            'event(tx, "shown", recipient', '(lambda *a, **k: 0)(tx, "shown", recipient'),
     Mutant("a lone event is not logged", 11, "board/store/sqlite.py",
-           "                if tx.pending.events:\n", "                if len(tx.pending.events) > 1:\n"),
+           "                if tx.events:\n", "                if len(tx.events) > 1:\n"),
     # 12. Contained.
     Mutant("bare where there is no sandbox", 12, "workspace/sandbox/sandbox.py",
            'if self.found.level == "none" and not self.bare:', "if False:", seed=2),

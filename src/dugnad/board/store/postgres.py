@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -23,7 +23,7 @@ from ...settings import Limits, Patience
 from . import migrations
 from .pool import Readers
 from .queries import load, load_setup
-from .seam import Asked, Pending, Row, Topics, TryAgain, Work, events_json, topics_json
+from .seam import Asked, Pushing, Row, Topics, TryAgain, Tx, Work, as_json, topics_json
 
 _VERSION_MIN = 140_000
 _COLLISIONS_MAX = 10
@@ -76,14 +76,11 @@ def split_url(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(query=rest)), board
 
 
-class PostgresTx:
+class PostgresTx(Tx):
     """One open transaction on the writing connection."""
 
     def __init__(self, store: PostgresStore, connection: Any, repeated: bool) -> None:
-        self.limits = store.limits
-        self.sources = store.sources
-        self.repeated = repeated
-        self.pending = Pending([], {})
+        super().__init__(store.limits, store.sources, repeated=repeated)
         self._connection = connection
         self._queries = store.queries
 
@@ -91,33 +88,24 @@ class PostgresTx:
         query = self._queries[name]
         return cast(Sequence[Row], await self._connection.fetch(query.text, *query.arguments(arguments)))
 
-    @contextlib.asynccontextmanager
-    async def savepoint(self) -> AsyncIterator[None]:
-        events, topics = len(self.pending.events), dict(self.pending.topics)
-        await self._connection.execute("SAVEPOINT one_call")
-        try:
-            yield
-        except BaseException as trouble:
-            if _is_gone(trouble) or isinstance(trouble, _COLLIDED):
-                raise  # The whole transaction is lost and will be run again.
-            await self._connection.execute("ROLLBACK TO one_call; RELEASE one_call")
-            del self.pending.events[events:]
-            self.pending.topics = topics
-            raise
-        await self._connection.execute("RELEASE one_call")
+    async def execute(self, *statements: str) -> None:
+        await self._connection.execute("; ".join(statements))
+
+    def is_lost(self, trouble: BaseException) -> bool:
+        return _is_gone(trouble) or isinstance(trouble, _COLLIDED)
 
 
-class PostgresStore:
+class PostgresStore(Pushing):
     """Made by `open_postgres`."""
 
     def __init__(self, url: str, *, limits: Limits, patience: Patience, sources: Sources) -> None:
+        super().__init__()
         self.limits = limits
         self.sources = sources
         self.queries = load("postgres")
         self._address, self._board = split_url(url)
         self._patience = patience
         self._channel = f"dugnad_{self._board}"
-        self._listeners: list[Callable[[Topics], None]] = []
         self._writer: Any = None
         self._listener: Any = None
         self._readers = Readers(lambda: self._connect({"jit": "off"}), _READERS_MAX)
@@ -150,7 +138,7 @@ class PostgresStore:
     async def write(self, work: Work, *, alone: bool = False) -> None:
         async with self._writing:
             topics = await self._again(lambda repeated: self._transact(work, repeated))
-        self._tell(topics)
+        self.tell(topics)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         return (await self.snapshot([(name, arguments)]))[0]
@@ -165,9 +153,6 @@ class PostgresStore:
 
     async def shrink(self, *, whole: bool) -> bool:
         return True  # The server does it by itself, when it is not busy (autovacuum).
-
-    def on_push(self, listener: Callable[[Topics], None]) -> None:
-        self._listeners.append(listener)
 
     async def close(self) -> None:
         self._closed = True
@@ -191,20 +176,17 @@ class PostgresStore:
         await self._writer.execute("BEGIN")
         try:
             await work(tx)
-            if tx.pending.events:
+            if tx.events:
                 # Takes the log's row lock, so it comes last: numbers appear in the order of commits.
                 await tx.fetch(
-                    "append_events",
-                    events=events_json(tx.pending),
-                    count=len(tx.pending.events),
-                    channel=self._channel,
-                    topics=topics_json(tx.pending),
-                )
+                    "append_events", events=as_json(tx.events), count=len(tx.events), channel=self._channel,
+                    topics=topics_json(tx.topics),
+                )  # fmt: skip
             await self._writer.execute("COMMIT")
         except BaseException as trouble:
             await self._roll_back(trouble)
             raise
-        return {**tx.pending.topics, "log": 1} if tx.pending.events else {}
+        return {**tx.topics, "log": 1} if tx.events else {}
 
     async def _roll_back(self, trouble: BaseException) -> None:
         """A connection whose state is not known for sure is dropped, never used again."""
@@ -300,7 +282,7 @@ class PostgresStore:
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
         if self._writer is not None and not self._writer.is_closed() and pid == self._writer.get_server_pid():
             return  # Our own commit; it was told at once.
-        self._tell(json.loads(str(payload)))
+        self.tell(json.loads(str(payload)))
 
     def _lost_listener(self, _connection: object) -> None:
         if not self._closed:
@@ -313,16 +295,11 @@ class PostgresStore:
         while not self._closed:
             try:
                 await self._listen()
-                self._tell({"?": 1})  # Pushes were lost meanwhile.
+                self.tell({"?": 1})  # Pushes were lost meanwhile.
                 return
             except (*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await asyncio.sleep(nap)
                 nap = min(nap * 2, _NAP_SECONDS_MAX)
-
-    def _tell(self, topics: Topics) -> None:
-        if topics:
-            for listener in self._listeners:
-                listener(topics)
 
     def _where(self) -> str:
         parts = urlsplit(self._address)

@@ -6,9 +6,9 @@ suspend, so a writer thread (or, in simulation, the loop itself) drives the same
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import orjson
@@ -57,30 +57,60 @@ class TryAgain(Exception):
     """Another process's commit got in between; the whole transaction is rolled back and run again."""
 
 
-@dataclass(slots=True)
-class Pending:
-    """Events and wake-ups gathered during a transaction; written as its last statement."""
-
-    events: list[tuple[str, int | None, int | None, str, Mapping[str, object]]]
-    topics: Topics
-
-
 Asked = tuple[str, Mapping[str, object]]  # The name of a statement, and what it is given.
 
 
-class Tx(Protocol):
-    """One open transaction."""
+class Tx(ABC):
+    """One open transaction. Its events and wake-ups are gathered, and written with its last statement."""
 
-    limits: Limits
-    sources: Sources
-    repeated: bool  # The work was tried before and its fate is unknown: look for answers by key.
-    pending: Pending
+    def __init__(self, limits: Limits, sources: Sources, *, repeated: bool = False) -> None:
+        self.limits = limits
+        self.sources = sources
+        self.repeated = repeated  # The work was tried before and its fate is unknown: look for answers by key.
+        self.events: list[dict[str, object]] = []
+        self.topics: Topics = {}
 
+    @abstractmethod
     async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
         """Run the statement of that name."""
 
-    def savepoint(self) -> AbstractAsyncContextManager[None]:
+    @abstractmethod
+    async def execute(self, *statements: str) -> None:
+        """Run statements that answer nothing."""
+
+    @abstractmethod
+    def is_lost(self, trouble: BaseException) -> bool:
+        """Whether this trouble has ended the whole transaction."""
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
         """Roll back what happened inside, and only that, if it raises."""
+        events, topics = len(self.events), dict(self.topics)
+        await self.execute("SAVEPOINT one_call")
+        try:
+            yield
+        except BaseException as trouble:
+            if not self.is_lost(trouble):
+                await self.execute("ROLLBACK TO one_call", "RELEASE one_call")
+                del self.events[events:]
+                self.topics = topics
+            raise
+        await self.execute("RELEASE one_call")
+
+
+class Pushing:
+    """Tells listeners of commits."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Topics], None]] = []
+
+    def on_push(self, listener: Callable[[Topics], None]) -> None:
+        self._listeners.append(listener)
+
+    def tell(self, topics: Topics) -> None:
+        if topics:
+            for listener in self._listeners:
+                listener(topics)
 
 
 class Store(Protocol):
@@ -112,11 +142,11 @@ def event(
 ) -> None:
     # What is not there need not be said; readers take a missing field for None.
     said = {name: value for name, value in data.items() if value is not None}
-    tx.pending.events.append((kind, task, root, actor, said))
+    tx.events.append({"kind": kind, "task": task, "root": root, "actor": actor, "data": said})
 
 
 def wake(tx: Tx, topic: str, count: int = 1) -> None:
-    tx.pending.topics[topic] = tx.pending.topics.get(topic, 0) + count
+    tx.topics[topic] = tx.topics.get(topic, 0) + count
 
 
 def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
@@ -125,16 +155,7 @@ def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
     wake(tx, f"ready:{task['lane']}{but}" if state == "ready" else "due")
 
 
-def events_json(pending: Pending) -> str:
-    return as_json(
-        [
-            {"kind": kind, "task": task, "root": root, "actor": actor, "data": data}
-            for kind, task, root, actor, data in pending.events
-        ]
-    )
-
-
-def topics_json(pending: Pending) -> str:
+def topics_json(topics: Topics) -> str:
     """What to tell the others. PostgreSQL carries 8,000 bytes; more than that concerns everyone."""
-    text = as_json({**pending.topics, "log": 1})
+    text = as_json({**topics, "log": 1})
     return text if len(text) < 7_500 else '{"*":1}'

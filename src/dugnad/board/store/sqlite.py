@@ -14,7 +14,8 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,7 +25,7 @@ from ...settings import Limits, Patience
 from . import migrations
 from .disk import check_place, shrink
 from .queries import load, load_setup
-from .seam import Asked, Pending, Row, Topics, Work, events_json, topics_json
+from .seam import Asked, Pushing, Row, Topics, Tx, Work, as_json, topics_json
 from .wakeup import Nudge
 
 T = TypeVar("T")
@@ -47,14 +48,11 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a verb suspended on SQLite, where every step is immediate")
 
 
-class SqliteTx:
+class SqliteTx(Tx):
     """One open transaction on the writing connection."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self.limits = store.limits
-        self.sources = store.sources
-        self.repeated = False
-        self.pending = Pending([], {})
+        super().__init__(store.limits, store.sources)
         self._connection = store.writer
         self._queries = store.queries
 
@@ -62,35 +60,26 @@ class SqliteTx:
         query = self._queries[name]
         return _rows(self._connection.execute(query.text, query.arguments(arguments)))
 
-    @contextlib.asynccontextmanager
-    async def savepoint(self) -> AsyncIterator[None]:
-        events, topics = len(self.pending.events), dict(self.pending.topics)
-        self._connection.execute("SAVEPOINT one_call")
-        try:
-            yield
-        except BaseException:
-            # A full disk may have ended the whole transaction already; then there is nothing to go back to.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO one_call")
-                self._connection.execute("RELEASE one_call")
-            del self.pending.events[events:]
-            self.pending.topics = topics
-            raise
-        self._connection.execute("RELEASE one_call")
+    async def execute(self, *statements: str) -> None:
+        for statement in statements:
+            self._connection.execute(statement)
+
+    def is_lost(self, trouble: BaseException) -> bool:
+        return not self._connection.in_transaction  # A full disk ends the whole transaction.
 
 
-class SqliteStore:
+class SqliteStore(Pushing):
     """Made by `open_sqlite`."""
 
     def __init__(
         self, path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
     ) -> None:
+        super().__init__()
         self.limits = limits
         self.sources = sources
         self.queries = load("sqlite")
         self._patience = patience
         self._path = path
-        self._listeners: list[Callable[[Topics], None]] = []
         self._threads_until = 0.0
         if path is not None:
             with _named_troubles(path):
@@ -135,7 +124,7 @@ class SqliteStore:
                 self._threads_until = time.monotonic() + _CAREFUL_SECONDS
         else:
             topics = await self._write_thread.ask(lambda: self._transact(work))
-        self._tell(topics)
+        self.tell(topics)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         if name in _AT_ONCE and time.monotonic() > self._threads_until:
@@ -165,9 +154,6 @@ class SqliteStore:
         with contextlib.closing(connection), _named_troubles(self._path):
             return await asyncio.to_thread(shrink, connection, whole)
 
-    def on_push(self, listener: Callable[[Topics], None]) -> None:
-        self._listeners.append(listener)
-
     async def close(self) -> None:
         if self._nudge is not None and self._loop is not None:
             self._loop.remove_reader(self._nudge.socket)
@@ -193,26 +179,21 @@ class SqliteStore:
                 _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
             try:
                 run_now(cast(Coroutine[Any, Any, None], work(tx)))
-                if tx.pending.events:
-                    run_now(tx.fetch("append_events", events=events_json(tx.pending)))
+                if tx.events:
+                    run_now(tx.fetch("append_events", events=as_json(tx.events)))
                 self.writer.execute("COMMIT")
             except BaseException:
                 if self.writer.in_transaction:
                     self.writer.execute("ROLLBACK")
                 raise
-        if not tx.pending.events:
+        if not tx.events:
             return {}
         if self._nudge is not None:
-            self._nudge.send(lambda: topics_json(tx.pending))
-        return {**tx.pending.topics, "log": 1}
+            self._nudge.send(lambda: topics_json(tx.topics))
+        return {**tx.topics, "log": 1}
 
     def _heard(self, payload: str) -> None:
-        self._tell({"?": 1} if payload == "?" else json.loads(payload))
-
-    def _tell(self, topics: Topics) -> None:
-        if topics:
-            for listener in self._listeners:
-                listener(topics)
+        self.tell({"?": 1} if payload == "?" else json.loads(payload))
 
 
 class _DatabaseThread:
@@ -233,11 +214,10 @@ class _DatabaseThread:
 
         def step() -> None:
             try:
-                value = work()
-            except BaseException as trouble:  # Handed to whoever waits for the answer.
-                loop.call_soon_threadsafe(_fail, answer, trouble)
-            else:
-                loop.call_soon_threadsafe(_give, answer, value)
+                give = partial(answer.set_result, work())
+            except BaseException as trouble:  # Handed to the caller that waits for the answer.
+                give = partial(answer.set_exception, trouble)
+            loop.call_soon_threadsafe(lambda: answer.done() or give())
 
         self._queue.put(step)
         return answer
@@ -245,16 +225,6 @@ class _DatabaseThread:
     def stop(self) -> None:
         self._queue.put(None)
         self._thread.join()
-
-
-def _give(answer: asyncio.Future[T], value: T) -> None:
-    if not answer.done():
-        answer.set_result(value)
-
-
-def _fail(answer: asyncio.Future[T], trouble: BaseException) -> None:
-    if not answer.done():
-        answer.set_exception(trouble)
 
 
 def _rows(cursor: sqlite3.Cursor) -> Sequence[Row]:
