@@ -15,8 +15,8 @@ from pathlib import Path
 from dugnad.cli.checks import Scene
 from dugnad.cli.checks import git as doctors_git
 from dugnad.errors import StaleClaim
-from dugnad.workspace.git.git import GitTrouble
 from dugnad.workspace.git.merge_queue import prepare_target
+from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.git.worktrees import Trees
 from tests.workspace.git_attacks import ATTACKS, FILES, Attack
 from tests.workspace.repository import CLEAN, PERSON, finish, git, new_repository, place, trees_of

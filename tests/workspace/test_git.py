@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Conflict, Merged
+from dugnad.workspace.git.ownership import GitTrouble
 from tests.workspace.repository import finish, git, new_repository, place, trees_of
 
 PROGRAMS = {

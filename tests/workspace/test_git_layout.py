@@ -14,8 +14,9 @@ import pytest
 from dugnad.errors import ToolError
 from dugnad.workspace.git import private_repository
 from dugnad.workspace.git.command import NO_WALLS
-from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Merged
+from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.sandbox.profile import Confinement
 from dugnad.workspace.sandbox.protected_paths import protect, sockets_in
 from dugnad.workspace.sandbox.sandbox import Sandbox

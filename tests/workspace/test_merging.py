@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dugnad.errors import StaleClaim
-from dugnad.workspace.git.git import GitTrouble
 from dugnad.workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, prepare_target
+from dugnad.workspace.git.ownership import GitTrouble
 from tests.workspace.repository import at, finish, git, new_repository, place, subjects, trees_of
 
 

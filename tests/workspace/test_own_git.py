@@ -17,8 +17,9 @@ from dugnad.config.project import read_project
 from dugnad.errors import BadInput, ToolError
 from dugnad.workspace.git import private_repository
 from dugnad.workspace.git.command import NO_WALLS
-from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Merged
+from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.workspace.repository import at, finish, git, new_repository, place, subjects, trees_of
 from tests.workspace.running import strict_here
@@ -45,7 +46,7 @@ async def test_the_users_own_housekeeping_beside_it_loses_nothing(tmp_path: Path
     assert isinstance(await finish(trees, kept), Merged)
     for tree in (kept, merged):
         await trees.remove(tree)
-        await trees.forget(tree.place.mark)
+        await trees.forget(tree.attempt.mark)
     # What was packed is gone from the packed ones too, and our link still leads there.
     assert git(root, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/dugnad/main", "refs/heads/main"]
     assert not (root / ".git" / "packed-refs").is_symlink()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.git.git import GitTrouble
 from dugnad.workspace.git.merge_queue import prepare_target
+from dugnad.workspace.git.ownership import GitTrouble
 from tests.workspace.repository import finish, git, new_repository, place, trees_of
 
 
@@ -124,7 +124,7 @@ async def test_after_the_merge_nothing_is_left_of_any_attempt(tmp_path: Path) ->
     (second.path / "a").write_text("right\n")
     await finish(trees, second)
     await trees.remove(second)
-    await trees.forget(second.place.mark)
+    await trees.forget(second.attempt.mark)
     assert git(root, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/dugnad/main", "refs/heads/main"]
     assert os.listdir(trees.folder) == []
     assert len(git(root, "worktree", "list").splitlines()) == 1

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.git.git import Git, GitTrouble
+from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Merged, prepare_target
+from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.git.worktrees import Trees
 from tests.workspace.repository import at, finish, git, new_repository, ours, place, subjects, trees_of
 
@@ -37,7 +38,7 @@ async def work_in(where: Path) -> None:
     (tree.path / "new").write_text("x\n")
     assert isinstance(await finish(trees, tree), Merged)
     await trees.remove(tree)
-    await trees.forget(tree.place.mark)
+    await trees.forget(tree.attempt.mark)
     assert at(where, "dugnad/main", "new") == "x"
     assert await trees.branches() == []
 

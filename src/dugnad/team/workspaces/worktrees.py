@@ -176,7 +176,7 @@ class Worktree(Workspace):
                 await trees.put_away(self.work, keep=True)
             elif settled:
                 await trees.remove(self.work)
-                await trees.forget(self.work.place.mark)
+                await trees.forget(self.work.attempt.mark)
             else:
                 self.work.let_go()
         except (ToolError, OSError):

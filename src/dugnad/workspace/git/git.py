@@ -18,13 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...errors import ToolError
 from ..programs import find_program
 from . import private_repository
 from .command import NO_WALLS, GitCall, Walls, ask
-from .ownership import refuse_strangers
+from .ownership import GitTrouble, refuse_strangers
 
 _SECONDS_MAX = 300.0
+_LOOK_SECONDS = 0.05  # Between two tries to move names.
+_TRIES_MAX = 20  # Times that names may fail to move although they stand where they should and no lock is in the way.
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 _NEEDED = (2, 38)  # From here on a merge needs no tree.
 _WRITES_THE_TREE = frozenset({"read-tree", "checkout-index", "clean"})
@@ -39,10 +40,6 @@ ENVIRONMENT = {  # Nothing of the caller's own is among it.
     # What a partial clone lacks would be fetched in passing, by programs that its settings name.
     "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1",
 }  # fmt: skip
-
-
-class GitTrouble(ToolError):
-    """Git could not do what was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +86,7 @@ class Git:
 
     def check(self, *names: str) -> None:
         """GitTrouble: what we use of the repository, or a name that is to be moved, is a link or a stranger's."""
-        try:
-            private_repository.check_layout(self.directory, self.own, names)
-        except ToolError as trouble:
-            raise GitTrouble(str(trouble)) from None
+        private_repository.check_layout(self.directory, self.own, names)
 
     async def _with_settings(self) -> Git | None:
         theirs = await self._their_settings()
@@ -104,7 +98,7 @@ class Git:
             raise GitTrouble(f"{self.top / '.git'} leads to {self.own}, {told}")
         try:
             settings = private_repository.settings_from(theirs)
-        except ToolError as trouble:
+        except GitTrouble as trouble:
             raise GitTrouble(f"{self.directory} cannot be worked with. {trouble}") from None
         is_partial = any(name.endswith((".promisor", ".partialclone")) for name in theirs)
         is_bare = private_repository.is_true(theirs.get("core.bare"))
@@ -186,8 +180,19 @@ class Git:
 
     async def commit_of(self, name: str) -> str | None:
         """The commit a name stands for, or None."""
-        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        return (await self.run(*words, may_fail=True)).text.strip() or None
+        return await self.object_of(f"{name}^{{commit}}") or None
+
+    async def tree_of(self, commit: str) -> str:
+        return (await self.run("rev-parse", f"{commit}^{{tree}}")).text.strip()
+
+    async def object_of(self, name: str) -> str:
+        """The object that a name stands for; empty: there is none."""
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", name)
+        return (await self.run(*words, may_fail=True)).text.strip()
+
+    async def is_in(self, commit: str, other: str) -> bool:
+        """Whether another commit has this one in its history, or is the same."""
+        return (await self.run("merge-base", "--is-ancestor", commit, other, may_fail=True)).code == 0
 
     async def changed_paths(self, base: str, tip: str) -> list[str]:
         """What differs between a commit and the one where it parted from another."""
@@ -204,9 +209,8 @@ class Git:
         return None if found.code else found.text
 
     async def move(self, moves: Sequence[tuple[str, str, str]], *, verified: Sequence[tuple[str, str]] = ()) -> bool:
-        """Move names, each from what it stands for now, in one go, if others stand for what they should. False: not so.
-
-        The empty name of a commit means that there is no such name yet, or shall not be any more.
+        """Move names in one step, each from an old commit to a new one, if `verified` names stand for what they should.
+        An empty old commit: the name must not exist yet. An empty new one: the name is deleted. False: nothing moved.
         """
         nothing = "0" * max(len(each) for move in moves for each in move[1:])
         lines = ["start"]
@@ -215,6 +219,23 @@ class Git:
         lines += ["prepare", "commit", ""]
         moved = await self.run("update-ref", "--stdin", stdin="\n".join(lines).encode(), may_fail=True)
         return moved.code == 0
+
+    async def move_when_free(
+        self, moves: Sequence[tuple[str, str, str]], *, verified: Sequence[tuple[str, str]] = ()
+    ) -> bool:
+        """The same, but wait for the locks of other processes. False: a name stands for something else by now."""
+        expected = [*verified, *((name, old) for name, old, _ in moves)]
+        tries = _TRIES_MAX
+        while not await self.move(moves, verified=verified):
+            if [await self.object_of(name) for name, _ in expected] != [at for _, at in expected]:
+                return False
+            locked = [self.remove_stale_lock(name) for name, _ in expected]  # Each is looked at.
+            if not any(locked):
+                tries -= 1  # No lock is in the way, so waiting does not help for long.
+                if not tries:
+                    raise GitTrouble(f"{moves[0][0]} cannot be moved; is {self.directory} writable?")
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
 
     def remove_stale_lock(self, name: str, *, now: float | None = None) -> bool:
         """What a git that was killed left of a name that could not be moved. A living one holds it for much shorter.

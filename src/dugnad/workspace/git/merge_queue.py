@@ -8,7 +8,6 @@ crash is read from the target. Each task is one commit there; nobody's conflict 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,16 +16,14 @@ from pathlib import Path
 from ...errors import StaleClaim
 from ...logs import logger
 from ...text import pasted
-from .git import GitTrouble
 from .merge_lock import turn
-from .worktree import BRANCHES, Tree, committer
-from .worktrees import Trees, gone
+from .ownership import GitTrouble
+from .worktree import BRANCHES, Tree
+from .worktrees import Trees
 
 Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
 
 _LOG = logger(__name__)
-_LOOK_SECONDS = 0.05  # Between two tries to move the target.
-_TRIES_MAX = 20  # Times the target could not be moved although it stands where it should and nobody holds its lock.
 _MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
 _SHOWN_MAX = 20
 _TIP = "Dugnad-Tip"  # In a commit of the target: the tip of the attempt's branch that it stands for.
@@ -82,13 +79,10 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
     if await _behind(trees, theirs) is not None:
         async with _turn(trees, f"a run brings {target} up to date"):
             while (ours := await _behind(trees, theirs)) is not None:
-                if await git.move([(trees.target_name, ours, theirs)]):
+                if await git.move_when_free([(trees.target_name, ours, theirs)]):
                     return ""
-                if not git.remove_stale_lock(trees.target_name):
-                    raise GitTrouble(f"The branch {target} could not be moved; is {git.directory} writable?")
-                await asyncio.sleep(_LOOK_SECONDS)
     ours = await git.commit_of(trees.target_name) or theirs
-    if await _is_in(trees, theirs, ours):
+    if await git.is_in(theirs, ours):
         return ""
     own = start.removeprefix("refs/heads/") if start.startswith("refs/heads/") else start[:12]
     return (
@@ -105,7 +99,7 @@ async def _behind(trees: Trees, theirs: str) -> str | None:
     ours = await trees.git.commit_of(trees.target_name)
     if ours is None:
         return ""
-    follows = ours != theirs and trees.target.startswith(BRANCHES) and await _is_in(trees, ours, theirs)
+    follows = ours != theirs and trees.target.startswith(BRANCHES) and await trees.git.is_in(ours, theirs)
     return ours if follows else None
 
 
@@ -118,15 +112,11 @@ async def _be_sure_it_is_free(trees: Trees) -> None:
         )
 
 
-async def _is_in(trees: Trees, commit: str, other: str) -> bool:
-    return (await trees.git.run("merge-base", "--is-ancestor", commit, other, may_fail=True)).code == 0
-
-
 async def merge(
     trees: Trees, tree: Tree, work: Work, *, check: Check, is_ours: Callable[[], Awaitable[None]]
 ) -> Merged | Conflict | RedAfterMerge:
     """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's."""
-    async with _turn(trees, f"{work.author} merges #{tree.place.mark.partition('-')[0]}"):
+    async with _turn(trees, f"{work.author} merges #{tree.attempt.mark.partition('-')[0]}"):
         merged = await _merge(trees, tree, work, check, is_ours)
     _LOG.info("merged as=%s target=%s", type(merged).__name__, trees.target)
     return merged
@@ -136,14 +126,12 @@ async def _merge(
     trees: Trees, tree: Tree, work: Work, check: Check, is_ours: Callable[[], Awaitable[None]]
 ) -> Merged | Conflict | RedAfterMerge:  # fmt: skip
     git = trees.git
-    tip_tree = await _tree_of(trees, work.tip)
+    tip_tree = await git.tree_of(work.tip)
     for _ in range(_MOVES_MAX):
-        head = await git.commit_of(trees.target_name)
-        if head is None:
-            raise GitTrouble(gone(trees))
+        head = await trees.target_head()
         base = (await git.run("merge-base", head, work.tip, may_fail=True)).text.strip()
         between = f"{base}..{head}" if base else head
-        if base != head and tree.place.goes_on and (found := await _merged_before(trees, tree, work.tip, between)):
+        if base != head and tree.attempt.goes_on and (found := await _merged_before(trees, tree, work.tip, between)):
             return Merged(commit=found)
         told = await git.run("log", "--format=%h %s", f"--max-count={_SHOWN_MAX}", between)
         others = tuple(told.text.splitlines())
@@ -159,7 +147,7 @@ async def _merge(
                 return Conflict(files=tuple(dict.fromkeys(files)), others=others)
             if tried.code:
                 raise GitTrouble(f"git merge-tree failed: {tried.errors.strip()[:500]}")
-        if made == await _tree_of(trees, head):
+        if made == await git.tree_of(head):
             return Merged(commit=None)
         commit = await tree.git_commit(made, [head], f"{work.message.rstrip()}\n\n{_TIP}: {work.tip}\n", work.author)
         if made != tip_tree:  # The very tree that was checked before needs no second look.
@@ -176,37 +164,21 @@ async def _merge(
 
 async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
     """The one step. False: the target has moved meanwhile."""
-    git, tries = trees.git, _TRIES_MAX
-    while not await git.move([(trees.target_name, head, commit)], verified=[(tree.fence_name, tree.fence)]):
-        fence = (await git.run("rev-parse", "--verify", "--quiet", tree.fence_name, may_fail=True)).text.strip()
-        if fence != tree.fence:
-            raise StaleClaim
-        if await git.commit_of(trees.target_name) != head:
-            return False
-        locked = [git.remove_stale_lock(name) for name in (trees.target_name, tree.fence_name)]
-        if not any(locked):
-            tries -= 1  # No lock is in the way, so waiting does not help for long.
-            if not tries:
-                raise GitTrouble(f"The branch {trees.target} cannot be moved; is {git.directory} writable?")
-        await asyncio.sleep(_LOOK_SECONDS)
-    return True
-
-
-async def _tree_of(trees: Trees, commit: str) -> str:
-    return (await trees.git.run("rev-parse", f"{commit}^{{tree}}")).text.strip()
+    fence = (tree.fence_name, tree.fence)
+    if await trees.git.move_when_free([(trees.target_name, head, commit)], verified=[fence]):
+        return True
+    if await trees.git.object_of(tree.fence_name) != tree.fence:
+        raise StaleClaim
+    return False
 
 
 async def _merged_before(trees: Trees, tree: Tree, tip: str, between: str) -> str | None:
     """A commit of this very work in the target: it was merged, and then nobody lived to say so."""
-    found = await trees.git.run(
-        "log",
-        f"--format=%H %ce %(trailers:key={_TIP},valueonly,separator=%x20)",
-        f"--max-count={_LOOK_BACK_MAX}",
-        between,
-    )
+    git, form = trees.git, f"--format=%H %ce %(trailers:key={_TIP},valueonly,separator=%x20)"
+    found = await git.run("log", form, f"--max-count={_LOOK_BACK_MAX}", between)
     for line in found.text.splitlines():
         commit, by, *tips = line.split()
-        if by == committer(tree.place) and tips and await _tree_of(trees, tips[-1]) == await _tree_of(trees, tip):
+        if by == tree.attempt.committer and tips and await git.tree_of(tips[-1]) == await git.tree_of(tip):
             return commit
     return None
 
@@ -215,5 +187,6 @@ def _turn(trees: Trees, what: str) -> AbstractAsyncContextManager[None]:
     """One merge at a time for each target."""
     name = trees.target.removeprefix(BRANCHES).replace("/", "%")
     path = trees.git.directory / "dugnad" / f"{name}.lock"
-    lease, tell = trees.lease_seconds, trees.on_wait
-    return turn(path, what, lease_seconds=lease, tell=tell, tell_seconds=trees.tell_seconds)
+    return turn(
+        path, what, lease_seconds=trees.lease_seconds, tell=trees.on_wait, tell_seconds=trees.tell_seconds
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whose a file is: what neither the user nor root owns is not believed, as git itself would not."""
+"""Who owns a file: what belongs neither to the user nor to root is not trusted. Git itself has the same rule."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from ...errors import ToolError
 from ...safe_open import owners
 
 
+class GitTrouble(ToolError):
+    """Git could not do what was asked, or the repository cannot be trusted with it."""
+
+
 def refuse_strangers(*paths: Path) -> None:
-    """Raise if one of these belongs to somebody else. What is not there belongs to nobody."""
+    """GitTrouble: one of these belongs to somebody else. What is not there belongs to nobody."""
     ours = owners()
     for path in paths:
         try:
@@ -20,7 +24,7 @@ def refuse_strangers(*paths: Path) -> None:
         except OSError:
             continue
         if owner not in ours:
-            raise ToolError(
+            raise GitTrouble(
                 f"{path} belongs to {_name(owner)}, not to you, so nothing in it is believed. Work in a copy of your "
                 f"own; or if it should be yours: sudo chown -R {os.geteuid()} {shlex.quote(str(path))}"
             )

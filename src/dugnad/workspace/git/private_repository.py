@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ...errors import ToolError
-from .ownership import refuse_strangers
+from .ownership import GitTrouble, refuse_strangers
 
 _FILE_BYTES_MAX = 1024 * 1024
 # What of a repository we read, write or link to.
@@ -51,17 +50,17 @@ _NEVER = (
 
 
 def settings_from(theirs: Mapping[str, str]) -> str:
-    """Our settings for a repository that has these. ToolError: it is stored in a way that we do not know."""
+    """Our settings for a repository that has these. GitTrouble: it is stored in a way that we do not know."""
     version = theirs.get("core.repositoryformatversion", "0")
     extensions = {
         name.removeprefix("extensions."): value for name, value in theirs.items() if name.startswith("extensions.")
     }
     form = extensions.pop("objectformat", "sha1").lower()
     if (names := extensions.pop("refstorage", "files")) != "files":
-        raise ToolError(f"Its names are stored as {names[:40]!r}: `git refs migrate --ref-format=files` changes that.")
+        raise GitTrouble(f"Its names are stored as {names[:40]!r}: `git refs migrate --ref-format=files` changes that.")
     if version not in ("0", "1") or form not in ("sha1", "sha256") or extensions.keys() - _HARMLESS:
         unknown = ", ".join((version, form, *extensions))
-        raise ToolError(f"It is stored in a way that is not known here: {unknown[:200]}")
+        raise GitTrouble(f"It is stored in a way that is not known here: {unknown[:200]}")
     core = {"logAllRefUpdates": "false" if is_true(theirs.get("core.bare")) else "true"}
     core |= {
         name: theirs[key]
@@ -92,7 +91,7 @@ def check_layout(common: Path, own: Path, names: Iterable[str] = ()) -> None:
                 if (mode := stat.S_IFMT(os.lstat(path).st_mode)) not in fit:
                     kind = "folder" if fit[0] == stat.S_IFDIR else "regular file"
                     what = "a link" if mode == stat.S_IFLNK else f"not a {kind}"
-                    raise ToolError(f"{path} is {what}: put a real file or folder in its place, or work in a clone.")
+                    raise GitTrouble(f"{path} is {what}: put a real file or folder in its place, or work in a clone.")
     refuse_strangers(own, common, *folders, *files, own / "HEAD", common / "HEAD")
 
 

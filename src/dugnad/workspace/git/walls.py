@@ -63,14 +63,14 @@ def _ruleset(libc: ctypes.CDLL, rights: int) -> int:
 
 def _grant(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if path in SYSTEM else os.O_NOFOLLOW))
+        held = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if path in SYSTEM else os.O_NOFOLLOW))
     except OSError:
         return  # What is not there, or not to be reached, cannot be granted.
-    mode = os.fstat(place).st_mode
+    mode = os.fstat(held).st_mode
     if not stat.S_ISLNK(mode):
         allowed = rights if stat.S_ISDIR(mode) else rights & _OF_A_FILE
-        _did(libc.syscall(_ADD, ruleset, 1, struct.pack("=Qi", allowed, place), 0))
-    os.close(place)
+        _did(libc.syscall(_ADD, ruleset, 1, struct.pack("=Qi", allowed, held), 0))
+    os.close(held)
 
 
 def _did(answer: int) -> int:

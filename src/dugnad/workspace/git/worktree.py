@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +17,8 @@ from ..files.files import is_protected
 from ..files.paths import Beneath
 from ..files.search import TEMPORARY
 from . import private_repository
-from .git import Git, GitTrouble
+from .git import Git
+from .ownership import GitTrouble
 
 BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
 FENCES = "refs/dugnad/fence/"
@@ -47,17 +48,22 @@ class AttemptRef:
     def name(self) -> str:
         return f"{self.mark}.{self.epoch}"
 
+    @property
+    def committer(self) -> str:
+        """What a merged attempt is found again by: no text of a model is in it."""
+        return f"task-{self.mark}.{self.born}@dugnad.invalid"
+
 
 @dataclass(kw_only=True)
 class Tree:
     """One tree, held by this process until it is let go."""
 
     git: Git
-    place: AttemptRef
+    attempt: AttemptRef
     name: str
     path: Path
     own: Path  # Its git directory, which is ours.
-    fence: str  # What the task's fence stands for while the attempt may merge.
+    fence: str = ""  # What the task's fence stands for while the attempt may merge.
     anew: bool = False  # What was done before is not in it.
     carried_over: bool = False  # What a lost host had in its tree is in it, without files that git ignores.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
@@ -65,11 +71,11 @@ class Tree:
 
     @property
     def branch(self) -> str:
-        return f"refs/heads/{BRANCHES}task-{self.name}"
+        return branch_of(self.name)
 
     @property
     def fence_name(self) -> str:
-        return FENCES + self.place.mark
+        return FENCES + self.attempt.mark
 
     @property
     def readable(self) -> tuple[Path, ...]:
@@ -95,7 +101,7 @@ class Tree:
     async def commit(self, message: str, author: str) -> str:
         """Put all that is in the tree on its branch. Returns the tip, an old one if nothing changed."""
         await self.stage()
-        changes = dict(await self._changes())
+        changes = await self._changes()
         if trouble := await self._unfit(changes):
             await self.run("read-tree", "--reset", "HEAD")
             raise GitTrouble(trouble)
@@ -108,21 +114,21 @@ class Tree:
         # What an earlier try took down and could not write is to be looked at again.
         await self.run("read-tree", "--reset", "HEAD")
         await self.stage(whatever=True)
-        return await self._put_on_branch(message, author) if dict(await self._changes()) else await self.head()
+        return await self._put_on_branch(message, author) if await self._changes() else await self.head()
 
     async def _put_on_branch(self, message: str, author: str) -> str:
         made = (await self.run("write-tree")).strip()
         tip = await self.git_commit(made, ["HEAD"], message, author)
         await self.run("update-ref", self.branch, tip)
-        private_repository.write(
-            self.own / "HEAD", f"ref: {self.branch}\n"
-        )  # A merge that did not come to its end left it off.
+        self._set_head(f"ref: {self.branch}")  # A merge that did not come to its end left it elsewhere.
         return tip
 
-    async def _changes(self) -> Iterator[tuple[str, str]]:
-        """What was taken down and is not in the head: paths, and the modes they have now."""
-        fields = (await self.run("diff-index", "--cached", "--raw", "--no-renames", "-z", "HEAD")).split("\0")
-        return ((fields[at + 1], fields[at].split()[1]) for at in range(0, len(fields) - 1, 2))
+    def _set_head(self, text: str) -> None:
+        private_repository.write(self.own / "HEAD", f"{text}\n")
+
+    async def _changes(self) -> dict[str, str]:
+        """What is staged and not in the head: paths, and the modes they have now."""
+        return _modes(await self.run("diff-index", "--cached", "--raw", "--no-renames", "-z", "HEAD"))
 
     async def _unfit(self, changes: dict[str, str]) -> str:
         """Why these cannot become a commit, and what to do; empty: they can."""
@@ -150,8 +156,7 @@ class Tree:
             self.run("diff-files", "--raw", "--no-renames", "--ignore-submodules=all", "-z", "--", *ALL_OF_IT),
             self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT),
         )
-        fields = changed.split("\0")
-        now = {fields[at + 1]: fields[at].split()[1] for at in range(0, len(fields) - 1, 2)}
+        now = _modes(changed)
         new = [each for each in others.split("\0") if each]
         nested = [*(each for each in new if each.endswith("/")), *(path for path in now if now[path] == _LINK)]
         sizes, odd = await asyncio.to_thread(_sizes, self.path, [each for each in (*now, *new) if each not in nested])
@@ -201,37 +206,47 @@ class Tree:
     async def changed(self) -> bool:
         """Whether there is anything in the tree that its head has not."""
         await self.stage()
-        return bool(dict(await self._changes()))
+        return bool(await self._changes())
 
     async def is_ahead(self, target: str, tip: str) -> bool:
         """Whether a commit says anything that the target does not."""
-        return (await self.git.run("merge-base", "--is-ancestor", tip, target, may_fail=True)).code != 0
+        return not await self.git.is_in(tip, target)
 
     async def git_commit(self, tree: str, parents: list[str], message: str, author: str) -> str:
         words = [word for each in parents for word in ("-p", each)]
         who = ("-c", f"author.name={author}", "-c", f"author.email={author}@dugnad.invalid")
-        # The committer is what a merged attempt is found again by: no text of a model is in it.
-        by = ("-c", "committer.name=dugnad", "-c", f"committer.email={committer(self.place)}")
+        by = ("-c", "committer.name=dugnad", "-c", f"committer.email={self.attempt.committer}")
         made = await self.run(*who, *by, "commit-tree", tree, *words, "-F", "-", stdin=message.encode(errors="replace"))
         return made.strip()
 
     async def show(self, commit: str) -> None:
         """Have the tree look like a commit; what git ignores stays. Off its branch first: who is stopped on the way
         must not leave others' work as its own."""
-        private_repository.write(self.own / "HEAD", f"{commit}\n")
+        self._set_head(commit)
         await self.run("read-tree", "--reset", "-u", commit)
         await self._clean()
 
     async def back_to_branch(self) -> None:
         await self.run("read-tree", "--reset", "-u", self.branch)
         await self._clean()
-        private_repository.write(self.own / "HEAD", f"ref: {self.branch}\n")
+        self._set_head(f"ref: {self.branch}")
 
     def let_go(self) -> None:
         """Somebody else may take it over."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def branch_of(name: str) -> str:
+    """The branch of the tree that has this name."""
+    return f"refs/heads/{BRANCHES}task-{name}"
+
+
+def _modes(raw: str) -> dict[str, str]:
+    """The paths in what git's diff printed, and the modes they have now."""
+    fields = raw.split("\0")
+    return {fields[at + 1]: fields[at].split()[1] for at in range(0, len(fields) - 1, 2)}
 
 
 def _shown(paths: list[str]) -> str:
@@ -315,7 +330,3 @@ def names_in(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
-
-
-def committer(place: AttemptRef) -> str:
-    return f"task-{place.mark}.{place.born}@dugnad.invalid"

@@ -23,12 +23,12 @@ from ...safe_open import held
 from ...text import pasted
 from ..programs import find_program
 from . import private_repository
-from .git import Git, GitTrouble
-from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, names_in, on_branch
+from .git import Git
+from .ownership import GitTrouble
+from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
-_LOOK_SECONDS = 0.05  # Between two tries to move a name.
-_TRIES_MAX = 10
+_STAGE_TRIES = 10
 _WHOLE = "dugnad-whole"  # A file in a tree's git directory: it was made to its end, and nobody began to remove it.
 
 
@@ -51,69 +51,61 @@ class Trees:
     def target_name(self) -> str:
         return f"refs/heads/{self.target}"
 
-    async def begin(self, place: AttemptRef) -> Tree:
+    async def target_head(self) -> str:
+        if (head := await self.git.commit_of(self.target_name)) is None:
+            raise GitTrouble(
+                f"The branch {self.target} is gone, and finished work goes there: `git branch {pasted(self.target)}` "
+                "makes it again from what you have checked out."
+            )
+        return head
+
+    async def begin(self, attempt: AttemptRef) -> Tree:
         """The tree of an attempt: taken over, copied, or made from the target's head."""
         with held(self.folder, make=True):
             pass
-        fence = await self._raise_fence(place)
-        for epoch in await self._line(place):
-            name = f"{place.mark}.{epoch}"
-            own = self._own(self.folder / name)
-            whole = own is not None and (own / _WHOLE).exists()
-            if whole and place.in_order and (tree := self._take(name, place, fence)) is not None:
+        fence = await self._raise_fence(attempt)
+        for epoch in await self._line(attempt):
+            name = f"{attempt.mark}.{epoch}"
+            own = self._whole(name)
+            if own is not None and attempt.in_order and (tree := self._take(name, own, attempt, fence)) is not None:
                 try:
                     await tree.clear_up()
                 except BaseException:
                     tree.let_go()
                     raise
                 return tree
-            start = (
-                await self._copy_of(self.folder / name, own, place)
-                if whole and own is not None
-                else await self.git.commit_of(f"refs/heads/{BRANCHES}task-{name}")
-            )
+            start = await (self._copy_of(name, own, attempt) if own else self.git.commit_of(branch_of(name)))
             if start is not None:
-                return await self._make(place, fence, start, carried_over=True)
-        start = await self.git.commit_of(place.at or self.target_name)
-        if start is None and place.at:
-            raise GitTrouble(f"The commit {place.at} is not in this repository; it may be on another machine.")
+                return await self._make(attempt, fence, start, carried_over=True)
+        start = await self.git.commit_of(attempt.at) if attempt.at else await self.target_head()
         if start is None:
-            raise GitTrouble(gone(self))
-        return await self._make(place, fence, start)
+            raise GitTrouble(f"The commit {attempt.at} is not in this repository; it may be on another machine.")
+        return await self._make(attempt, fence, start)
 
-    async def _line(self, place: AttemptRef) -> list[int]:
+    async def _line(self, attempt: AttemptRef) -> list[int]:
         """The epochs of this line of attempts of which a tree or a branch is left, the last first."""
-        if not place.goes_on:
+        if not attempt.goes_on:
             return []
-        left = {*self.names(place.mark), *(each.rpartition("task-")[2] for each in await self.branches(place.mark))}
+        left = {*self.names(attempt.mark), *(each.rpartition("task-")[2] for each in await self.branches(attempt.mark))}
         epochs = {int(each.rpartition(".")[2]) for each in left}
-        return sorted((each for each in epochs if place.born <= each < place.epoch), reverse=True)
+        return sorted((each for each in epochs if attempt.born <= each < attempt.epoch), reverse=True)
 
-    async def _raise_fence(self, place: AttemptRef) -> str:
+    async def _raise_fence(self, attempt: AttemptRef) -> str:
         """From now on, no earlier attempt at this task can merge. StaleClaim: there is a later one."""
-        ours = await self.git.blob(f"{place.epoch}\n")
-        name = FENCES + place.mark
-        tries = _TRIES_MAX
-        while True:
-            now = (await self.git.run("rev-parse", "--verify", "--quiet", name, may_fail=True)).text.strip()
-            if now == ours:
-                return ours
-            if now and int(await self.git.content(now) or 0) > place.epoch:
+        ours = await self.git.blob(f"{attempt.epoch}\n")
+        name = FENCES + attempt.mark
+        while (now := await self.git.object_of(name)) != ours:
+            if now and int(await self.git.content(now) or 0) > attempt.epoch:
                 raise StaleClaim
-            if await self.git.move([(name, now, ours)]):
-                return ours
-            if not self.git.remove_stale_lock(name):
-                tries -= 1
-                if not tries:
-                    raise GitTrouble(f"{name} cannot be moved; is {self.git.directory} writable?")
-            await asyncio.sleep(_LOOK_SECONDS)
+            if await self.git.move_when_free([(name, now, ours)]):
+                break
+        return ours
 
     def names(self, mark: str | None = None) -> list[str]:
         """The trees there are, of one task or of all, the newest first."""
-        found = [
-            each for each in names_in(self.folder) if (name := _NAME.fullmatch(each)) and mark in (None, name["mark"])
-        ]
-        return sorted(found, key=lambda each: int(each.rpartition(".")[2]), reverse=True)
+        named = map(_NAME.fullmatch, names_in(self.folder))
+        found = [each for each in named if each and mark in (None, each["mark"])]
+        return [each[0] for each in sorted(found, key=lambda each: int(each["epoch"]), reverse=True)]
 
     async def marks(self) -> set[str]:
         """The tasks of which something is there: a tree, a lock, a branch or a fence."""
@@ -122,22 +114,17 @@ class Trees:
         found = map(_NAME.match, names)
         return {each["mark"] for each in found if each is not None} | {each.rpartition("/")[2] for each in fences}
 
-    def _take(self, name: str, place: AttemptRef, fence: str) -> Tree | None:
+    def _take(self, name: str, own: Path, attempt: AttemptRef, fence: str) -> Tree | None:
         """A tree that is there already, if nobody holds it."""
-        path = self.folder / name
-        own, lock = self._own(path), self._locked(name)
-        if lock is None or own is None:
-            if lock is not None:
-                os.close(lock)
+        if (lock := self._locked(name)) is None:
             return None
-        private_repository.write(path / ".git", f"gitdir: {own}\n")  # The project may have been moved since.
-        return self._tree(place, own, name=name, fence=fence, _lock=lock)
+        tree = self._tree(attempt, own, name=name, fence=fence, _lock=lock)
+        private_repository.write(tree.path / ".git", f"gitdir: {own}\n")  # The project may have been moved since.
+        return tree
 
-    def _tree(self, place: AttemptRef, own: Path, *, name: str, fence: str = "", **about: Any) -> Tree:
+    def _tree(self, attempt: AttemptRef, own: Path, *, name: str, **about: Any) -> Tree:
         path = self.folder / name
-        return Tree(
-            git=self.git, place=place, name=name, path=path, own=own, fence=fence, bytes_max=self.bytes_max, **about
-        )
+        return Tree(git=self.git, attempt=attempt, name=name, path=path, own=own, bytes_max=self.bytes_max, **about)
 
     def _locked(self, name: str) -> int | None:
         """The lock of a tree, which ends with this process; None: somebody has it."""
@@ -153,9 +140,14 @@ class Trees:
                 return lock
             os.close(lock)  # Whoever had it took its file away.
 
-    def _own(self, path: Path) -> Path | None:
-        """The git directory of the tree at this path, as the repository says and not the tree."""
-        own = self._private(path.name)
+    def _whole(self, name: str) -> Path | None:
+        """The git directory of a tree that was made to its end; None: it was not, or there is none."""
+        own = self._own(name)
+        return own if own is not None and (own / _WHOLE).exists() else None
+
+    def _own(self, name: str) -> Path | None:
+        """The git directory of a tree, as the repository says and not the tree."""
+        path, own = self.folder / name, self._private(name)
         if (own / "HEAD").exists():
             self.git.make_private(own, None)
             return own
@@ -163,11 +155,11 @@ class Trees:
         for each in names_in(self.git.directory / "worktrees"):
             before = self.git.directory / "worktrees" / each
             if (private_repository.read(before / "gitdir") or "").strip() == str(path / ".git"):
-                self.git.make_private(own, f"refs/heads/{BRANCHES}task-{path.name}")
+                self.git.make_private(own, branch_of(name))
                 private_repository.write(own / "HEAD", private_repository.read(before / "HEAD") or "")
-                for name in ("index", _WHOLE, CHECKING):
-                    if (before / name).is_file() and not (before / name).is_symlink():
-                        shutil.copyfile(before / name, own / name)
+                for file in ("index", _WHOLE, CHECKING):
+                    if (before / file).is_file() and not (before / file).is_symlink():
+                        shutil.copyfile(before / file, own / file)
                 shutil.rmtree(before, ignore_errors=True)
                 return own
         return None
@@ -175,24 +167,24 @@ class Trees:
     def _private(self, name: str) -> Path:
         return self.git.directory / "dugnad" / "trees" / name
 
-    async def _copy_of(self, path: Path, own: Path, place: AttemptRef) -> str | None:
+    async def _copy_of(self, name: str, own: Path, attempt: AttemptRef) -> str | None:
         """A commit of what a tree holds, made without touching it: somebody may be there still."""
-        branch = f"refs/heads/{BRANCHES}task-{path.name}"
+        branch = branch_of(name)
         head = await self.git.commit_of(branch)
         if head is None or not on_branch(own):
             # It was being merged, so all of it is on its branch; what the tree shows is not its own.
             return head
         # With an index of its own, in the git directory of the tree that is to be made.
-        aside = self._private(place.name)
+        aside = self._private(attempt.name)
         self.git.make_private(aside, branch)
-        for name in ("index", "index.lock"):
-            (aside / name).unlink(missing_ok=True)
-        copy = self._tree(place, aside, name=path.name)
+        for file in ("index", "index.lock"):
+            (aside / file).unlink(missing_ok=True)
+        copy = self._tree(attempt, aside, name=name)
         if (own / CHECKING).exists():  # What is there now may be the check's; what was taken down before it is not.
             await asyncio.to_thread(shutil.copyfile, own / "index", aside / "index")
         else:
             await copy.run("read-tree", head)
-            for left in reversed(range(_TRIES_MAX)):
+            for left in reversed(range(_STAGE_TRIES)):
                 try:
                     await copy.stage(whatever=True)
                     break
@@ -200,22 +192,22 @@ class Trees:
                     if not left:
                         raise
         made = (await copy.run("write-tree")).strip()
-        if made == (await self.git.run("rev-parse", f"{head}^{{tree}}")).text.strip():
+        if made == await self.git.tree_of(head):
             return head
         message = "What a host that was lost had in its tree"
         return (await self.git.run("commit-tree", made, "-p", head, "-m", message)).text.strip()
 
-    async def _make(self, place: AttemptRef, fence: str, start: str, *, carried_over: bool = False) -> Tree:
-        path, own = self.folder / place.name, self._private(place.name)
-        lock = self._locked(place.name)
+    async def _make(self, attempt: AttemptRef, fence: str, start: str, *, carried_over: bool = False) -> Tree:
+        path, own = self.folder / attempt.name, self._private(attempt.name)
+        lock = self._locked(attempt.name)
         if lock is None:
             raise StaleClaim  # Another process works under this very epoch, so it is not ours.
         tree = self._tree(
-            place, own, name=place.name, fence=fence, anew=place.goes_on and not carried_over,
+            attempt, own, name=attempt.name, fence=fence, anew=attempt.goes_on and not carried_over,
             carried_over=carried_over, _lock=lock,
         )  # fmt: skip
         try:
-            await self._clear(place.name, keep_branch=True)  # A crash may have left half of it.
+            await self._clear(attempt.name, keep_branch=True)  # A crash may have left half of it.
             path.mkdir()
             self.git.make_private(own, tree.branch)
             await self.git.run("update-ref", tree.branch, start)
@@ -232,41 +224,39 @@ class Trees:
 
     async def remove(self, tree: Tree, *, keep_branch: bool = False) -> None:
         """Take the tree away, and its branch unless it is to be kept."""
-        await self._clear(tree.name, keep_branch=keep_branch)
-        (self.folder / f"{tree.name}.lock").unlink(missing_ok=True)
+        await self._remove(tree.name, keep_branch=keep_branch)
         tree.let_go()
 
+    async def _remove(self, name: str, *, keep_branch: bool = False) -> None:
+        """Whoever calls this holds the tree's lock, whose file goes last."""
+        await self._clear(name, keep_branch=keep_branch)
+        (self.folder / f"{name}.lock").unlink(missing_ok=True)
+
     async def _clear(self, name: str, *, keep_branch: bool = False) -> None:
-        path = self.folder / name
-        own = self._own(path)
+        own = self._own(name)
         if own is not None:
             (own / _WHOLE).unlink(missing_ok=True)
-        await _remove_all(path, outside=self.git.top)
+        await _remove_all(self.folder / name, outside=self.git.top)
         if own is not None:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         if not keep_branch:
-            await self.drop_branch(f"refs/heads/{BRANCHES}task-{name}")
+            await self._drop(branch_of(name))
 
-    async def drop_branch(self, name: str) -> None:
-        if (at := await self.git.commit_of(name)) is not None:
+    async def _drop(self, name: str) -> None:
+        """Delete a branch or a fence, if it is there."""
+        if at := await self.git.object_of(name):
             await self.git.move([(name, at, "")])
 
     async def forget(self, mark: str) -> None:
         """The task has ended in the target: nothing of its attempts is needed any more, but trees that are held."""
         for name in self.names(mark):
             if (lock := self._locked(name)) is not None:
-                await self._clear(name)
-                (self.folder / f"{name}.lock").unlink(missing_ok=True)
+                await self._remove(name)
                 os.close(lock)
         for name in await self.branches(mark):
             if name.rpartition("task-")[2] not in self.names(mark):
-                await self.drop_branch(f"refs/heads/{name}")
-        await self._drop_fence(mark)
-
-    async def _drop_fence(self, mark: str) -> None:
-        fence = (await self.git.run("rev-parse", "--verify", "--quiet", FENCES + mark, may_fail=True)).text.strip()
-        if fence:
-            await self.git.move([(FENCES + mark, fence, "")])
+                await self._drop(f"refs/heads/{name}")
+        await self._drop(FENCES + mark)
 
     async def branches(self, mark: str | None = None) -> list[str]:
         """The branches of attempts, of one task or of all."""
@@ -277,28 +267,25 @@ class Trees:
         """Take away trees nobody holds whose task has ended. `keeps` says of a mark whether its work is to be kept on
         its branch; None: the task is open, or another board's."""
         without_tree = {each.removesuffix(".lock") for each in names_in(self.folder) if each.endswith(".lock")}
-        for name in sorted({*self.names(), *without_tree}):
-            if (found := _NAME.fullmatch(name)) is None:
+        for found in map(_NAME.fullmatch, sorted({*self.names(), *without_tree})):
+            if found is None or (kept := keeps(found["mark"])) is None or (lock := self._locked(found[0])) is None:
                 continue
-            if (kept := keeps(found["mark"])) is None or (lock := self._locked(name)) is None:
-                continue
-            place = AttemptRef(mark=found["mark"], epoch=int(found["epoch"]), born=int(found["epoch"]))
-            own = self._own(self.folder / name)
-            if own is not None and (own / _WHOLE).exists():
-                tree = self._tree(place, own, name=name, _lock=lock)
+            name, epoch = found[0], int(found["epoch"])
+            if (own := self._whole(name)) is not None:
+                attempt = AttemptRef(mark=found["mark"], epoch=epoch, born=epoch)
+                tree = self._tree(attempt, own, name=name, _lock=lock)
                 try:
                     await self.put_away(tree, keep=kept)
                 except GitTrouble:
                     tree.let_go()  # It stays; a later sweep may find more room on the disk.
             else:
-                await self._clear(name, keep_branch=kept)
-                (self.folder / f"{name}.lock").unlink(missing_ok=True)
+                await self._remove(name, keep_branch=kept)
                 os.close(lock)
         for mark in await self.marks():
             if (kept := keeps(mark)) is False:
                 await self.forget(mark)
             elif kept:
-                await self._drop_fence(mark)
+                await self._drop(FENCES + mark)
 
     async def put_away(self, tree: Tree, *, keep: bool) -> str | None:
         """Take a tree away; with `keep`, what was changed in it stays on its branch, which is returned. GitTrouble: it
@@ -310,13 +297,6 @@ class Trees:
             kept = await tree.is_ahead(self.target_name, tip)
         await self.remove(tree, keep_branch=kept)
         return tree.branch.removeprefix("refs/heads/") if kept else None
-
-
-def gone(trees: Trees) -> str:
-    return (
-        f"The branch {trees.target} is gone, and finished work goes there: `git branch {pasted(trees.target)}` makes "
-        "it again from what you have checked out."
-    )
 
 
 async def _remove_all(path: Path, *, outside: Path) -> None:
