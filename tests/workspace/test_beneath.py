@@ -46,8 +46,8 @@ def root(folder: Path) -> Path:
 
 def content(tree: Beneath, path: str) -> bytes:
     parts = parts_of(path, tree.root)
-    with tree.place(parts) as place:
-        return read_from(place.open_file("/".join(parts) or "."), 1_000)
+    with tree.follow(parts) as opened:
+        return read_from(opened.open_file("/".join(parts) or "."), 1_000)
 
 
 @pytest.mark.parametrize("path", ["a/file", "./a//file", "a/../a/file", "to_a/file", "to_file", "deep/up/a/file"])
@@ -150,12 +150,12 @@ def test_a_system_error_without_a_sentence_of_its_own_is_told_in_its_words() -> 
 def test_folders_that_are_missing_are_made_beneath_only(root: Path) -> None:
     tree = Beneath(root)
     (root / "link").symlink_to("b/new")
-    with tree.place(("link", "deep", "file")) as place:
-        assert place.real == ("b", "new", "deep", "file")
-        place.make_folders()
-        assert (place.real, place.stat()) == (("b", "new", "deep", "file"), None)
+    with tree.follow(("link", "deep", "file")) as opened:
+        assert opened.real == ("b", "new", "deep", "file")
+        opened.make_folders()
+        assert (opened.real, opened.stat()) == (("b", "new", "deep", "file"), None)
     assert (root / "b" / "new" / "deep").is_dir()
-    with pytest.raises(FileNotFoundError), tree.place(("missing", "..", "file")):
+    with pytest.raises(FileNotFoundError), tree.follow(("missing", "..", "file")):
         pass
 
 
@@ -220,8 +220,8 @@ def test_a_renaming_attacker_never_gets_a_folder_made_outside(root: Path) -> Non
     with attacker(root, EXCHANGING):
         while sum(made.values()) < 2_000 or not all(made.values()):
             try:
-                with tree.place(("a", f"new{sum(made.values())}", "file")) as place:
-                    place.make_folders()
+                with tree.follow(("a", f"new{sum(made.values())}", "file")) as opened:
+                    opened.make_folders()
                 made[True] += 1
             except OSError:
                 made[False] += 1

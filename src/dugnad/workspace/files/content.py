@@ -79,16 +79,13 @@ class Text:
             found.append("no line end after the last line")
         return tuple(found)
 
-    def replaced(self, text: str) -> Text:
-        return Text(text, self.encoding, self.mark)
-
     def encode(self) -> bytes:
         try:
             return self.mark + self.text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            if 0xD800 <= ord(self.text[error.start]) <= 0xDFFF:
-                raise ToolError("The text has half a character in it; send whole ones.") from None
             wrong = self.text[error.start]
+            if 0xD800 <= ord(wrong) <= 0xDFFF:
+                raise ToolError("The text has half a character in it; send whole ones.") from None
             raise ToolError(f"The file is not UTF-8 but {self.encoding}, which has no {wrong!r}.") from None
 
 

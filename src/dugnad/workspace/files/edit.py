@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from ...errors import ToolError
@@ -38,16 +38,14 @@ def replace_text(whole: Text, old: str, new: str, *, every: bool, path: str) -> 
     places = _places(whole.text, old, step=len(old) if every else 1)
     if not places:
         raise ToolError(_not_found(whole, old, path))
-    lines = _line_numbers(whole.text, places)
-    if every:
-        return Edited(whole.replaced(whole.text.replace(old, new)), whole.text.count(old), lines)
-    if len(places) > 1:
+    lines = tuple(sorted({whole.text.count("\n", 0, at) + 1 for at in places}))
+    if len(places) > 1 and not every:
         more = " and more" if len(places) == PLACES_MAX else ""
         raise ToolError(
             f"The old text is in {path} more than once: at line {', '.join(map(str, lines))}{more}. Give more of the "
             "text around the one you mean, or set every to change them all."
         )
-    return Edited(whole.replaced(whole.text.replace(old, new, 1)), 1, lines)
+    return Edited(replace(whole, text=whole.text.replace(old, new)), whole.text.count(old), lines)
 
 
 def _with_crlf(text: str) -> str:
@@ -61,10 +59,6 @@ def _places(text: str, old: str, *, step: int) -> list[int]:
         found.append(at)
         at = text.find(old, at + step)
     return found
-
-
-def _line_numbers(text: str, places: list[int]) -> tuple[int, ...]:
-    return tuple(sorted({text.count("\n", 0, at) + 1 for at in places}))
 
 
 def _not_found(whole: Text, old: str, path: str) -> str:

@@ -1,8 +1,8 @@
 """The files of a workspace, as a teammate reads and changes them.
 
-Everything is opened strictly beneath the root. A file is replaced as a whole or not at all; what somebody else changed
-since it was read is not overwritten; git's and dugnad's own files can be read and not written. What goes wrong is a
-ToolError that says what to do. Knows nothing of tools, models or git; all calls block, so call them from a thread.
+Everything is opened strictly beneath the root. A file is replaced as a whole or not at all. A file that somebody else
+changed since it was read is not overwritten. Git's and dugnad's own files can be read and not written. Every error is a
+ToolError that says what to do. All calls block, so call them from a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import stat
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ from ...clock import new_id
 from ...errors import ToolError
 from .content import Text, binary_kind, decode
 from .edit import PLACES_MAX, replace_text
-from .paths import Beneath, OpenedPath, kind_of, parts_of, read_from, trouble
+from .paths import Beneath, OpenedPath, check_kind, kind_of, parts_of, read_from, trouble
 from .search import TEMPORARY, SearchLimits, SearchResult, Wanted, find_lines, find_names, is_temporary
 
 PROTECTED = (".git", ".dugnad", "dugnad.toml")  # Wherever in the tree they lie, and also where they do not exist yet.
@@ -52,14 +52,12 @@ class Files:
 
     def __init__(
         self, root: Path, *, output_chars_max: int = 15_000, file_bytes_max: int = 16 * 1024 * 1024,
-        search: SearchLimits | None = None, protected: tuple[str, ...] = PROTECTED,
-        new_id: Callable[[], str] = new_id,
+        search: SearchLimits | None = None, new_id: Callable[[], str] = new_id,
     ) -> None:  # fmt: skip
         self.beneath = Beneath(root)
         self._output_chars_max = output_chars_max
         self._file_bytes_max = file_bytes_max
         self._search = search or SearchLimits()
-        self._protected = frozenset(_folded(name) for name in protected)
         self._new_id = new_id
         self._changing = threading.Lock()  # Our own changes go one by one.
         self._seen: dict[tuple[str, ...], _Seen] = {}
@@ -71,11 +69,11 @@ class Files:
         if first_line < 1 or lines < 1:
             raise ToolError("first_line and lines count from 1.")
         parts = parts_of(path, self.beneath.root)
-        with self._told(path), self.beneath.place(parts) as place:
-            descriptor = place.open_file("/".join(parts) or ".")
+        with self._told(path), self.beneath.follow(parts) as opened:
+            descriptor = opened.open_file("/".join(parts) or ".")
             found = os.fstat(descriptor)
             data = read_from(descriptor, self._file_bytes_max + 1)
-            self._remember(place.real, found, data)
+            self._remember(opened.real, found, data)
         if kind := binary_kind(data):
             return f"[{path} is {kind} of {found.st_size:,} bytes; it is not shown.]"
         if not data:
@@ -90,20 +88,24 @@ class Files:
         every = text.lines
         if first_line > len(every):
             raise ToolError(f"{path} has only {_counted(len(every), 'line')}{''.join(f'; {note}' for note in notes)}.")
-        shown: list[str] = []
-        chars = 0
-        for number, line in enumerate(every[first_line - 1 : first_line - 1 + min(lines, LINES_MAX)], first_line):
-            cut = len(line) - _LINE_CHARS_MAX
-            row = f"{number:>6}\t{line if cut <= 0 else f'{line[:_LINE_CHARS_MAX]}… [{cut:,} characters more]'}"
-            chars += len(row) + 1
-            if shown and chars > self._output_chars_max:
-                break
-            shown.append(row)
+        wanted = enumerate(every[first_line - 1 : first_line - 1 + min(lines, LINES_MAX)], first_line)
+        shown = self._that_fit(f"{number:>6}\t{_cut(line)}" for number, line in wanted)
         last = first_line + len(shown) - 1
         if last < len(every):
             notes.insert(0, f"lines {first_line:,} to {last:,} of {len(every):,}; go on with first_line={last + 1}")
         notes += text.told
         return "\n".join((*shown, *_note(notes)))
+
+    def _that_fit(self, rows: Iterable[str]) -> list[str]:
+        """As many as one answer may hold, and at least one."""
+        shown: list[str] = []
+        chars = 0
+        for row in rows:
+            chars += len(row) + 1
+            if shown and chars > self._output_chars_max:
+                break
+            shown.append(row)
+        return shown
 
     def list_dir(self, path: str = ".") -> str:
         """The names in a folder: folders with a slash, files with their size, links with where they point."""
@@ -132,26 +134,19 @@ class Files:
         """The lines that match a regular expression, as `path:line: text`."""
         if not 0 <= context <= CONTEXT_LINES_MAX:
             raise ToolError(f"context is between 0 and {CONTEXT_LINES_MAX}.")
-        with self._told(path), self.beneath.place(parts_of(path, self.beneath.root)) as place:
-            if place.stat() is None:
+        with self._told(path), self.beneath.follow(parts_of(path, self.beneath.root)) as opened:
+            if opened.stat() is None:
                 raise FileNotFoundError(errno.ENOENT, "")
-            start = place.real
+            start = opened.real
         wanted = Wanted(pattern=pattern, include=include, ignore_case=ignore_case, context=context)
-        return self._listing(
-            find_lines(self.beneath, start, wanted, limits=self._search), f"[No line matches {pattern!r}.]"
-        )
+        found = find_lines(self.beneath, start, wanted, limits=self._search)
+        return self._listing(found, f"[No line matches {pattern!r}.]")
 
     def _listing(self, found: SearchResult, nothing: str) -> str:
-        shown: list[str] = []
-        chars = 0
         notes = list(found.notes)
-        for line in found.lines:
-            row = _shown(line)
-            chars += len(row) + 1
-            if shown and chars > self._output_chars_max:
-                notes.insert(0, f"{len(shown):,} of {len(found.lines):,} are shown; ask for less at once")
-                break
-            shown.append(row)
+        shown = self._that_fit(map(_shown, found.lines))
+        if len(shown) < len(found.lines):
+            notes.insert(0, f"{len(shown):,} of {len(found.lines):,} are shown; ask for less at once")
         return "\n".join((*(shown or [nothing]), *_note(notes)))
 
     # Changing.
@@ -159,78 +154,72 @@ class Files:
     def write(self, path: str, text: str) -> str:
         """Make a file, and the folders it needs, or replace it as a whole."""
         data = Text(text).encode()
-        with self._change(path) as (place, before):
-            seen = self._seen.get(place.real)
-            if before is not None and seen is not None:
-                self._check_unchanged(path, place, seen)
-            self._replace(path, place, data, before=before, seen=seen)
+        with self._change(path) as (opened, before):
+            seen = self._seen.get(opened.real) if before else None
+            self._check_unchanged(path, opened, seen)
+            self._replace(path, opened, data, before=before, seen=seen)
         size = f"{_counted(len(Text(text).lines), 'line')}, {_counted(len(data), 'byte')}"
         return f"{'Made' if before is None else 'Replaced'} {path}: {size}."
 
     def edit(self, path: str, old: str, new: str, *, every: bool = False) -> str:
         """Replace a text that is in the file exactly once, or with `every` wherever it is."""
-        with self._change(path) as (place, before):
+        with self._change(path) as (opened, before):
             if before is None:
                 raise FileNotFoundError(errno.ENOENT, "")
             if before.st_size > self._file_bytes_max:
                 raise ToolError(f"{path} has {before.st_size:,} bytes; no more than {self._file_bytes_max:,} can be.")
-            if seen := self._seen.get(place.real):
-                self._check_unchanged(path, place, seen)
-            data = self._load(place)
+            self._check_unchanged(path, opened, self._seen.get(opened.real))
+            data = self._load(path, opened)
             if kind := binary_kind(data):
                 raise ToolError(f"{path} is {kind}, not a text.")
             edited = replace_text(decode(data), old, new, every=every, path=path)
-            self._replace(path, place, edited.text.encode(), before=before, seen=_seen(before, data))
+            self._replace(path, opened, edited.text.encode(), before=before, seen=_seen(before, data))
         where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > PLACES_MAX else "")
         return f"Changed {path} in {_counted(edited.count, 'place')}, at line {where}."
 
     @contextmanager
     def _change(self, path: str) -> Iterator[tuple[OpenedPath, os.stat_result | None]]:
-        """A place that may be written, and what is there."""
-        with self._told(path), self._changing, self.beneath.place(parts_of(path, self.beneath.root)) as place:
-            if any(_folded(name) in self._protected for name in place.real):
+        """A path that may be written, and what is there."""
+        with self._told(path), self._changing, self.beneath.follow(parts_of(path, self.beneath.root)) as opened:
+            if is_protected("/".join(opened.real)):
                 raise ToolError(f"{path} belongs to git or to dugnad itself; it can be read, and not changed.")
-            before = place.stat()
+            before = opened.stat()
             if before is not None:
-                if not stat.S_ISREG(before.st_mode):
-                    raise ToolError(f"{path} is {kind_of(before.st_mode)}, not a file.")
+                check_kind(before.st_mode, path)
                 # To replace a file takes only a writable folder; but whoever made it read-only meant it.
-                if not before.st_mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.folder):
+                if not before.st_mode & 0o222 or not os.access(opened.name, os.W_OK, dir_fd=opened.folder):
                     raise ToolError(f"{path} is read-only; it was not changed.")
-            yield place, before
+            yield opened, before
 
     def _replace(
-        self, path: str, place: OpenedPath, data: bytes, *, before: os.stat_result | None, seen: _Seen | None
+        self, path: str, opened: OpenedPath, data: bytes, *, before: os.stat_result | None, seen: _Seen | None
     ) -> None:
-        """Write beside, then rename: whoever looks sees the old file or the new one, also after a crash."""
+        """Write a second file, then rename it: a reader sees the old file or the new one, also after a crash."""
         if len(data) > self._file_bytes_max:
             raise ToolError(f"The text is longer than {self._file_bytes_max:,} bytes; {path} was not changed.")
-        place.make_folders()
+        opened.make_folders()
         temporary = f"{TEMPORARY}{self._new_id()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600 if before else 0o666, dir_fd=place.folder)
+        descriptor = os.open(temporary, flags, 0o600 if before else 0o666, dir_fd=opened.folder)
         try:
-            try:
-                _write_all(descriptor, data)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
                 if before is not None:
                     _take_after(descriptor, before)
                 os.fsync(descriptor)
                 now = os.fstat(descriptor)
-            finally:
-                os.close(descriptor)
-            if before is not None and seen is not None:
-                self._check_unchanged(path, place, seen)  # Again, as late as can be.
-            _put(place, temporary, over=before is not None)
+            self._check_unchanged(path, opened, seen)  # Again, as late as can be.
+            _put(opened, temporary, over=before is not None)
         except BaseException:
             with suppress(OSError):
-                os.unlink(temporary, dir_fd=place.folder)
+                os.unlink(temporary, dir_fd=opened.folder)
             raise
-        self._remember(place.real, now, data)
-        _sync_folder(place.folder)
+        self._remember(opened.real, now, data)
+        _sync_folder(opened.folder)
 
-    def _load(self, place: OpenedPath) -> bytes:
-        descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        return read_from(descriptor, self._file_bytes_max + 1)
+    def _load(self, path: str, opened: OpenedPath) -> bytes:
+        return read_from(opened.open_file(path), self._file_bytes_max + 1)
 
     # What was seen.
 
@@ -242,15 +231,14 @@ class Files:
             with suppress(StopIteration, KeyError, RuntimeError):  # Another thread may be doing the same.
                 del self._seen[next(iter(self._seen))]
 
-    def _check_unchanged(self, path: str, place: OpenedPath, seen: _Seen) -> None:
+    def _check_unchanged(self, path: str, opened: OpenedPath, seen: _Seen | None) -> None:
         """By content, because time stamps can be equal by chance and different for nothing."""
-        found = place.stat()
-        if found is None:
-            return  # Nothing is there that could be lost.
+        if seen is None or (found := opened.stat()) is None:
+            return  # It was never read, or nothing is there that could be lost.
         if seen.digest is None:
             same = (found.st_mtime_ns, found.st_size) == (seen.modified_ns, seen.size)
         else:
-            same = found.st_size == seen.size and _seen(found, self._load(place)).digest == seen.digest
+            same = found.st_size == seen.size and _seen(found, self._load(path, opened)).digest == seen.digest
         if not same:
             raise ToolError(
                 f"{path} has changed since you read it: a command or somebody else wrote it. It was not overwritten. "
@@ -284,14 +272,19 @@ def _seen(found: os.stat_result, data: bytes | None) -> _Seen:
 
 
 def is_protected(path: str) -> bool:
-    """Whether a path of a tree belongs to git or to dugnad itself, or lies in what does."""
+    """Whether a path in a workspace belongs to git or to dugnad itself, or lies in what does."""
     return any(_folded(name) in PROTECTED for name in path.split("/"))
 
 
 def _folded(name: str) -> str:
-    """As the most forgiving disk compares names: without case, and without characters nobody sees."""
+    """As the most forgiving disk compares names: without case, and without invisible characters."""
     plain = "".join(each for each in name if unicodedata.category(each) != "Cf")
     return unicodedata.normalize("NFKC", plain).casefold().rstrip(". ")
+
+
+def _cut(line: str) -> str:
+    cut = len(line) - _LINE_CHARS_MAX
+    return line if cut <= 0 else f"{line[:_LINE_CHARS_MAX]}… [{cut:,} characters more]"
 
 
 def _shown(line: str) -> str:
@@ -319,18 +312,12 @@ def _row(name: str, held: int) -> str:
     return f"{name}  ({kind_of(found.st_mode)})"
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def _put(place: OpenedPath, temporary: str, *, over: bool) -> None:
+def _put(opened: OpenedPath, temporary: str, *, over: bool) -> None:
     """Give the written file its name; a new one only if nobody was faster, where the disk can tell."""
-    folder = place.folder
+    folder = opened.folder
     if not over:
         try:
-            os.link(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.link(temporary, opened.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             raise
         except OSError:
@@ -338,7 +325,7 @@ def _put(place: OpenedPath, temporary: str, *, over: bool) -> None:
         else:
             os.unlink(temporary, dir_fd=folder)
             return
-    os.rename(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(temporary, opened.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _take_after(descriptor: int, before: os.stat_result) -> None:

@@ -4,7 +4,7 @@ A path is never looked up first and opened afterwards: between the two it can be
 is opened by itself and held. Links that stay beneath the root are followed; those that leave it, or that the kernel
 makes up, as in /proc, are refused. The kernel's own way (`openat2`) is not everywhere, and hardly faster.
 
-Knows nothing of what files hold. The root itself is trusted: nobody who is kept inside may rename what is above it.
+The root itself is trusted: nobody who is kept inside may rename what is above it.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def kind_of(mode: int) -> str:
     return next((name for test, name in _KINDS if test(mode)), "something unknown")
 
 
+def check_kind(mode: int, shown: str) -> None:
+    if not stat.S_ISREG(mode):
+        raise ToolError(f"{shown} is {kind_of(mode)}, not a file.")
+
+
 def trouble(error: OSError, path: str) -> ToolError:
     """What the system said, as a sentence."""
     known = _TROUBLES.get(error.errno or 0)
@@ -91,7 +96,7 @@ def parts_of(path: str, root: Path) -> tuple[str, ...]:
     pure = PurePosixPath(path)
     if pure.is_absolute():
         if not pure.is_relative_to(root):
-            raise trouble(OSError(errno.EXDEV, ""), path)
+            raise trouble(_error(errno.EXDEV), path)
         pure = pure.relative_to(root)
     if size > PATH_CHARS_MAX or len(pure.parts) > PARTS_MAX:
         raise ToolError(f"The path is too long: {PATH_CHARS_MAX:,} bytes and {PARTS_MAX} names are the most.")
@@ -128,17 +133,17 @@ class OpenedPath:
 
     def open(self, flags: int) -> int:
         if len(self.rest) > 1:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise _error(errno.ENOENT)
         return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
 
     def open_file(self, shown: str) -> int:
         """A regular file, to be read. A pipe or a device is not so much as opened, and never waited for."""
         if (found := self.stat()) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        _check_kind(found.st_mode, shown)
+            raise _error(errno.ENOENT)
+        check_kind(found.st_mode, shown)
         descriptor = self.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:  # It may have become something else since, which O_NONBLOCK kept from being waited for.
-            _check_kind(os.fstat(descriptor).st_mode, shown)
+            check_kind(os.fstat(descriptor).st_mode, shown)
         except BaseException:
             os.close(descriptor)
             raise
@@ -162,46 +167,40 @@ class Beneath:
         self.root = root.absolute()
 
     @contextmanager
-    def place(self, parts: tuple[str, ...]) -> Iterator[OpenedPath]:
+    def follow(self, parts: tuple[str, ...]) -> Iterator[OpenedPath]:
         """Follow a path name by name, holding every folder on the way. The last name need not be there."""
         held = [(os.open(self.root, _FOLDER & ~os.O_NOFOLLOW), "")]
         try:
             rest = _walk(held, list(reversed(parts)))
             real = tuple(name for _, name in held[1:])
-        except BaseException:
-            _close(held)
-            raise
-        place = OpenedPath(held.pop()[0], real, rest)
-        _close(held)
-        try:
-            yield place
+            opened = OpenedPath(held.pop()[0], real, rest)
         finally:
-            os.close(place.folder)
+            for descriptor, _ in held:
+                os.close(descriptor)
+        try:
+            yield opened
+        finally:
+            os.close(opened.folder)
 
     @contextmanager
     def folder(self, parts: tuple[str, ...]) -> Iterator[int]:
         """A descriptor of a folder, with its links followed as long as they stay beneath."""
-        with self.place(parts) as place:
-            held = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        with self.follow(parts) as opened:
+            held = opened.open(os.O_RDONLY | os.O_DIRECTORY)
         try:
             yield held
         finally:
             os.close(held)
 
 
-def _check_kind(mode: int, shown: str) -> None:
-    if not stat.S_ISREG(mode):
-        raise ToolError(f"{shown} is {kind_of(mode)}, not a file.")
-
-
 def read_within(root: Path, path: str, most: int) -> bytes:
     """The first bytes of a file beneath a root, whatever links are put there meanwhile. OSError or ToolError: there is
-    no such file, it is none, or it is the runtime's own. Nothing is waited for."""
+    no such file, it is something else, or it is the runtime's own. Nothing is waited for."""
     beneath = Beneath(root)
-    with beneath.place(parts_of(path, beneath.root)) as place:
-        if OWN in place.real:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return read_from(place.open_file(path), most)
+    with beneath.follow(parts_of(path, beneath.root)) as opened:
+        if OWN in opened.real:
+            raise _error(errno.ENOENT)
+        return read_from(opened.open_file(path), most)
 
 
 def names_within(root: Path, path: str, most: int) -> list[tuple[str, bool]]:
@@ -222,7 +221,7 @@ def _walk(held: list[tuple[int, str]], todo: list[str]) -> tuple[str, ...]:
         name = todo.pop()
         if name == "..":
             if len(held) == 1:
-                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                raise _error(errno.EXDEV)
             os.close(held.pop()[0])
             continue
         here = held[-1][0]
@@ -235,16 +234,16 @@ def _walk(held: list[tuple[int, str]], todo: list[str]) -> tuple[str, ...]:
         if target is not None:
             links += 1
             if links > LINKS_MAX:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                raise _error(errno.ELOOP)
             if target.startswith("/"):
-                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                raise _error(errno.EXDEV)
             todo.extend(each for each in reversed(target.split("/")) if each not in ("", "."))
         elif not todo:
             return (name,)
         else:  # If it has become a link since, this fails instead of following it.
             held.append((os.open(name, _FOLDER, dir_fd=here), name))
             if len(held) > PARTS_MAX:
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+                raise _error(errno.ENAMETOOLONG)
     return ()
 
 
@@ -258,6 +257,5 @@ def _link(name: str, folder: int) -> str | None:
         raise
 
 
-def _close(held: list[tuple[int, str]]) -> None:
-    for descriptor, _ in held:
-        os.close(descriptor)
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

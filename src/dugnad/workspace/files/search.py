@@ -15,18 +15,17 @@ import json
 import os
 import re
 import resource
-import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ...errors import ToolError
 from .content import binary_kind, decode
-from .paths import Beneath, read_from, trouble
+from .paths import Beneath, OpenedPath, read_from, trouble
 from .patterns import PATTERN_CHARS_MAX, Names, Rule, file_pattern, is_ignored, read_rules
 
 TEMPORARY = ".dugnad-"  # How the name of a half-written file begins, with ".tmp" at its end.
@@ -55,16 +54,12 @@ class Search:
 
     beneath: Beneath
     limits: SearchLimits
-    clock: Callable[[], float] = time.monotonic
     stopped: str = ""  # Why it ended early, if it did.
     large: int = 0  # Files that were too large to look into.
     deep: bool = False  # There is more below than was looked at.
     _entries: int = 0
     _bytes: int = 0
-    _until: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._until = self.clock() + self.limits.seconds_max
+    _began: float = field(default_factory=time.monotonic)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -109,7 +104,7 @@ class Search:
                     self.stopped = f"only {self.limits.entries_max:,} names were looked at"
                     break
                 found.append((entry.name, entry.is_dir(follow_symlinks=False)))
-        if self.clock() > self._until:
+        if time.monotonic() - self._began > self.limits.seconds_max:
             self.stopped = f"it took longer than {self.limits.seconds_max:g} seconds"
         return sorted(found)
 
@@ -120,11 +115,8 @@ class Search:
     def _content(self, name: str, held: int, *, most: int) -> bytes | None:
         """What is in a file of a folder; None if it cannot be looked into."""
         try:
-            if not stat.S_ISREG(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
-                return None
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            data = read_from(os.open(name, flags, dir_fd=held), most + 1)
-        except OSError:
+            data = read_from(OpenedPath(held, (), (name,)).open_file(name), most + 1)
+        except (OSError, ToolError):
             return None
         if len(data) > most:
             self.large += 1
@@ -208,9 +200,7 @@ def find_lines(beneath: Beneath, start: Names, wanted: Wanted, *, limits: Search
     """In another process, so that an expression that never ends can be ended."""
     if not 0 < len(wanted.pattern) <= PATTERN_CHARS_MAX:
         raise ToolError(f"A pattern has between 1 and {PATTERN_CHARS_MAX:,} characters.")
-    asked = {
-        "root": str(beneath.root), "start": start, "wanted": asdict(wanted), "limits": asdict(limits),
-    }  # fmt: skip
+    asked = {"root": str(beneath.root), "start": start, "wanted": asdict(wanted), "limits": asdict(limits)}
     command = [sys.executable, "-I", "-S", "-c", _CHILD, str(Path(__file__).parents[3])]
     try:
         ended = subprocess.run(

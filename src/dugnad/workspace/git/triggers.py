@@ -14,9 +14,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 
+from ...errors import ToolError
 from ...safe_open import OWN
 from ...text import one_line
-from ..files.paths import read_from
+from ..files.paths import OpenedPath, read_from
 
 _ENTRIES_MAX = 20_000
 _DEPTH_MAX = 60
@@ -135,11 +136,8 @@ def _fingerprint(name: str, folder: int, most: int) -> tuple[str, int] | None:
             return f"link to {os.readlink(name, dir_fd=folder)}", 0
         if stat.S_ISDIR(mode):
             return ("", 0) if name == ".git" else None
-        if not stat.S_ISREG(mode):
-            return "", 0
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        data = read_from(os.open(name, flags, dir_fd=folder), most + 1)
-    except OSError:
+        data = read_from(OpenedPath(folder, (), (name,)).open_file(name), most + 1)
+    except (OSError, ToolError):
         return "", 0
     mark = f"{mode & 0o111:o} {hashlib.sha256(data).hexdigest()}" if len(data) <= most else ""
     return mark, len(data)
