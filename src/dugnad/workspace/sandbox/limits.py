@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import re
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _CGROUPS = "/sys/fs/cgroup"
+# Which file of a cgroup bounds what, in version 1 by the kind of the group; version 2 has one kind without a name.
+_BOUNDS: Mapping[str, Mapping[str, str]] = {
+    "pids": {"pids.max": "processes_max"}, "memory": {"memory.limit_in_bytes": "memory_bytes_max"},
+    "": {"pids.max": "processes_max", "memory.max": "memory_bytes_max"},
+}  # fmt: skip
 _OURS = re.compile(r"dugnad-(\d+)-\d+")
+_KINDS = {
+    "cpu_seconds_max": resource.RLIMIT_CPU, "memory_bytes_max": resource.RLIMIT_DATA,
+    "file_bytes_max": resource.RLIMIT_FSIZE, "open_files_max": resource.RLIMIT_NOFILE,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -35,26 +44,24 @@ class BoundedOutput:
         return bytes(self.head) + gap + bytes(self.tail)
 
 
+def bounded(wanted: int, kind: int) -> int:
+    """A limit of this kind, no higher than this process may set it."""
+    _, hard = resource.getrlimit(kind)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
 def set_limits(limits: Mapping[str, int]) -> None:
     """Of each process. The number of processes is bounded inside, where the count is the command's own."""
-    for kind, name in (
-        (resource.RLIMIT_CPU, "cpu_seconds_max"),
-        (resource.RLIMIT_DATA, "memory_bytes_max"),
-        (resource.RLIMIT_FSIZE, "file_bytes_max"),
-        (resource.RLIMIT_NOFILE, "open_files_max"),
-    ):
-        _, hard = resource.getrlimit(kind)
-        most = limits[name] if hard == resource.RLIM_INFINITY else min(limits[name], hard)
+    for name, kind in _KINDS.items():
+        most = bounded(limits[name], kind)
         resource.setrlimit(kind, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def make_groups(name: str, limits: Mapping[str, int]) -> list[str]:
     """A cgroup of either version for processes and memory, where this process may make one; else none."""
-    processes, memory = limits["processes_max"], limits["memory_bytes_max"]
-    most = {"pids.max": processes, "memory.max": memory, "memory.limit_in_bytes": memory}
-    made = [_make_group(f"{parent}/{name}", {file: most[file] for file in files}) for parent, files in _parents()]
-    return [group for group in made if group]
+    groups = [(f"{parent}/{name}", files) for parent, files in _parents()]
+    return [group for group, files in groups if _make_group(group, {file: limits[key] for file, key in files.items()})]
 
 
 def remove_group(group: str) -> bool:
@@ -73,37 +80,32 @@ def remove_stale_groups() -> None:
                 remove_group(f"{parent}/{name}")
 
 
-def _parents() -> list[tuple[str, tuple[str, ...]]]:
-    """Where this process's groups would stand, and the files of bounds in them."""
-    found: list[tuple[str, tuple[str, ...]]] = []
+def _parents() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Where this process's groups would stand, and the files of bounds in them, with the limits that go there."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, kind, path = line.split(":", 2)
-        if kind == "pids":
-            found.append((f"{_CGROUPS}/pids{path}".rstrip("/"), ("pids.max",)))
-        elif kind == "memory":
-            found.append((f"{_CGROUPS}/memory{path}".rstrip("/"), ("memory.limit_in_bytes",)))
-        elif kind == "":
+        if kind in _BOUNDS:
             # Beside this process, not below it: a group of version 2 with processes in it cannot have bounded children.
-            found.append((f"{_CGROUPS}{os.path.dirname(path)}".rstrip("/"), ("pids.max", "memory.max")))
-    return found
+            above = f"/{kind}{path}" if kind else os.path.dirname(path)
+            yield f"{_CGROUPS}{above}".rstrip("/"), _BOUNDS[kind]
 
 
 def join_group(group: str) -> None:
     _write(f"{group}/cgroup.procs", 0)
 
 
-def _make_group(group: str, bounds: Mapping[str, int]) -> str | None:
+def _make_group(group: str, bounds: Mapping[str, int]) -> bool:
     try:
         os.mkdir(group)
     except OSError:
-        return None
+        return False
     try:
         for file, most in bounds.items():
             _write(f"{group}/{file}", most)
-        return group
+        return True
     except OSError:
         os.rmdir(group)
-        return None
+        return False
 
 
 def _write(path: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""A long-running command with its standard input and output as pipes: a server to talk to, until it is closed."""
+"""A long-running command with pipes as its standard input and output: a server to talk to, until it is closed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+
+from .helper.client import Answer
 
 _ERRORS_BYTES_MAX = 64 * 1024
 _LINE_BYTES_MAX = 16 * 1024 * 1024  # Of standard output, while nobody reads on: one message of a server, with room.
@@ -15,11 +16,9 @@ _LAST_WORDS_SECONDS = 2.0
 _KILLED = 137
 _BEGUN = b"\0"
 
-Answer = asyncio.Future[dict[str, Any]]
-
 
 class _Errors(asyncio.Protocol):
-    """Keeps the last bytes of standard error, and knows the first: who speaks, the command or what should start it."""
+    """Keeps the last bytes of standard error. The first byte tells whether the command began."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -41,7 +40,7 @@ class _Errors(asyncio.Protocol):
 
 @dataclass(slots=True)
 class Pipes:
-    """Our ends as streams, and theirs as numbers, in the order of standard input, output and errors."""
+    """Our ends of the pipes of standard input, output and errors."""
 
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
@@ -62,18 +61,16 @@ async def open_pipes() -> tuple[Pipes, tuple[int, int, int]]:
     loop = asyncio.get_running_loop()
     (their_in, our_in), (our_out, their_out), (our_errors, their_errors) = os.pipe(), os.pipe(), os.pipe()
     stdout = asyncio.StreamReader(limit=_LINE_BYTES_MAX)
-    speaking = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    speaking, hearing = (asyncio.StreamReaderProtocol(each) for each in (asyncio.StreamReader(), stdout))
     writing, _ = await loop.connect_write_pipe(lambda: speaking, os.fdopen(our_in, "wb", buffering=0))
-    reading, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(our_out, "rb", buffering=0)
-    )
+    reading, _ = await loop.connect_read_pipe(lambda: hearing, os.fdopen(our_out, "rb", buffering=0))
     failing, errors = await loop.connect_read_pipe(_Errors, os.fdopen(our_errors, "rb", buffering=0))
     stdin = asyncio.StreamWriter(writing, speaking, None, loop)
     return Pipes(stdin, stdout, errors, (writing, reading, failing)), (their_in, their_out, their_errors)
 
 
 class PipedCommand:
-    """A command under way. It ends by itself, when it is closed, or with whoever started it."""
+    """A command under way. It ends by itself, when it is closed, or with the sandbox that started it."""
 
     def __init__(self, pipes: Pipes, answer: Answer, end: Callable[[], None]) -> None:
         self.stdin = pipes.stdin

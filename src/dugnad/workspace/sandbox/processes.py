@@ -1,10 +1,11 @@
-"""Other processes, as a starter of commands needs them: who is left, what they said, and how they end."""
+"""Other processes, as the helper that starts commands needs them: which are left, what they said, how they end."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _READ_BYTES = 65_536
@@ -12,21 +13,15 @@ _READ_BYTES = 65_536
 
 def drain(fd: int) -> bytes:
     found = b""
-    while True:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return found
-        if not data:
-            return found
-        found += data
+    with suppress(BlockingIOError):
+        while data := os.read(fd, _READ_BYTES):
+            found += data
+    return found
 
 
 def kill(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def children() -> list[int]:
@@ -37,7 +32,7 @@ def children() -> list[int]:
 
 
 def below(pid: int, levels: int) -> list[int]:
-    """What descends from a process, but for so many generations next to it."""
+    """The descendants of a process, without the first so many generations."""
     parents: dict[int, list[int]] = {}
     for child, about in _all():
         parents.setdefault(int(about[1]), []).append(child)
@@ -51,21 +46,17 @@ def below(pid: int, levels: int) -> list[int]:
 def processes_with(field: int, value: int) -> list[int]:
     """Those with this value in their stat: the parent is in field 1, the session in field 3.
 
-    The dead are among them as long as they are ours to reap; whoever answers "nothing is left" before that lies. The
-    dead of a living parent elsewhere are not: it may never reap them.
+    Dead processes count as long as they are ours to reap: before that, something is left. Those of another living
+    parent do not count: it may never reap them.
     """
     own = os.getpid()
-    return [
-        pid for pid, about in _all() if int(about[field]) == value and (about[0] not in "ZX" or int(about[1]) == own)
-    ]
+    found = ((pid, about) for pid, about in _all() if int(about[field]) == value)
+    return [pid for pid, about in found if about[0] not in "ZX" or int(about[1]) == own]
 
 
 def _all() -> Iterator[tuple[int, list[str]]]:
     """Every process there is, with the fields of its stat from its state on."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            try:
-                about = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            yield int(entry), about
+            with suppress(OSError):
+                yield int(entry), Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()

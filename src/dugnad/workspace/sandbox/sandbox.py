@@ -1,8 +1,8 @@
-"""Runs a teammate's commands: in a sandbox, or not at all.
+"""Runs a teammate's commands in a sandbox, or not at all.
 
-`probe` finds out by real attempts what this machine can do. A `Sandbox` then starts commands through one small helper
-process (`starter`), under the policy of `profile`. What goes wrong in making the sandbox fails the command with a
-ToolError; there is no second way to run it. Only a person who asked for it by name gets commands that run bare.
+`probe` tries out what this machine can do. A `Sandbox` then starts commands through one small helper process
+(`helper/`), confined as `profile.py` says. If the sandbox cannot be made, the command fails with a ToolError; there is
+no second way to run it. Commands run without a sandbox ("bare") only if a person asked for that by name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from ...errors import BadInput, ToolError
 from .destinations import parse_hosts
 from .helper.client import StarterProcess
+from .limits import bounded
 from .pipes import PipedCommand, open_pipes
 from .probe import NONE_SAYS, STRICT_SAYS, Level, Probe, find_bwrap, find_hole, how_to_install, how_to_mend
 from .profile import PROXY_PORT, SYSTEM, CommandLimits, Confinement, Machine, Profile, environment_for, strict
@@ -42,7 +43,7 @@ _BEGUN = "printf '\\0' >&2; "  # Told before a long-running command begins: from
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """How a command ended, and what it said: standard output and errors in the order they came."""
+    """How a command ended, and what it printed: standard output and errors in the order they came."""
 
     code: int
     output: bytes
@@ -53,13 +54,8 @@ class CommandResult:
 
 
 async def probe(
-    path: str,
-    *,
-    outside: Path,
-    beside: Path = Path(sys.executable),
-    bwrap: Path | None = None,
-    user: int | None = None,
-) -> Probe:
+    path: str, *, outside: Path, beside: Path = Path(sys.executable), bwrap: Path | None = None
+) -> Probe:  # fmt: skip
     """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for,
     and never in the project at `outside`."""
     install = how_to_install(path)
@@ -69,18 +65,18 @@ async def probe(
     why, mend = "bubblewrap is not installed", install
     if bwrap is not None:
         wanted = Probe(level="strict", says=STRICT_SAYS, bwrap=bwrap)
-        why = await _fails(wanted, user)
+        why = await _fails(wanted)
         if not why:
             return wanted
         mend = how_to_mend(why, install)
     return Probe(level="none", says=f"{why}. {NONE_SAYS}", mend=mend)
 
 
-async def _fails(wanted: Probe, user: int | None) -> str:
-    """Why it is not as wanted, without the full stop; nothing if it is."""
-    sandbox = Sandbox(wanted, user=user)
+async def _fails(wanted: Probe) -> str:
+    """Why the sandbox does not hold here, without the full stop; empty: it holds."""
+    sandbox = Sandbox(wanted)
     try:
-        hole = await find_hole(sandbox.run, user)
+        hole = await find_hole(sandbox.run)
     except ToolError as trouble:
         return str(trouble).rstrip(".")
     finally:
@@ -92,16 +88,10 @@ class Sandbox:
     """Where commands run. Start it, or let the first command do so; close it when there are no more."""
 
     def __init__(
-        self,
-        found: Probe,
-        *,
-        unsafe: bool = False,
-        readable: tuple[Path, ...] = (),
-        limits: CommandLimits | None = None,
-        user: int | None = None,
-        profile: Callable[[Confinement, Machine], Profile] = strict,
-        network: Network | None = None,
-    ) -> None:
+        self, found: Probe, *, unsafe: bool = False, readable: tuple[Path, ...] = (),
+        limits: CommandLimits | None = None, user: int | None = None,
+        profile: Callable[[Confinement, Machine], Profile] = strict, network: Network | None = None,
+    ) -> None:  # fmt: skip
         """`readable` are toolchains outside /usr. `unsafe`: a person typed that commands may run bare where there is no
         sandbox. `user`: where dugnad runs as root, the ordinary user that commands run as; trees must be that user's.
         `network`: how commands reach the hosts that they are given, and who hears of it.
@@ -134,32 +124,21 @@ class Sandbox:
         await self._starter.close()
 
     async def run(
-        self,
-        command: str,
-        *,
-        tree: Path,
-        seconds: float,
-        output_bytes_max: int,
-        environment: Mapping[str, str] | None = None,
-        hosts: tuple[str, ...] = (),
-        readable: tuple[Path, ...] = (),
-        on_output: Callable[[bytes], None] | None = None,
-        stdin: bytes = b"",
-    ) -> CommandResult:
+        self, command: str, *, tree: Path, seconds: float, output_bytes_max: int,
+        environment: Mapping[str, str] | None = None, hosts: tuple[str, ...] = (), readable: tuple[Path, ...] = (),
+        on_output: Callable[[bytes], None] | None = None, stdin: bytes = b"",
+    ) -> CommandResult:  # fmt: skip
         """Run a command of the shell in a tree, and wait until nothing of it is left.
 
-        Its end, whatever it is, is a `Ran`; ToolError means that it was not run. `hosts` are those it can reach, as
-        names, `*.` and a name, with a port if it is not 443. `on_output` hears what it says as it comes, up to a bound.
-        `stdin` is what it can read.
+        Its end, whatever it is, is a `CommandResult`; ToolError means that it was not run. `hosts` are those it can
+        reach, as names, `*.` and a name, with a port if it is not 443. `on_output` gets what it prints as it comes, up
+        to a bound. `stdin` is what it can read.
         """
         if len(stdin) > _STDIN_BYTES_MAX:
             raise BadInput("There are more than 4 MiB for the command to read; put them into a file of the tree.")
-        policy = await self._policy(tree, environment, hosts, readable)
-        request = self._request(_checked_command(command), policy)
+        request, proxy = await self._prepared(command, tree, environment, hosts, readable)
         request |= {"seconds": seconds, "output_bytes_max": output_bytes_max}
         request["streamed_bytes_max"] = self.limits.streamed_bytes_max if on_output else 0
-        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
-        await self.start()
         try:
             answer = await self._starter.ask(
                 request, files=_as_files(stdin), on_output=on_output, on_socket=proxy.serve, enough=self._enough,
@@ -174,32 +153,21 @@ class Sandbox:
         if code is None:  # Bubblewrap ended, and the command in it did not.
             raise _not_made(output.decode(errors="replace"))
         return CommandResult(
-            code=code,
-            output=output,
-            timed_out=answer["timed_out"],
-            shortened=answer["shortened"],
-            seconds=answer["seconds"],
-            refused=tuple(proxy.refused),
-        )
+            code=code, output=output, timed_out=answer["timed_out"], shortened=answer["shortened"],
+            seconds=answer["seconds"], refused=tuple(proxy.refused),
+        )  # fmt: skip
 
     async def open(
-        self,
-        command: str,
-        *,
-        tree: Path,
-        environment: Mapping[str, str] | None = None,
-        hosts: tuple[str, ...] = (),
+        self, command: str, *, tree: Path, environment: Mapping[str, str] | None = None, hosts: tuple[str, ...] = (),
         readable: tuple[Path, ...] = (),
-    ) -> PipedCommand:
+    ) -> PipedCommand:  # fmt: skip
         """Start a command that runs until it is closed, with pipes to talk to it. ToolError: it did not start.
 
-        It is bounded as any other, but for the wall clock, and ends with this sandbox or this process at the latest.
+        It has the bounds of any other command, except for the time. It ends with this sandbox or this process at the
+        latest.
         """
-        policy = await self._policy(tree, environment, hosts, readable)
-        request = self._request(_checked_command(command), policy, begun=_BEGUN)
+        request, proxy = await self._prepared(command, tree, environment, hosts, readable, begun=_BEGUN)
         request |= {"seconds": None, "output_bytes_max": 0, "streamed_bytes_max": 0}
-        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
-        await self.start()
         pipes, theirs = await open_pipes()
         try:
             number, answer = await self._starter.begin(request, files=theirs, on_socket=proxy.serve)
@@ -219,26 +187,26 @@ class Sandbox:
         await piped.close()
         raise _not_made(answer.result().get("trouble") or piped.errors())
 
-    async def _policy(
-        self,
-        tree: Path,
-        environment: Mapping[str, str] | None,
-        hosts: tuple[str, ...],
-        readable: tuple[Path, ...],
-    ) -> Confinement:
+    async def _prepared(
+        self, command: str, tree: Path, environment: Mapping[str, str] | None, hosts: tuple[str, ...],
+        readable: tuple[Path, ...], *, begun: str = "",
+    ) -> tuple[dict[str, Any], Proxy]:  # fmt: skip
+        """What the helper is asked, once everything was checked and the helper runs; and the command's way out."""
         policy = Confinement(
-            tree=_checked_tree(tree),
-            readable=(*self.readable, *readable),
-            environment=_checked_environment(environment or {}),
-            hosts=() if self.bare else hosts,
-            limits=self.limits,
-        )
-        return policy if self.bare else replace(policy, covered=await self._sockets(policy))
+            tree=_checked_tree(tree), readable=(*self.readable, *readable), limits=self.limits,
+            environment=_checked_environment(environment or {}), hosts=() if self.bare else hosts,
+        )  # fmt: skip
+        if not self.bare:
+            policy = replace(policy, covered=await self._sockets(policy))
+        request = self._request(_checked_command(command), policy, begun)
+        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
+        await self.start()
+        return request, proxy
 
     async def _sockets(self, policy: Confinement) -> tuple[Path, ...]:
         return await asyncio.to_thread(sockets_in, policy)
 
-    def _request(self, command: str, policy: Confinement, *, begun: str = "") -> dict[str, Any]:
+    def _request(self, command: str, policy: Confinement, begun: str) -> dict[str, Any]:
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
         policy, holds = protect(policy)
         request: dict[str, Any] = {
@@ -258,10 +226,7 @@ class Sandbox:
 
     def _in_bubblewrap(self, command: str, policy: Confinement, shell: str, begun: str) -> dict[str, Any]:
         made = self.profile(policy, self._machine())
-        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
-        processes = (
-            self.limits.processes_max if most == resource.RLIM_INFINITY else min(self.limits.processes_max, most)
-        )
+        processes = bounded(self.limits.processes_max, resource.RLIMIT_NPROC)
         return {
             "program": str(self.found.bwrap),
             "argv": ["bwrap", "--", shell, "-c", begun + _SHELL, shell, str(processes), command],
@@ -272,8 +237,7 @@ class Sandbox:
 
     def _machine(self) -> Machine:
         names = frozenset(name for name in os.listdir("/proc") if not name.isdigit())
-        user = os.getuid() if self.user is None else self.user
-        group = os.getgid() if self.user is None else self.user
+        user, group = (os.getuid(), os.getgid()) if self.user is None else (self.user, self.user)
         links = {each: os.readlink(each) for each in SYSTEM if os.path.islink(each)}
         return Machine(architecture=platform.machine(), proc=names, links=links, user=user, group=group)
 
@@ -284,7 +248,7 @@ def _not_made(why: str) -> ToolError:
 
 
 def _as_files(text: bytes) -> tuple[int, ...]:
-    """What a command reads stands in a file of its own, in memory: nobody has to feed it, however slowly it reads."""
+    """What a command reads is a file in memory: nobody has to feed it, however slowly it reads."""
     if not text:
         return ()
     file = os.memfd_create("stdin", os.MFD_CLOEXEC)

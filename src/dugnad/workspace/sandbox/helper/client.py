@@ -1,7 +1,7 @@
-"""The line to the small process that starts commands: requests go there, answers and open files come back.
+"""The connection to the small process that starts commands: requests go there, answers and open files come back.
 
-Requests and answers are lines of JSON. Open files, such as the ends of pipes, go over a socket beside it, in the order
-of the requests they belong to.
+Requests and answers are lines of JSON. Open files, such as the ends of pipes, go over a socket of their own, in the
+order of the requests they belong to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,18 @@ from ....errors import ToolError
 
 _ANSWER_BYTES_MAX = 1 << 30
 _CLOSE_SECONDS = 10.0
+_GONE = "The helper that starts commands is gone; try again."
 
-Listener = Callable[[bytes], None]
+Answer = asyncio.Future[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A command under way, as this side sees it."""
+
+    answer: Answer
+    on_output: Callable[[bytes], None] | None
+    on_socket: Callable[[socket.socket], None] | None
 
 
 class StarterProcess:
@@ -31,9 +42,7 @@ class StarterProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._channel: socket.socket | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._listeners: dict[int, Listener] = {}
-        self._sockets: dict[int, Callable[[socket.socket], None]] = {}  # Who waits for one that was made inside.
+        self._asked: dict[int, _Asked] = {}
         self._number = 0
         self._starting = asyncio.Lock()
 
@@ -44,8 +53,8 @@ class StarterProcess:
             self._close_channel()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            # Its environment is all but empty, so there is nothing to be read from it; -P and the folder keep files of
-            # the project from being imported. In a session of its own, it does not hear the terminal's Ctrl-C.
+            # Its environment is almost empty, so nothing can be read from it. -P and the folder keep files of the
+            # project from being imported. In a session of its own, it does not get the terminal's Ctrl-C.
             with theirs:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "dugnad.workspace.sandbox.helper.server", str(theirs.fileno()),
@@ -55,8 +64,8 @@ class StarterProcess:
                 )  # fmt: skip
             asyncio.get_running_loop().add_reader(ours, self._take_socket, ours)
             self._process, self._channel = process, ours
-            self._answers, self._listeners = {}, {}  # Those of an earlier one are told of its end by themselves.
-            self._listening = asyncio.create_task(_listen(process, self._answers, self._listeners))
+            self._asked = {}  # Those who asked an earlier process hear of its end from its own `_listen`.
+            self._listening = asyncio.create_task(_listen(process, self._asked))
 
     async def close(self) -> None:
         """End what still runs, and the process itself."""
@@ -88,24 +97,18 @@ class StarterProcess:
             asyncio.get_running_loop().remove_reader(channel)
         for file in files:
             listener = socket.socket(fileno=file)
-            if serve := self._sockets.pop(int(name), None):
-                serve(listener)
+            asked = self._asked.get(int(name))
+            if asked is not None and asked.on_socket is not None:
+                asked.on_socket(listener)
             else:
                 listener.close()  # The command has ended meanwhile.
 
     async def ask(
-        self,
-        request: dict[str, Any],
-        *,
-        files: Sequence[int] = (),
-        on_output: Listener | None = None,
-        on_socket: Callable[[socket.socket], None] | None = None,
-        enough: asyncio.Event | None = None,
-        grace_seconds: float = 0.0,
+        self, request: dict[str, Any], *, enough: asyncio.Event | None = None, grace_seconds: float = 0.0, **given: Any
     ) -> dict[str, Any]:
-        """Start a command, and wait for its end. Whoever cancels this waits until nothing is left of it. Once there is
-        `enough` it is asked to end, and killed after the grace."""
-        number, answer = await self.begin(request, files=files, on_output=on_output, on_socket=on_socket)
+        """Start a command, and wait for its end. A caller who cancels this waits until nothing of it is left. Once
+        there is `enough`, the command is asked to end, and killed after the grace. What is `given` is as in `begin`."""
+        number, answer = await self.begin(request, **given)
         try:
             if enough is not None:
                 said: asyncio.Future[Any] = asyncio.ensure_future(enough.wait())
@@ -124,16 +127,12 @@ class StarterProcess:
             raise
 
     async def begin(
-        self,
-        request: dict[str, Any],
-        *,
-        files: Sequence[int] = (),
-        on_output: Listener | None = None,
+        self, request: dict[str, Any], *, files: Sequence[int] = (), on_output: Callable[[bytes], None] | None = None,
         on_socket: Callable[[socket.socket], None] | None = None,
-    ) -> tuple[int, asyncio.Future[dict[str, Any]]]:
-        """Start a command: its number, and its end when it comes. The files given are closed here.
+    ) -> tuple[int, Answer]:  # fmt: skip
+        """Start a command. Returns its number, and its end when it comes. The files given are closed here.
 
-        `on_socket` is handed the one that listens inside, if the request asks for it.
+        `on_socket` gets the socket that listens inside, if the request asks for one.
         """
         try:
             await self.start()
@@ -147,23 +146,18 @@ class StarterProcess:
                 socket.send_fds(self._channel, [b"%d" % number], files)
             self._process.stdin.write(_line({**request, "id": number, "given": len(files)}))
         except OSError:
-            raise ToolError("The helper that starts commands is gone; try again.") from None
+            raise ToolError(_GONE) from None
         finally:
             for file in files:
                 os.close(file)
-        answers, listeners = self._answers, self._listeners
-        answer = answers[number] = asyncio.get_running_loop().create_future()
-        forget = (answers, listeners, self._sockets)
-        answer.add_done_callback(lambda _: [each.pop(number, None) for each in forget])
-        if on_socket is not None:
-            self._sockets[number] = on_socket
-        if on_output is not None:
-            listeners[number] = on_output
+        asked, answer = self._asked, asyncio.get_running_loop().create_future()
+        asked[number] = _Asked(answer, on_output, on_socket)
+        answer.add_done_callback(lambda _: asked.pop(number, None))
         try:
             await self._process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
             answer.cancel()
-            raise ToolError("The helper that starts commands is gone; try again.") from None
+            raise ToolError(_GONE) from None
         except asyncio.CancelledError:
             await self._ended(number, answer)
             raise
@@ -177,30 +171,30 @@ class StarterProcess:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(_line(what))
 
-    async def _ended(self, number: int, answer: asyncio.Future[dict[str, Any]]) -> None:
-        """Whoever cancels it may take the tree away next: not before nothing is left that works in it."""
+    async def _ended(self, number: int, answer: Answer) -> None:
+        """A caller who cancels may remove the tree next, so wait until nothing is left that works in it."""
         self.end(number)
         await asyncio.wait([answer])
 
 
-async def _listen(
-    process: asyncio.subprocess.Process,
-    answers: dict[int, asyncio.Future[dict[str, Any]]],
-    listeners: dict[int, Listener],
-) -> None:
+async def _listen(process: asyncio.subprocess.Process, asked: Mapping[int, _Asked]) -> None:
     assert process.stdout is not None
     while line := await process.stdout.readline():
         told = json.loads(line)
-        answer, listener = answers.get(told["id"]), listeners.get(told["id"])
-        if "said" in told:
-            if listener is not None:
-                listener(base64.b64decode(told["said"]))
-        elif answer is not None and not answer.done():
-            answer.set_result(told)
+        if (call := asked.get(told["id"])) is None:
+            continue
+        if "said" not in told:
+            _answer(call, told)
+        elif call.on_output is not None:
+            call.on_output(base64.b64decode(told["said"]))
     await process.wait()
-    for answer in list(answers.values()):
-        if not answer.done():
-            answer.set_result({"trouble": "the helper that starts commands ended, and the command with it"})
+    for call in list(asked.values()):
+        _answer(call, {"trouble": "the helper that starts commands ended, and the command with it"})
+
+
+def _answer(call: _Asked, told: dict[str, Any]) -> None:
+    if not call.answer.done():
+        call.answer.set_result(told)
 
 
 def _line(request: dict[str, Any]) -> bytes:
