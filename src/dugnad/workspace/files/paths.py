@@ -70,6 +70,19 @@ def check_kind(mode: int, shown: str) -> None:
         raise ToolError(f"{shown} is {kind_of(mode)}, not a file.")
 
 
+def open_regular(name: str | Path, shown: str = "It", folder: int | None = None) -> int:
+    """A regular file, to be read. No link is followed; a pipe or a device is not even opened, and never waited for.
+    ToolError: it is something else."""
+    check_kind(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode, shown)
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:  # It may have become something else since, which O_NONBLOCK kept from being waited for.
+        check_kind(os.fstat(descriptor).st_mode, shown)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def trouble(error: OSError, path: str) -> ToolError:
     """What the system said, as a sentence."""
     known = _TROUBLES.get(error.errno or 0)
@@ -137,17 +150,9 @@ class OpenedPath:
         return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
 
     def open_file(self, shown: str) -> int:
-        """A regular file, to be read. A pipe or a device is not so much as opened, and never waited for."""
-        if (found := self.stat()) is None:
+        if len(self.rest) > 1:
             raise _error(errno.ENOENT)
-        check_kind(found.st_mode, shown)
-        descriptor = self.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        try:  # It may have become something else since, which O_NONBLOCK kept from being waited for.
-            check_kind(os.fstat(descriptor).st_mode, shown)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        return open_regular(self.name, shown, self.folder)
 
     def make_folders(self) -> None:
         """Make the folders that are missing, each held before the next is made in it."""

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ...errors import ToolError
 from .content import binary_kind, decode
-from .paths import Beneath, OpenedPath, read_from, trouble
+from .paths import Beneath, open_regular, read_from, trouble
 from .patterns import PATTERN_CHARS_MAX, Names, Rule, file_pattern, is_ignored, read_rules
 
 TEMPORARY = ".dugnad-"  # How the name of a half-written file begins, with ".tmp" at its end.
@@ -115,7 +115,7 @@ class Search:
     def _content(self, name: str, held: int, *, most: int) -> bytes | None:
         """What is in a file of a folder; None if it cannot be looked into."""
         try:
-            data = read_from(OpenedPath(held, (), (name,)).open_file(name), most + 1)
+            data = read_from(open_regular(name, folder=held), most + 1)
         except (OSError, ToolError):
             return None
         if len(data) > most:

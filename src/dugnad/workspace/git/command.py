@@ -1,8 +1,8 @@
-"""The one door to git: each call is a program that can start nothing, and writes only where it was told.
+"""The one place that starts git. Each git can start no other program, and writes only where it is told.
 
-A thread of its own puts itself behind the walls and starts git, which inherits them. What a repository's settings name
-cannot be run, whatever way git found to it: git fails instead. The walls are Linux's; elsewhere, settings of our own
-have to do (`private.py`).
+A thread of its own puts itself behind the walls (`walls.py`) and starts git, which inherits them. A program that a
+repository's settings name cannot run, however git finds it: git fails instead. The walls are Linux's. On other systems
+only our own settings protect us (`private_repository.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from ..sandbox.profile import SYSTEM, childless
@@ -31,7 +31,7 @@ _READABLE = ("/etc", "/nix", "/dev/null", "/dev/urandom", "/dev/random")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walls:
-    """Which of them stand. A wall that the machine has is never left out because it failed."""
+    """Which of them stand. A wall that the machine has is never left out because putting it up failed."""
 
     files: bool  # Landlock.
     calls: bytes  # The system call filter; empty where there is none.
@@ -42,10 +42,10 @@ NO_WALLS = Walls(files=False, calls=b"")
 
 @cache
 def walls() -> Walls:
-    """Those that this machine has: each is put around a thread that does nothing."""
-    calls = b""
+    """Those that this machine has: each is tried on a thread that does nothing."""
     if sys.platform != "linux":
         return NO_WALLS
+    calls = b""
     with suppress(ValueError):
         calls = childless(os.uname().machine)
     files = version() >= ABI_LEAST and _stands(lambda: wall_in((), ()))
@@ -59,8 +59,8 @@ def _stands(put_up: Callable[[], None]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitCall:
-    """What git is asked, and what it may touch. `keep`: open files that it holds as long as it lives. `readable`: the
-    only places it may read besides the system's; none: it may read anything."""
+    """What git is asked, and what it may touch. `keep`: open files that it holds as long as it lives. `readable`: all
+    that it may read besides the system's own files; empty: it may read anything."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -82,16 +82,13 @@ class _Running(threading.Thread):
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
+        tell: Callable[[], None]
         try:
-            done = self._ask()
+            tell = partial(self.ended.set_result, self._ask())
         except BaseException as trouble:
-            self._tell(self.ended.set_exception, trouble)
-        else:
-            self._tell(self.ended.set_result, done)
-
-    def _tell(self, how: object, what: object) -> None:
-        with suppress(RuntimeError):  # The loop is gone, and with it whoever asked.
-            self.loop.call_soon_threadsafe(lambda: None if self.ended.done() else how(what))  # type: ignore[operator]
+            tell = partial(self.ended.set_exception, trouble)
+        with suppress(RuntimeError):  # The loop is gone, and with it the caller.
+            self.loop.call_soon_threadsafe(tell)
 
     def _ask(self) -> tuple[int, bytes, bytes]:
         call = self.call
@@ -111,7 +108,7 @@ class _Running(threading.Thread):
 
 
 async def ask(call: GitCall, *, seconds: float, behind: Walls | None = None) -> tuple[int, bytes, bytes]:
-    """How it ended, what it said, and its errors. Cancelled, it is over before this returns. TimeoutError: too long."""
+    """Its exit code, output and errors. If this is cancelled, git ends before it returns. TimeoutError: too long."""
     running = _Running(call, behind or walls())
     running.start()
     try:
@@ -123,7 +120,7 @@ async def ask(call: GitCall, *, seconds: float, behind: Walls | None = None) -> 
 
 
 async def _end(running: _Running) -> None:
-    """Asked to end with all it started, so that it takes its locks with it; then made to."""
+    """Ask git to end, so that it removes its locks; then kill it."""
     while running.process is None and not running.ended.done():
         await asyncio.wait([running.ended], timeout=_LOOK_SECONDS)
     for how in (signal.SIGTERM, signal.SIGKILL):

@@ -1,7 +1,7 @@
 """Asking git about one repository, never by discovery, and never with settings that are not ours.
 
-Every call names a git directory of our own (`private.py`) and goes through one door (`door.py`), behind which nothing
-can be started. Of the user's own checkout only plain files are read: what is checked out, and the index, as a copy.
+Every call names a git directory of our own (`private_repository.py`) and goes through `command.py`, so that git can
+start nothing. Of the user's own checkout only plain files are read: what is checked out, and a copy of the index.
 """
 
 from __future__ import annotations

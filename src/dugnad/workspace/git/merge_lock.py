@@ -1,7 +1,7 @@
 """Whose turn it is to move a target: a file lock among all processes of this machine, which says who holds it.
 
-The lock is for order alone; what keeps the target whole is that it moves in one step, from just what it was. So who
-holds the lock and no longer says that it lives, as a process that was stopped, is passed over.
+The lock is for order alone; the target stays whole because it moves in one step, from the very commit it was at. So a
+holder that no longer says that it lives, such as a stopped process, is passed over.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SAID_BYTES_MAX = 4_096
 async def turn(
     path: Path, what: str, *, lease_seconds: float, tell: Callable[[str], None], tell_seconds: float = 3.0
 ) -> AsyncIterator[None]:  # fmt: skip
-    """Hold the lock. `what` is done meanwhile, for others to read. `tell` hears after `tell_seconds` for whom this one
-    waits, and with an empty text that it no longer does."""
+    """Hold the lock. `what` says to others what is done meanwhile. `tell` is called after `tell_seconds` with whom this
+    one waits for, and with an empty text once it waits no longer."""
     lock = await _take(path, lease_seconds, tell, tell_seconds)
     _say(lock, what, 0)
     beating = asyncio.create_task(_beat(lock, what, lease_seconds / 3))
@@ -43,7 +43,7 @@ async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None], t
         lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is(path, lock):
+            if is_at(path, lock):
                 if told:
                     tell("")
                 return lock
@@ -51,9 +51,9 @@ async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None], t
             now, said = time.monotonic(), os.pread(lock, _SAID_BYTES_MAX, 0)
             if said != seen:
                 seen, since = said, now
-            elif now - since >= lease_seconds and _is(path, lock):
-                # It does not live, or sleeps. Others queue up behind a new lock; whatever it still does, the target's
-                # own step decides.
+            elif now - since >= lease_seconds and is_at(path, lock):
+                # It is dead or stopped. Others queue up behind a new lock; if it wakes up, the one step of the target
+                # decides.
                 with suppress(FileNotFoundError):
                     os.unlink(path)
             if now - began >= tell_seconds and not told:
@@ -67,15 +67,14 @@ async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None], t
 
 
 async def _beat(lock: int, what: str, seconds: float) -> None:
-    """Say again and again that it lives."""
+    """Say again and again that this process lives."""
     for number in count(1):
         await asyncio.sleep(seconds)
         _say(lock, what, number)
 
 
 def _say(lock: int, what: str, number: int) -> None:
-    about = {"what": what, "host": socket.gethostname(), "pid": os.getpid(), "beat": number}
-    text = json.dumps(about).encode()
+    text = json.dumps({"what": what, "host": socket.gethostname(), "pid": os.getpid(), "beat": number}).encode()
     with suppress(OSError):  # A full disk: then nobody can read who it is, and it may be passed over.
         os.ftruncate(lock, 0)
         os.pwrite(lock, text, 0)
@@ -89,9 +88,8 @@ def _whom(said: bytes) -> str:
         return "Waiting for the merge queue: another process merges."
 
 
-def _is(path: Path, lock: int) -> bool:
+def is_at(path: Path, lock: int) -> bool:
     """Whether the open file is still the one at this path."""
-    try:
+    with suppress(FileNotFoundError):
         return os.stat(path).st_ino == os.fstat(lock).st_ino
-    except FileNotFoundError:
-        return False
+    return False

@@ -1,9 +1,9 @@
-"""The merge queue: finished work goes into the target one at a time, checked as it will stand there.
+"""The merge queue: finished work goes into the target one task at a time, checked as it will be there.
 
-Nothing of the queue is kept but a lock (`turns.py`), which ends with its process, and the target itself. The target
-moves in one step, from just the commit the work was checked on, and only while the task's fence is the attempt's own;
-so it is whole at every moment, and an attempt that was overtaken cannot move it. Whether a merge happened before a
-crash is read from the target. Each task is one commit there; nobody's conflict is resolved for them.
+The queue is a lock (`merge_lock.py`), which ends with its process, and the target itself. The target moves in one step,
+from the very commit that the work was checked on, and only while the task's fence is the attempt's own. So it is whole
+at every moment, and an attempt that was overtaken cannot move it. Whether a merge happened before a crash is read from
+the target. Each task is one commit there. A conflict is never resolved here.
 """
 
 from __future__ import annotations

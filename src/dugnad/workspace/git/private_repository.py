@@ -1,9 +1,8 @@
 """A git directory of our own beside the user's: their objects and names, our settings.
 
-Our git never reads the settings, attributes or hooks of the repository, nor those of the user or the system. What it
-needs of them is taken over by value, from a short list of settings that name no program. It is laid out like a
-repository whose objects and names are links to the user's; there is no `commondir`, since with one git would read the
-settings that lie there.
+Our git never reads the settings, attributes or hooks of the repository, nor those of the user or the system. The few
+settings that it needs are copied by value; none of them can name a program. The directory is laid out like a repository
+whose objects and names are links to the user's. It has no `commondir`: with one, git would read the settings there.
 """
 
 from __future__ import annotations
@@ -16,10 +15,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ...errors import ToolError
+from ..files.paths import open_regular, read_from
 from .ownership import GitTrouble, refuse_strangers
 
 _FILE_BYTES_MAX = 1024 * 1024
-# What of a repository we read, write or link to.
+# What we read, write or link to in a repository.
 _FOLDERS = ("objects", "refs", "logs", "logs/refs", "info", "dugnad", "worktrees")
 _FILES = ("config", "config.worktree", "packed-refs", "shallow", "info/exclude", "index")
 _OURS: Mapping[str, Mapping[str, str]] = {
@@ -34,13 +35,13 @@ _OURS: Mapping[str, Mapping[str, str]] = {
     "advice": {"detachedHead": "false"}, "color": {"ui": "false"}, "log": {"showSignature": "false"},
     "trailer": {"separators": ":"}, "i18n": {"commitEncoding": "UTF-8", "logOutputEncoding": "UTF-8"},
 }  # fmt: skip
-# What of the user's holds for us as well. No value of theirs can name a program, be a path or hold a line's end.
+# Settings that are copied from the user's. A value cannot name a program, be a path or contain a line's end.
 _TAKEN = (
     "autocrlf", "eol", "symlinks", "fileMode", "ignoreCase", "precomposeUnicode", "logAllRefUpdates",
     "sharedRepository",
 )  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z0-9]{1,16}")
-# What may be said of how a repository is stored, besides its hash: none of it changes how we read or write it.
+# Extensions of a repository's format that do not change how we read or write it.
 _HARMLESS = frozenset({"noop", "worktreeconfig", "partialclone", "preciousobjects", "relativeworktrees"})
 # What no project wants in its history, and what a teammate's commands leave behind where nobody wrote a .gitignore.
 _NEVER = (
@@ -80,9 +81,9 @@ def is_true(value: str | None) -> bool:
 
 
 def check_layout(common: Path, own: Path, names: Iterable[str] = ()) -> None:
-    """Raise unless all that we use of a repository is really there, and the user's. A link would lead our git, and what
-    a sandbox may read, to wherever it points; a pipe would keep us waiting. `names`: those that are to be moved; they
-    and their logs are looked at with all that is above them."""
+    """GitTrouble: something that we use of a repository is not a real file or folder, or not the user's. A link would
+    lead our git, and what a sandbox may read, to wherever it points; a pipe would keep us waiting. `names` are those
+    that are to be moved: they, their logs and all folders above them are checked too."""
     folders, files = [common / each for each in _FOLDERS], [*(common / each for each in _FILES), own / "index"]
     ways = [each for name in names for end in (common / name, common / "logs" / name) for each in (end, *end.parents)]
     for paths, fit in ((folders, (stat.S_IFDIR,)), (files, (stat.S_IFREG,)), (ways, (stat.S_IFDIR, stat.S_IFREG))):
@@ -96,8 +97,8 @@ def check_layout(common: Path, own: Path, names: Iterable[str] = ()) -> None:
 
 
 def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> bool:
-    """Whether a repository is that of a checkout: it lies there, or names it, as only its owner can have written. What
-    lies in the checkout can name any repository. `worktree`: what its settings name."""
+    """Whether a repository belongs to a checkout: it lies in it, or names it, which only its owner can have written.
+    The checkout's own word is not enough: it can name any repository. `worktree`: what the settings name."""
     real = os.path.realpath(top)
     if own != common:
         named = own / (read(own / "gitdir") or "").rstrip("\r\n")
@@ -106,8 +107,8 @@ def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> boo
 
 
 def make(directory: Path, common: Path, *, settings: str, head: str | None) -> None:
-    """Make one, or bring it up to date; None: what is checked out stays. Whatever lay there before, as in a repository
-    that came in an archive, is ours afterwards. OSError: the repository cannot be written."""
+    """Make one, or bring it up to date. `head` None: what is checked out stays. Whatever was there before, as in a
+    repository that came in an archive, is replaced. OSError: the repository cannot be written."""
     ours = (common / "dugnad", directory.parent, directory, directory / "info", directory / "logs")
     for folder in (*ours, common / "logs" / "refs"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,18 +143,9 @@ def write(path: Path, text: str) -> None:
 
 def read(path: Path) -> str | None:
     """A small file. None: there is none, or it is a link, or a pipe or the like, which would keep us waiting."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
-        return os.read(file, _FILE_BYTES_MAX).decode(errors="surrogateescape")
-    except OSError:
-        return None
-    finally:
-        os.close(file)
+    with suppress(OSError, ToolError):
+        return read_from(open_regular(path), _FILE_BYTES_MAX).decode(errors="surrogateescape")
+    return None
 
 
 def directories_of(top: Path) -> tuple[Path, Path] | None:

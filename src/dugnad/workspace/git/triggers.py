@@ -17,7 +17,7 @@ from types import MappingProxyType
 from ...errors import ToolError
 from ...safe_open import OWN
 from ...text import one_line
-from ..files.paths import OpenedPath, read_from
+from ..files.paths import open_regular, read_from
 
 _ENTRIES_MAX = 20_000
 _DEPTH_MAX = 60
@@ -136,7 +136,7 @@ def _fingerprint(name: str, folder: int, most: int) -> tuple[str, int] | None:
             return f"link to {os.readlink(name, dir_fd=folder)}", 0
         if stat.S_ISDIR(mode):
             return ("", 0) if name == ".git" else None
-        data = read_from(OpenedPath(folder, (), (name,)).open_file(name), most + 1)
+        data = read_from(open_regular(name, folder=folder), most + 1)
     except (OSError, ToolError):
         return "", 0
     mark = f"{mode & 0o111:o} {hashlib.sha256(data).hexdigest()}" if len(data) <= most else ""

@@ -24,6 +24,7 @@ from ...text import pasted
 from ..programs import find_program
 from . import private_repository
 from .git import Git
+from .merge_lock import is_at
 from .ownership import GitTrouble
 from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch
 
@@ -136,9 +137,9 @@ class Trees:
             except OSError:
                 os.close(lock)
                 return None
-            if path.exists() and os.stat(path).st_ino == os.fstat(lock).st_ino:
+            if is_at(path, lock):
                 return lock
-            os.close(lock)  # Whoever had it took its file away.
+            os.close(lock)  # Whoever held it removed its file.
 
     def _whole(self, name: str) -> Path | None:
         """The git directory of a tree that was made to its end; None: it was not, or there is none."""

@@ -1,7 +1,7 @@
 """Which hosts a command may reach, and how it asks for one: pure, and strict where there is a choice.
 
 There is one form of request, `CONNECT name:port HTTP/1.x`, and one form of name: letters, digits and hyphens between
-dots, the last part beginning with a letter. So no notation of an address is a name, whatever a resolver makes of it.
+dots, and a letter at the beginning of the last part. So no notation of an address is a name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _FIRST = re.compile(rb"CONNECT ([\x21-\x7e]+) HTTP/1\.[01]")
 _HEADER = re.compile(rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x20-\x7e\t]*)")
 _BODIES = (b"content-length", b"transfer-encoding", b"trailer", b"upgrade", b"expect")
-# What no name of the outside world leads to: this machine, its neighbours, the cloud's own services.
+# Addresses that no name of the outside world leads to: this machine, its neighbours, the cloud's own services.
 _INSIDE = tuple(
     ipaddress.IPv4Network(each)
     for each in (
@@ -31,11 +31,9 @@ _INSIDE = tuple(
         "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     )
 )  # fmt: skip
-# Of IPv6 only what is given out to the world, without the parts of it that stand for something else.
+# Of IPv6 only the part that is given out to the world, without the ranges in it that have another meaning.
 _OUTSIDE_6 = ipaddress.IPv6Network("2000::/3")
-_INSIDE_6 = tuple(
-    ipaddress.IPv6Network(each) for each in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-)  # fmt: skip
+_INSIDE_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Destination:
 
 
 class DestinationRefused(Exception):
-    """A request that gets no further, with the status and the sentence it is answered with."""
+    """A request that is refused, with the status and the sentence of the answer."""
 
     def __init__(self, status: int, says: str) -> None:
         super().__init__(says)
@@ -66,17 +64,21 @@ def parse_hosts(entries: Sequence[str]) -> tuple[Destination, ...]:
     return tuple(dict.fromkeys(_parse_host(entry) for entry in entries))
 
 
+def _is_host(name: str, port: str) -> bool:
+    return bool(_NAME.fullmatch(name) and _PORT.fullmatch(port)) and int(port) <= 65_535
+
+
 def _parse_host(entry: str) -> Destination:
     name, colon, port = entry.partition(":")
     below = name.startswith("*.")
     name = name.removeprefix("*.").lower() if entry.isascii() else ""
-    if not _NAME.fullmatch(name) or (colon and (not _PORT.fullmatch(port) or int(port) > 65_535)):
+    if not _is_host(name, port if colon else "443"):
         raise BadInput(f"{entry!r} is not a host to be reached; write pypi.org, *.example.org or example.org:8443.")
     return Destination(name, int(port) if colon else 443, below)
 
 
 def read_head(head: bytes) -> tuple[str, int]:
-    """The name and port that a request asks for, from its first byte up to the empty line. Refused: anything else."""
+    """The name and port that a request asks for; `head` is the request up to the empty line. Refused: anything else."""
     first, *headers = head.split(b"\r\n")
     asked = _FIRST.fullmatch(first)
     if asked is None:
@@ -85,7 +87,7 @@ def read_head(head: bytes) -> tuple[str, int]:
         raise DestinationRefused(400, "The proxy takes CONNECT name:port HTTP/1.1 and nothing else")
     name, _, port = asked[1].decode("ascii").partition(":")
     name = name.lower()
-    if not _NAME.fullmatch(name) or not _PORT.fullmatch(port) or int(port) > 65_535:
+    if not _is_host(name, port):
         raise DestinationRefused(403, "Hosts are reached by name and port, never by address")
     if len(headers) > _HEADERS_MAX:
         raise DestinationRefused(431, "The request has too many headers")
@@ -110,7 +112,7 @@ def judge(hosts: Sequence[Destination], name: str, port: int) -> None:
 
 
 def is_outside(address: str) -> bool:
-    """Whether an address is one of the world's, and not of this machine, its network or its cloud."""
+    """Whether an address belongs to the outside world, and not to this machine, its network or its cloud."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What bounds a command from outside: the output that is kept, limits of each process, a cgroup for all of them."""
+"""Bounds of a command, set from outside: the output that is kept, limits of each process, a cgroup for all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(slots=True)
 class BoundedOutput:
-    """The beginning and the end of what a command says, within a bound."""
+    """The beginning and the end of what a command prints, within a bound."""
 
     bytes_max: int
     head: bytearray = field(default_factory=bytearray)
@@ -59,7 +59,7 @@ def set_limits(limits: Mapping[str, int]) -> None:
 
 
 def make_groups(name: str, limits: Mapping[str, int]) -> list[str]:
-    """A cgroup of either version for processes and memory, where this process may make one; else none."""
+    """Cgroups of either version that bound processes and memory; none where this process may not make one."""
     groups = [(f"{parent}/{name}", files) for parent, files in _parents()]
     return [group for group, files in groups if _make_group(group, {file: limits[key] for file, key in files.items()})]
 
@@ -73,7 +73,7 @@ def remove_group(group: str) -> bool:
 
 
 def remove_stale_groups() -> None:
-    """Those of starters that were killed. A group that is in use cannot be removed, so nobody is harmed."""
+    """Those of helpers that were killed. A group that is in use cannot be removed, so nobody is harmed."""
     for parent, _ in _parents():
         for name in os.listdir(parent) if os.path.isdir(parent) else ():
             if (found := _OURS.fullmatch(name)) and not os.path.exists(f"/proc/{found[1]}"):
@@ -81,7 +81,7 @@ def remove_stale_groups() -> None:
 
 
 def _parents() -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Where this process's groups would stand, and the files of bounds in them, with the limits that go there."""
+    """Where groups of this process can be made, and which limit goes into which file there."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, kind, path = line.split(":", 2)
         if kind in _BOUNDS:

@@ -1,6 +1,6 @@
 """Listening inside a sandbox's network, from outside: a socket stays in the namespace it was made in, whoever holds it.
 
-So nothing has to run inside to lead out of it, and nothing inside can be replaced.
+So the way out needs no program inside the sandbox that a command could replace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BACKLOG = 64
 def listen_inside(pid: int, port: int, channel: socket.socket, name: bytes) -> bool:
     """Make a socket that listens on the loopback of the network a process is in, and send it over the channel.
 
-    A child does it: whoever enters a namespace cannot come back. False: it could not be done.
+    A child does it, because a process that entered a namespace cannot come back. False: it could not be done.
     """
     child = os.fork()
     if child == 0:
@@ -34,7 +34,7 @@ def listen_inside(pid: int, port: int, channel: socket.socket, name: bytes) -> b
 
 def _send_listener(pid: int, port: int, channel: socket.socket, name: bytes) -> None:
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    # To enter it takes rights in the user namespace it belongs to, and these come with entering that one.
+    # Entering it takes rights in the user namespace it belongs to. Entering that one gives them.
     _enter(fcntl.ioctl(network, _NS_GET_USERNS), _CLONE_NEWUSER)
     _enter(network, _CLONE_NEWNET)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:

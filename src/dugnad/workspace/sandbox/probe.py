@@ -1,4 +1,4 @@
-"""What this machine can do, found out by real attempts: the levels, their words, and the one command that mends it."""
+"""What this machine can do, found by real attempts; and the one command that mends what is missing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +38,7 @@ _INSTALL = (
     "sudo zypper install bubblewrap", "sudo apk add bubblewrap", "sudo xbps-install bubblewrap",
     "sudo emerge sys-apps/bubblewrap", "nix-env -iA nixpkgs.bubblewrap",
 )  # fmt: skip
-# Systems that keep user namespaces from ordinary users: the switch, how it stands then, and how it should.
+# Switches that keep user namespaces from ordinary users: the value that does, and the one that does not.
 _SWITCHES = (
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
     ("kernel/unprivileged_userns_clone", "0", "1"),
@@ -56,7 +57,7 @@ class Probe:
 
 
 def find_bwrap(path: str, *, outside: Path, beside: Path = Path(sys.executable)) -> Path | None:
-    """On the given search path but not in the project, or beside the interpreter, where the set-up puts a copy."""
+    """Look on the search path but not in the project, then beside the interpreter, where the set-up puts a copy."""
     if found := find_program("bwrap", path, outside=outside):
         return Path(found)
     copy = beside.parent / "bwrap"
@@ -64,7 +65,7 @@ def find_bwrap(path: str, *, outside: Path, beside: Path = Path(sys.executable))
 
 
 def how_to_install(path: str, *, system: str = sys.platform) -> str:
-    """The one command that brings bubblewrap to this machine."""
+    """The one command that installs bubblewrap on this machine."""
     if not system.startswith("linux"):
         return "run dugnad on Linux, in a virtual machine or a container"
     found = (command for command in _INSTALL if shutil.which(command.removeprefix("sudo ").split()[0], path=path))
@@ -86,13 +87,11 @@ async def find_hole(run: Callable[..., Awaitable[Any]]) -> str | None:
 
 
 def how_to_mend(trouble: str, install: str) -> str:
-    """What to do about bubblewrap's own words, or nothing where only the person who runs this container can."""
+    """What to do about an error of bubblewrap; empty where only the person who runs this container can do something."""
     if "nknown option" in trouble:
         return f"{install} (0.8 or newer is needed)"
     for name, closed, opened in _SWITCHES:
-        try:
+        with suppress(OSError):
             if Path("/proc/sys", name).read_text().strip() == closed:
                 return f"sudo sysctl -w {name.replace('/', '.')}={opened}"
-        except OSError:
-            pass
     return ""

@@ -1,13 +1,13 @@
 """What a command may see, touch and ask the kernel for: pure, so that each line can be taken out and tested.
 
 A `Confinement` says what is wanted. It becomes bubblewrap's arguments and a seccomp program. Nothing here looks at the
-machine: what of it matters is handed in as `Machine`.
+machine: `Machine` says what matters of it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class CommandLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a policy has to know of the machine it is for."""
+    """What matters of the machine that commands run on."""
 
     architecture: str = "x86_64"
     proc: frozenset[str] = frozenset()  # The names in /proc: what is not there cannot be covered.
@@ -60,7 +60,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """One command's world: a writable tree, read-only toolchains, and what of the tree stays out of reach."""
+    """What one command can reach: a writable tree, read-only toolchains, and what of the tree is kept from it."""
 
     tree: Path
     readable: tuple[Path, ...] = ()
@@ -75,7 +75,7 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Bubblewrap's arguments, the files it is to make of bytes, and its seccomp program."""
+    """Bubblewrap's arguments, the files that it makes from bytes, and its seccomp program."""
 
     arguments: tuple[tuple[str, ...], ...]
     files: tuple[tuple[str, bytes], ...]
@@ -115,23 +115,23 @@ def strict(policy: Confinement, machine: Machine) -> Profile:
     arguments += [("--bind", str(each), str(each)) for each in policy.anchored]
     arguments += [("--ro-bind", str(each), str(each)) for each in policy.read_only]
     arguments += [("--ro-bind", "/dev/null", str(each)) for each in policy.covered]
-    for each in policy.hidden:
-        arguments += [("--size", "4096", "--tmpfs", str(each)), ("--remount-ro", str(each))]
+    arguments += [argument for each in policy.hidden for argument in _emptied(str(each))]
     arguments += [("--remount-ro", "/dev"), ("--remount-ro", "/"), ("--chdir", tree)]
     return Profile(tuple(arguments), _files(machine), seccomp(machine.architecture))
 
 
-def _proc_covers(machine: Machine) -> Iterable[tuple[str, ...]]:
-    for name in PROC_READ_ONLY:
-        if name in machine.proc:
-            yield "--ro-bind", f"/proc/{name}", f"/proc/{name}"
-    for name in PROC_HIDDEN:
-        if name in machine.proc:
-            yield "--ro-bind", "/dev/null", f"/proc/{name}"
-    for name in PROC_EMPTY:
-        if name in machine.proc:
-            yield "--size", "4096", "--tmpfs", f"/proc/{name}"
-            yield "--remount-ro", f"/proc/{name}"
+def _proc_covers(machine: Machine) -> Iterator[tuple[str, ...]]:
+    for name in (*PROC_READ_ONLY, *PROC_HIDDEN, *PROC_EMPTY):
+        path = f"/proc/{name}"
+        if name in machine.proc and name in PROC_EMPTY:
+            yield from _emptied(path)
+        elif name in machine.proc:
+            yield "--ro-bind", "/dev/null" if name in PROC_HIDDEN else path, path
+
+
+def _emptied(folder: str) -> Iterator[tuple[str, ...]]:
+    yield "--size", "4096", "--tmpfs", folder
+    yield "--remount-ro", folder
 
 
 def _files(machine: Machine) -> tuple[tuple[str, bytes], ...]:
@@ -221,12 +221,10 @@ def _begin(architecture: str) -> tuple[int, bytes]:
 def seccomp(architecture: str) -> bytes:
     """A program that refuses what no ordinary job asks the kernel for. ValueError: no numbers for this machine."""
     column, program = _begin(architecture)
-    for numbers in REFUSED.values():
-        if (number := numbers[column]) is not None:
-            program += _when(number, _refuse(_EPERM))
-    for numbers in _UNKNOWN.values():
-        if (number := numbers[column]) is not None:
-            program += _when(number, _refuse(_ENOSYS))
+    for calls, errno in ((REFUSED, _EPERM), (_UNKNOWN, _ENOSYS)):
+        for numbers in calls.values():
+            if (number := numbers[column]) is not None:
+                program += _when(number, _refuse(errno))
     allow = _step(_RETURN, _ALLOW)
     for name, (*pair, index) in _MODES.items():
         if (number := pair[column]) is not None:
@@ -242,10 +240,10 @@ def seccomp(architecture: str) -> bytes:
 
 
 def childless(architecture: str) -> bytes:
-    """A program under which nothing can be started and no socket made. ValueError: no numbers for this machine.
+    """A filter under which no program can be started and no socket made. ValueError: no numbers for this machine.
 
-    What refuses it also has to be started under it: by vfork, which x86_64 has a number of its own for, and which git
-    never calls. Threads can be made.
+    Git itself is started under it: by vfork, which has a number of its own on x86_64, and which git never calls.
+    Threads can be made.
     """
     column, program = _begin(architecture)
     if column == 0:

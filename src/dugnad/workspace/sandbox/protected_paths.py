@@ -1,5 +1,5 @@
-"""What of a tree no command may change, also where it is not there yet: what makes others run a program later. And what
-no command may talk to: sockets that others have in a tree."""
+"""What no command may change in its tree, even if it is not there yet: files that make others run a program later. And
+what no command may talk to: sockets that other processes have in the tree."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ...errors import ToolError
 from ...safe_open import OWN
 from .profile import Confinement
 
-# What in a tree can make git or dugnad run a program later, outside, or read what lies there; and what stands there
-# while it is missing. None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
+# What of a .git can make git or dugnad run a program later, outside the sandbox, and the placeholder for each that is
+# missing. None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
 _GIT: Mapping[str, str | None] = {
     "hooks": None, "modules": None, "worktrees": None, "dugnad": None, "config": "", "config.worktree": "",
     "commondir": ".", "shallow": "", "info": None,
 }  # fmt: skip
 
-_ENTRIES_MAX = 200_000  # Looked at for sockets; what a larger tree has beyond that, the kernel's list has to name.
+_ENTRIES_MAX = 200_000  # How many are searched for sockets; beyond that only the kernel's list names them.
 
 
 def sockets_in(policy: Confinement) -> tuple[Path, ...]:
-    """The sockets in what a command can see. A file's mode or a read-only mount does not keep it from talking to one.
+    """The sockets that a command can see. Neither a file's mode nor a read-only mount keeps it from talking to one.
 
-    A tree of our own begins without any, and nobody but commands works in it; the user's own folder is searched.
+    A tree of our own begins without any, and only commands work in it. The user's own folder is searched.
     """
     seen = [(each, os.path.realpath(each)) for each in (policy.tree, *policy.readable)]
     found = {above / each.relative_to(real) for each in _bound() for above, real in seen if each.is_relative_to(real)}
@@ -38,7 +38,7 @@ def sockets_in(policy: Confinement) -> tuple[Path, ...]:
 
 
 def _bound() -> Iterator[Path]:
-    """Where the processes of this machine listen, as far as they are in this network and gave a whole path."""
+    """Where processes of this machine listen, if they are in this network namespace and gave an absolute path."""
     with suppress(OSError), open("/proc/net/unix", errors="surrogateescape") as file:
         for line in file:
             fields = line.rstrip("\n").split(maxsplit=7)
@@ -59,20 +59,19 @@ def _searched(tree: Path) -> Iterator[Path]:
 
 
 def _is_socket(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
+    return False
 
 
 def protect(policy: Confinement) -> tuple[Confinement, tuple[tuple[str, str | None], ...]]:
-    """Keep a tree's dangerous paths from the command, also those that are not there yet; and what to hold them with.
+    """Keep the dangerous paths of a tree from the command, also those that are missing. Returns the placeholders too.
 
     `.git` itself is a mount of its own where it is a repository: otherwise it could be moved away, with all that is
     protected in it, and made anew.
     """
     tree = policy.tree
-    git, own, settings = tree / ".git", tree / ".dugnad", tree / "dugnad.toml"
+    git, own, settings = tree / ".git", tree / OWN, tree / "dugnad.toml"
     holds: dict[Path, str | None] = {own: None, settings: ""}
     read_only = [settings]
     anchored: tuple[Path, ...] = ()
@@ -81,7 +80,7 @@ def protect(policy: Confinement) -> tuple[Confinement, tuple[tuple[str, str | No
         holds |= {git / name: content for name, content in _GIT.items()}
         read_only += [git / name for name in _GIT]
     else:
-        # A file that points to a repository; or none, or another command's placeholder. None of them is to become one.
+        # A file that points to a repository, or nothing, or another command's placeholder: it must not become one.
         read_only.append(git)
         if not git.is_file():
             holds[git] = None

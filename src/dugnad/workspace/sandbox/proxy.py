@@ -1,7 +1,7 @@
 """The one way out of a sandbox: a proxy on its loopback that carries bytes to allowed hosts, and says what it refuses.
 
-It runs here, outside; the socket it listens on was made inside. A name is resolved once, all its addresses are looked
-at, and the connection goes to one of exactly these. What is carried is not looked into.
+It runs outside; the socket it listens on was made inside. A name is resolved once, all its addresses are checked, and
+the connection goes to one of exactly these. The bytes are not looked into.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class NetworkLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A request to get out, for the log: of which tree's command, where to, and why not, if it was refused."""
+    """A request to get out, for the log: from which tree, where to, and why it was refused, if it was."""
 
     tree: Path
     host: str  # Empty where the request could not be understood.
@@ -51,7 +52,7 @@ async def _resolve(name: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """How allowed hosts are reached, and who hears of it. `inside` are addresses that count as the world's even so."""
+    """How allowed hosts are reached, and who hears of it. `inside` are addresses that count as outside even so."""
 
     on_passage: Callable[[Passage], None] = lambda passage: None
     resolve: Resolve = _resolve
@@ -111,7 +112,7 @@ class Proxy:
             self._tell(name, port, refused=refusal.says)
             writer.write(_answer(refusal))
         except OSError:
-            pass  # Whoever asked went away.
+            pass  # The command closed the connection.
         else:
             try:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -142,7 +143,7 @@ class Proxy:
         return head
 
     async def _connect(self, name: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To an address of this one answer of the resolver. A name with any address inside is refused as a whole."""
+        """Connect to an address that the resolver gave. If any address is inside, the whole name is refused."""
         limits = self._network.limits
         try:
             async with asyncio.timeout(limits.connect_seconds):
@@ -163,12 +164,9 @@ class Proxy:
         raise DestinationRefused(502, f"{name}:{port} cannot be reached")
 
     async def _carry(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        their_reader: asyncio.StreamReader,
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, their_reader: asyncio.StreamReader,
         their_writer: asyncio.StreamWriter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         loop, seconds = asyncio.get_running_loop(), self._network.limits.idle_seconds
 
         async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -200,16 +198,14 @@ class Proxy:
 def _is_ours(address: str) -> bool:
     """Whether it is an address of this machine: only then can a socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as own:
-        try:
-            own.bind((address, 0))
-        except OSError:
-            return False
+    with socket.socket(family, socket.SOCK_DGRAM) as own, suppress(OSError):
+        own.bind((address, 0))
         return True
+    return False
 
 
 def _answer(refusal: DestinationRefused) -> bytes:
-    """The sentence stands in the first line too: that is what many programs show."""
+    """The sentence is in the first line too: that is what many programs show."""
     body = f"dugnad: {refusal.says}.\n".encode()
     head = f"HTTP/1.1 {refusal.status} {refusal.says}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
     return head.encode() + b"Connection: close\r\n\r\n" + body

@@ -1,4 +1,4 @@
-"""The child's side of starting a command: from a copy of the starter to the command itself, and nothing in between."""
+"""The child's side of starting a command: a copy of the helper becomes the command, with nothing in between."""
 
 from __future__ import annotations
 
@@ -11,23 +11,18 @@ from ..limits import join_group, set_limits
 
 
 def become(
-    request: dict[str, Any],
-    program: int,
-    argv: Sequence[str],
-    *,
-    streams: Sequence[int],
-    keep: Sequence[int],
+    request: dict[str, Any], program: int, argv: Sequence[str], *, streams: Sequence[int], keep: Sequence[int],
     groups: Sequence[str],
-) -> None:
+) -> None:  # fmt: skip
     """Join the cgroups, take on the limits and the user, and turn into the command. Never returns.
 
-    `streams` are its standard input, output and errors; `keep` are what bubblewrap reads and nobody else, first of all
-    where it tells what becomes of the command. Without bubblewrap, that is where this tells why it could not be.
+    `streams` are its standard input, output and errors. `keep` are files for bubblewrap alone; the first is where it
+    writes what becomes of the command. Without bubblewrap, the reason goes there if the command could not be started.
     """
     try:
         for group in groups:
             join_group(group)
-        # First out of the way: one of them may have a number that another is to get.
+        # Copied first: one of them may have a number that another is to get.
         for number, stream in enumerate([os.dup(each) for each in streams]):
             os.dup2(stream, number)
         if request.get("user") is not None:
@@ -40,9 +35,10 @@ def become(
         if request["bare"]:
             os.setsid()
             os.chdir(request["tree"])
-        for fd in () if request["bare"] else keep:
+            os.execve(program, list(argv), request["environment"])
+        for fd in keep:
             os.set_inheritable(fd, True)
-        os.execve(program, list(argv), request["environment"] if request["bare"] else {})
+        os.execve(program, list(argv), {})
     except BaseException as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         os.write(keep[0] if request["bare"] else 2, f"the command could not be started: {why}\n".encode())

@@ -1,11 +1,9 @@
 """A small process that starts commands, so that the large one never forks.
 
-It is run as `python -m dugnad.workspace.sandbox.helper.server`.
-It is a child subreaper with nothing in memory or environment worth taking. It reads one JSON request a line and answers
-one JSON line each; it keeps time and output within bounds, kills by SIGKILL to bubblewrap and with it the whole pid
-namespace, reaps what is left, and takes away what it made. It ends when its input does, or when its parent is gone.
-
-It knows nothing of policies: it is handed arguments, and runs them.
+It is run as `python -m dugnad.workspace.sandbox.helper.server`. It is a child subreaper with nothing in its memory or
+environment worth taking. It reads one JSON request a line and answers each with one JSON line. It keeps time and output
+within bounds, kills bubblewrap and with it the whole pid namespace, reaps what is left, and removes what it made. It
+ends when its input does, or when its parent is gone. It runs the arguments it gets, and knows no policies.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -43,16 +42,16 @@ class StartedCommand:
 
     id: int
     outer: int  # The pid that was forked: bubblewrap, or the bare shell.
-    output_fd: int  # -1: it speaks with somebody else.
-    status_fd: int  # Where bubblewrap tells the pid of its namespace's init, and the command's exit code.
+    output_fd: int  # -1: its output goes to somebody else.
+    status_fd: int  # Where bubblewrap writes the pid of its namespace's init, and the command's exit code.
     output: BoundedOutput
     began: float
     ends: float
     holds: list[Hold]
     groups: list[str]
     bare: bool
-    to_stream: int  # Bytes of output that are still told as they come.
-    port: int | None = None  # Of its own loopback, where somebody here is to listen;
+    to_stream: int  # How many more bytes of output are passed on as they come.
+    port: int | None = None  # On its own loopback, where we have to listen;
     gate_fd: int = -1  # and what keeps it from beginning until then.
     trouble: str = ""
     status: bytes = b""
@@ -69,7 +68,7 @@ class HelperProcess:
         self.parent = os.getppid()
         self.jobs: dict[int, StartedCommand] = {}
         self.placeholders = Placeholders()
-        self.busy: list[str] = []  # Groups that something in them outlived; only bare commands leave such.
+        self.busy: list[str] = []  # Groups with processes that outlived their command; only bare commands leave them.
         self.pending = b""
         self.poll = select.epoll()
         self.wake_read, self.wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -90,7 +89,7 @@ class HelperProcess:
             self.end()
 
     def step(self) -> bool:
-        """One round: what was asked, what was said, what ended, whose time is up. False: there is nobody to serve."""
+        """One round: new requests, new output, ended processes, time that is up. False: nobody is left to serve."""
         now = time.monotonic()
         soonest = min((job.ends for job in self.jobs.values()), default=now + _LOOK_SECONDS)
         ready = dict(self.poll.poll(max(0.0, min(soonest - now, _LOOK_SECONDS))))
@@ -125,18 +124,15 @@ class HelperProcess:
         *lines, self.pending = (self.pending + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
-            if "end" in request:
-                if job := self.jobs.get(request["end"]):
-                    self.kill(job)
-                continue
-            if "ask" in request:
-                if (job := self.jobs.get(request["ask"])) and job.ended_as is None:
-                    self.ask_to_end(job)
-                continue
-            try:
-                self.start(request)
-            except OSError as error:
-                _say({"id": request["id"], "trouble": f"{error.strerror}: {error.filename or 'the command'}"})
+            if job := self.jobs.get(request.get("end")):
+                self.kill(job)
+            elif job := self.jobs.get(request.get("ask")):
+                self.ask_to_end(job)
+            elif "id" in request:
+                try:
+                    self.start(request)
+                except OSError as error:
+                    _say({"id": request["id"], "trouble": f"{error.strerror}: {error.filename or 'the command'}"})
         return True
 
     def start(self, request: dict[str, Any]) -> None:
@@ -178,10 +174,9 @@ class HelperProcess:
             request["id"], pid, output_read, status_read, BoundedOutput(request["output_bytes_max"]), now, ends, holds,
             groups, request["bare"], request["streamed_bytes_max"], request["port"], gate_write,
         )  # fmt: skip
-        for fd in (output_read, status_read):
-            if fd >= 0:
-                os.set_blocking(fd, False)
+        os.set_blocking(status_read, False)
         if output_read >= 0:
+            os.set_blocking(output_read, False)
             self.poll.register(output_read, select.EPOLLIN)
         if gate_write >= 0:
             self.poll.register(status_read, select.EPOLLIN)
@@ -189,7 +184,7 @@ class HelperProcess:
     def open_gate(self, job: StartedCommand) -> None:
         """Its namespaces are made: listen in its network, and let it begin."""
         job.status += drain(job.status_fd)
-        self.poll_forget(job.status_fd)  # Told once; without a word in it, the sandbox was not made.
+        self.poll_forget(job.status_fd)  # It is written once; if it is empty, the sandbox was not made.
         found = _CHILD_PID.search(job.status)
         if found and not listen_inside(int(found[1]), job.port or 0, self.channel, b"%d" % job.id):
             job.trouble = "its network cannot be entered"
@@ -198,14 +193,14 @@ class HelperProcess:
         job.gate_fd = -1
 
     def take_files(self, request: dict[str, Any]) -> list[int]:
-        """What came for this request beside it: nothing, something to read, or all three streams."""
+        """The open files that belong to this request: none, one to read, or all three streams."""
         if not request["given"]:
             return []
         _, files, _, _ = socket.recv_fds(self.channel, 64, request["given"], socket.MSG_CMSG_CLOEXEC)
         return files
 
     def options(self, request: dict[str, Any], status_fd: int, fds: list[int]) -> list[str]:
-        """Bubblewrap's options go through a file: on its command line everybody on the machine could read them."""
+        """Put bubblewrap's options into a file: on its command line everybody on the machine could read them."""
         given = list(request["options"])
         for path, content in request["files"]:
             fds.append(_file_of(base64.b64decode(content)))
@@ -240,12 +235,11 @@ class HelperProcess:
             _say({"id": job.id, "said": base64.b64encode(told).decode()})
 
     def ask_to_end(self, job: StartedCommand) -> None:
-        """SIGTERM for what the command's shell started, and not for the shell: it tells what came of it."""
-        for pid in below(job.outer, 0 if job.bare else 2):  # Bubblewrap, and the init of its namespace.
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except (ProcessLookupError, PermissionError):
-                continue
+        """Send SIGTERM to what the command's shell started, and not to the shell: its exit code is the command's."""
+        if job.ended_as is None:
+            for pid in below(job.outer, 0 if job.bare else 2):  # Bubblewrap, and the init of its namespace.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGTERM)
 
     def kill(self, job: StartedCommand) -> None:
         if job.ended_as is None:
@@ -253,18 +247,13 @@ class HelperProcess:
 
     def reap(self) -> None:
         outers = {job.outer: job for job in self.jobs.values()}
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if job := outers.get(pid):
-                job.ended_as = status
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                if job := outers.get(ended[0]):
+                    job.ended_as = ended[1]
 
     def finish(self, job: StartedCommand) -> None:
-        """Answer when nothing of the command lives; until then it is asked again with every child that ends."""
+        """Answer when nothing of the command lives; until then this is called again with every child that ends."""
         job.status += drain(job.status_fd)
         known = {each.outer for each in self.jobs.values() if each.ended_as is None}
         # Bubblewrap may end before the namespace it made; its init is then left to us, and takes all others with it.
@@ -302,10 +291,8 @@ class HelperProcess:
         )  # fmt: skip
 
     def poll_forget(self, fd: int) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self.poll.unregister(fd)
-        except FileNotFoundError:
-            pass
 
     def end(self) -> None:
         """Leave nothing behind: commands, their namespaces, placeholders, cgroups."""
