@@ -15,7 +15,6 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import islice
@@ -38,15 +37,6 @@ _SEEN_MAX = 10_000
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A file as it was when it was read or written last."""
-
-    modified_ns: int
-    size: int
-    digest: str | None  # None: it was too large to be read as a whole.
-
-
 class Files:
     """The tree beneath a root."""
 
@@ -60,7 +50,7 @@ class Files:
         self._search = search or SearchLimits()
         self._new_id = new_id
         self._changing = threading.Lock()  # Our own changes go one by one.
-        self._seen: dict[tuple[str, ...], _Seen] = {}
+        self._seen: dict[tuple[str, ...], str] = {}  # Files that were read or written, and their marks since then.
 
     # Reading.
 
@@ -173,7 +163,7 @@ class Files:
             if kind := binary_kind(data):
                 raise ToolError(f"{path} is {kind}, not a text.")
             edited = replace_text(decode(data), old, new, every=every, path=path)
-            self._replace(path, opened, edited.text.encode(), before=before, seen=_seen(before, data))
+            self._replace(path, opened, edited.text.encode(), before=before, seen=self._mark(before, data))
         where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > PLACES_MAX else "")
         return f"Changed {path} in {_counted(edited.count, 'place')}, at line {where}."
 
@@ -186,13 +176,13 @@ class Files:
             before = opened.stat()
             if before is not None:
                 check_kind(before.st_mode, path)
-                # To replace a file takes only a writable folder; but whoever made it read-only meant it.
+                # Replacing a file takes only a writable folder; but somebody made this file read-only on purpose.
                 if not before.st_mode & 0o222 or not os.access(opened.name, os.W_OK, dir_fd=opened.folder):
                     raise ToolError(f"{path} is read-only; it was not changed.")
             yield opened, before
 
     def _replace(
-        self, path: str, opened: OpenedPath, data: bytes, *, before: os.stat_result | None, seen: _Seen | None
+        self, path: str, opened: OpenedPath, data: bytes, *, before: os.stat_result | None, seen: str | None
     ) -> None:
         """Write a second file, then rename it: a reader sees the old file or the new one, also after a crash."""
         if len(data) > self._file_bytes_max:
@@ -224,22 +214,23 @@ class Files:
     # What was seen.
 
     def _remember(self, real: tuple[str, ...], found: os.stat_result, data: bytes) -> None:
-        whole = len(data) <= self._file_bytes_max
         self._seen.pop(real, None)  # So that it counts as the newest.
-        self._seen[real] = _seen(found, data if whole else None)
+        self._seen[real] = self._mark(found, data)
         if len(self._seen) > _SEEN_MAX:
             with suppress(StopIteration, KeyError, RuntimeError):  # Another thread may be doing the same.
                 del self._seen[next(iter(self._seen))]
 
-    def _check_unchanged(self, path: str, opened: OpenedPath, seen: _Seen | None) -> None:
-        """By content, because time stamps can be equal by chance and different for nothing."""
+    def _mark(self, found: os.stat_result, data: bytes) -> str:
+        """What tells whether a file has changed: its content, because time stamps can be equal by chance and different
+        for nothing. A file that is too large to be read goes by its time stamp and size."""
+        if len(data) > self._file_bytes_max:
+            return f"{found.st_mtime_ns} {found.st_size}"
+        return blake2b(data, digest_size=16).hexdigest()
+
+    def _check_unchanged(self, path: str, opened: OpenedPath, seen: str | None) -> None:
         if seen is None or (found := opened.stat()) is None:
             return  # It was never read, or nothing is there that could be lost.
-        if seen.digest is None:
-            same = (found.st_mtime_ns, found.st_size) == (seen.modified_ns, seen.size)
-        else:
-            same = found.st_size == seen.size and _seen(found, self._load(path, opened)).digest == seen.digest
-        if not same:
+        if self._mark(found, self._load(path, opened)) != seen:
             raise ToolError(
                 f"{path} has changed since you read it: a command or somebody else wrote it. It was not overwritten. "
                 "Read it again, then make your change to what is there now."
@@ -264,11 +255,6 @@ class Files:
             if near := get_close_matches(name, names, n=3):
                 return f" Did you mean {' or '.join(_shown('/'.join((*above, each))) for each in near)}?"
         return ""
-
-
-def _seen(found: os.stat_result, data: bytes | None) -> _Seen:
-    digest = None if data is None else blake2b(data, digest_size=16).hexdigest()
-    return _Seen(found.st_mtime_ns, found.st_size, digest)
 
 
 def is_protected(path: str) -> bool:
@@ -329,7 +315,7 @@ def _put(opened: OpenedPath, temporary: str, *, over: bool) -> None:
 
 
 def _take_after(descriptor: int, before: os.stat_result) -> None:
-    """The owner, where that is allowed, and the permissions; not the set-uid bits, which a write takes away too."""
+    """Copy the owner, where that is allowed, and the permissions; not the set-uid bits, which a write clears too."""
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(OSError):
             os.fchown(descriptor, before.st_uid, before.st_gid)
@@ -337,7 +323,7 @@ def _take_after(descriptor: int, before: os.stat_result) -> None:
 
 
 def _sync_folder(folder: int) -> None:
-    """So that the new name is on the disk as well. Not every file system can; the file itself is safe by then."""
+    """Put the new name on the disk as well. Not every file system can; the file itself is safe by then."""
     with suppress(OSError):
         held = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
         try:
