@@ -54,7 +54,8 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Team]:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    run = read_run(read_project(folder), {}, board=None, model="scripted:script.yaml", agents=2, forever=True)
+    typed = {"board": None, "model": "scripted:script.yaml", "agents": 2}
+    run = read_run(read_project(folder), typed, forever=True)
     return folder, Team(run.plan, models=run.models)
 
 

@@ -77,6 +77,8 @@ BAD_USE = [
     (["budget", "--tasks", "5"], "whose budget"),
     (["budget", "1", "--add"], "how much to add"),
     (["budget", "1", "--add", "--tasks", "none"], "how much to add"),
+    (["run", "Build", "it", "now"], "Put the goal in quotes: dugnad run 'Build it now'"),
+    (["run", "Build", "it", "--tasks", "3", "now"], "Put the goal in quotes: dugnad run 'Build it now'"),
     (["dance"], "No such command 'dance'"),
 ]  # fmt: skip
 

@@ -142,6 +142,22 @@ class Cap(Parameter):
             self.fail(f"{value!r} is not {kind}; write one, or `none` for no cap.", param, ctx)
 
 
+def budget_options(whole: Parameter, number: Parameter) -> Callable[[Any], Any]:
+    """Add --tasks, --tokens, --dollars and --minutes, the caps of a goal, which are read by these types."""
+
+    def add(command: Any) -> Any:
+        for name, kind, what in (
+            ("--minutes", number, "Cap on minutes of model calls, tools and checks."),
+            ("--dollars", number, "Cap on dollars."),
+            ("--tokens", whole, "Cap on tokens, in and out."),
+            ("--tasks", whole, "Cap on task runs: claims that begin work."),
+        ):
+            command = click.option(name, type=kind, metavar="N", help=what)(command)
+        return command
+
+    return add
+
+
 def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]) -> list[CompletionItem]:
     """Completions from the board. If the board cannot be read there are none: completion never fails."""
     import asyncio

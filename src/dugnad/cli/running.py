@@ -1,15 +1,16 @@
-"""The verbs that run a team: run, work, chat, demo. Everything heavy is imported when one of them is asked for."""
+"""The commands that run a team: run, work, chat, demo. Heavy modules are imported when one of them runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import BadInput
 from .command import board_option, board_url, examples, here, json_option, log_option, start_log
+from .parameters import budget_options
 
 if TYPE_CHECKING:
     from ..config.project import Project
@@ -17,112 +18,87 @@ if TYPE_CHECKING:
     from .conduct import Run
 
 
-def forever_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--forever", is_flag=True, help="Rest without end instead of leaving after a quiet minute.")(
-        command
-    )
+_FOREVER = click.option(
+    "--forever", is_flag=True, help="Wait for new tasks without end, instead of leaving after a minute without work."
+)
+_RED_BASE = click.option(
+    "--red-base", is_flag=True,
+    help="Begin although the project's check fails now. Every teammate is told that it failed before.",
+)  # fmt: skip
+_CAPS = budget_options(click.IntRange(1), click.FloatRange(0, min_open=True))
+_TEAM = (
+    click.option(
+        "--in-place", is_flag=True,
+        help="All teammates work in this folder, not in git worktrees of their own. Your files are then not "
+        "protected: teammates overwrite yours and each other's, nothing is checked before it is changed, and files "
+        "that they leave may run when you next open or build the project.",
+    ),
+    click.option(
+        "--unsafe-no-sandbox", "unsafe", is_flag=True,
+        help="If there is no sandbox, run commands without one, with all your rights. You must type it each time.",
+    ),
+    click.option(
+        "--allow-host", "hosts", multiple=True, metavar="NAME",
+        help="A host that commands of tasks with --network may reach. May be repeated.",
+    ),
+    click.option(
+        "--into", metavar="BRANCH",
+        help="The branch that finished work is merged into. [default: dugnad/ and the name of yours]",
+    ),
+    click.option(
+        "--model", metavar="NAME",
+        help="provider:model. [default: the project's model, or that of the first provider whose key is set]",
+    ),
+    click.option("--agents", type=click.IntRange(1, 1_000), metavar="N", help="The most teammates. [default: 3]"),
+    log_option(), json_option, board_option,
+)  # fmt: skip
 
 
-def red_base_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    words = "Begin although the project's check is red already; every teammate is told so."
-    return click.option("--red-base", is_flag=True, help=words)(command)
-
-
-def team_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option(
-            "--in-place",
-            is_flag=True,
-            help="Work in this very folder, all together, instead of in git trees of their own. It gives up that your "
-            "files stay as they are: teammates overwrite yours and one another's, nothing is checked first, and what "
-            "they leave there may run when you next open or build the project.",
-        ),
-        click.option(
-            "--unsafe-no-sandbox",
-            "unsafe",
-            is_flag=True,
-            help="Where there is no sandbox, run commands all the same, with all your rights. Typed each time.",
-        ),
-        click.option(
-            "--allow-host",
-            "hosts",
-            multiple=True,
-            metavar="NAME",
-            help="A host that tasks put with --network may reach. Repeatable.",
-        ),
-        click.option("--into", metavar="BRANCH", help="Where finished work is merged. [default: dugnad/ and yours]"),
-        click.option(
-            "--model", metavar="NAME", help="provider:model, instead of the project's or the first with a key."
-        ),
-        click.option("--agents", type=click.IntRange(1, 1_000), metavar="N", help="Teammates at most. [default: 3]"),
-    ):
-        command = option(command)
-    return board_option(json_option(log_option()(command)))
-
-
-def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option(
-            "--minutes",
-            type=click.FloatRange(0, min_open=True),
-            metavar="M",
-            help="Minutes of model, tools and checks.",
-        ),
-        click.option("--tokens", type=click.IntRange(1), metavar="N", help="Tokens, in and out."),
-        click.option("--dollars", type=click.FloatRange(0, min_open=True), metavar="X", help="Dollars."),
-        click.option(
-            "--tasks", type=click.IntRange(1), metavar="N", help="Task runs: each time a task is begun is one."
-        ),
-    ):
+def team_options(command: Any) -> Any:
+    for option in _TEAM:
         command = option(command)
     return command
 
 
 @click.command("run", epilog=examples('dugnad run "Write a slugify() with tests" --tasks 20 --dollars 2\ndugnad run'))
-@click.argument("goal", required=False)
-@click.option("--all", "others", is_flag=True, help="With a goal: work what else is on the board too.")
-@red_base_option
-@budget_options
+@click.argument("words", metavar="[GOAL]", nargs=-1)
+@click.option("--all", "others", is_flag=True, help="With a goal: also work on the other tasks on the board.")
+@_RED_BASE
+@_CAPS
 @team_options
-@forever_option
-def run(
-    goal: str | None,
-    others: bool,
-    agents: int | None,
-    model: str | None,
-    forever: bool,
-    board: str | None,
-    as_json: bool,
-    **typed: Any,
-) -> int:
-    """Give the team a goal and watch it work; or, without one, go on with what is on the board.
+@_FOREVER
+def run(words: tuple[str, ...], others: bool, forever: bool, as_json: bool, **typed: Any) -> int:
+    """Give the team a goal and watch it work. Without a goal, the team goes on with the open tasks on the board.
 
-    With a goal, only what is under it is worked, and the caps are for all of that. It ends when all is done, when the
-    budget is spent, or when only you can help. Ctrl-C stops in order: turns under way are recorded, tasks given back,
-    and the next `dugnad run` goes on. A second Ctrl-C ends at once.
+    With a goal, the team works only on the tasks under it, and the caps cover all of them. The run ends when all tasks
+    have ended, when the budget is spent, or when only you can help. Ctrl-C stops the run in order: turns under way are
+    recorded, tasks are given back, and the next `dugnad run` goes on. A second Ctrl-C ends the run at once.
     """
-    if goal is not None and not goal.strip():
-        raise BadInput("The goal is empty; say what is to be done.")
+    if len(words) > 1:
+        raise BadInput(f"Put the goal in quotes: dugnad run {shlex.quote(' '.join(words))}")
+    if words and not words[0].strip():
+        raise BadInput("The goal is empty; say what the team should do.")
     import asyncio
 
     from .conduct import conduct
 
-    found = read_run(here(), typed, board=board, model=model, agents=agents, forever=forever, as_json=as_json)
+    goal = words[0] if words else None
+    found = read_run(here(), typed, forever=forever, as_json=as_json)
     start_log(draws=True, keeps=forever, quiet=as_json)
     return asyncio.run(conduct(found, goal=goal, budget=typed_budget(typed), forever=forever, others=others))
 
 
 @click.command("work", epilog=examples("dugnad work --agents 4 --roles coder,tester --forever"))
-@click.option("--roles", default="", metavar="R,…", help="What these teammates take, besides work for anyone.")
-@red_base_option
+@click.option(
+    "--roles", default="", help="Roles of these teammates, separated by commas. They also take tasks for anyone."
+)
+@_RED_BASE
 @team_options
-@forever_option
-def work(
-    roles: str, agents: int | None, model: str | None, forever: bool, board: str | None, as_json: bool, **typed: Any
-) -> int:  # fmt: skip
-    """Run teammates only: on as many machines as you like, over one board.
+@_FOREVER
+def work(roles: str, forever: bool, as_json: bool, **typed: Any) -> int:
+    """Run teammates for the tasks on the board. Start this on as many machines as you like.
 
-    They take what is ready, and leave after a quiet minute unless told to stay for ever.
+    The teammates claim what is ready. They leave after a minute without work, unless you give --forever.
     """
     import asyncio
 
@@ -131,31 +107,28 @@ def work(
 
     project = here()
     wanted = tuple(rules.name("role", role.strip(), project.limits) for role in roles.split(",") if role.strip())
-    options: dict[str, Any] = {"board": board, "model": model, "agents": agents, "as_json": as_json, "roles": wanted}
-    found = read_run(project, typed, forever=forever, **options)
+    found = read_run(project, typed, forever=forever, as_json=as_json, roles=wanted)
     start_log(draws=True, keeps=True, quiet=as_json)
     return asyncio.run(attend(found, forever=forever))
 
 
 @click.command("chat", epilog=examples("dugnad chat\ndugnad chat --dollars 2"))
-@click.option("--all", "others", is_flag=True, help="With a cap: work what else is on the board too.")
-@budget_options
+@click.option("--all", "others", is_flag=True, help="With a cap: also work on the other tasks on the board.")
+@_CAPS
 @team_options
-def chat(
-    others: bool, agents: int | None, model: str | None, board: str | None, as_json: bool, **typed: Any
-) -> int:  # fmt: skip
-    """Talk to the lead while the team works. /help lists what else can be said.
+def chat(others: bool, as_json: bool, **typed: Any) -> int:
+    """Talk to the lead while the team works. In the chat, /help lists what you can type.
 
-    Caps are for the whole chat: all that is said and put in it is paid from one account.
+    Caps cover the whole chat: all that you say and add in it is paid from one budget.
     """
     if as_json:
-        raise BadInput("A conversation has no JSON; `dugnad log --follow --json` has all that happens.")
+        raise BadInput("A chat has no JSON; `dugnad log --follow --json` prints everything that happens.")
     import asyncio
 
     from ..types import Budget
     from .conduct import converse
 
-    found = read_run(here(), typed, board=board, model=model, agents=agents, forever=True)
+    found = read_run(here(), typed, forever=True)
     start_log(draws=True)
     caps = typed_budget(typed)
     account = None if caps == Budget() else caps.over(found.plan.budget)
@@ -163,12 +136,12 @@ def chat(
 
 
 @click.command("demo", epilog=examples("dugnad demo"))
-@click.option("--keep", type=click.Path(file_okay=False), metavar="FOLDER", help="Build it there, and keep it.")
+@click.option("--keep", type=click.Path(file_okay=False), metavar="FOLDER", help="Build in this folder, and keep it.")
 @json_option
 def demo(keep: str | None, as_json: bool) -> int:
-    """The whole idea in under a minute: offline, with a scripted model in place of a real one.
+    """Watch a team work for a minute, offline: a scripted model takes the place of a real one.
 
-    Three teammates build a small program in a git project of their own. One host is killed on the way.
+    Three teammates build a small program in a git project. One of their hosts is killed while they work.
     """
     from .demo import play
 
@@ -189,10 +162,11 @@ def _at_most(project: Project, agents: int | None) -> Project:
 
 
 def read_run(
-    project: Project, typed: dict[str, Any], *, board: str | None, model: str | None, agents: int | None,
-    forever: bool, as_json: bool = False, roles: tuple[str, ...] | None = None,
+    project: Project, typed: dict[str, Any], *, forever: bool, as_json: bool = False,
+    roles: tuple[str, ...] | None = None,
 ) -> Run:  # fmt: skip
-    """What the files and the options say, read once. A model that cannot be asked is refused here."""
+    """What the files and the options say, read once. Only the caps are left in `typed`. A model that cannot be asked is
+    refused here."""
     import math
     from dataclasses import replace
     from functools import partial
@@ -204,14 +178,13 @@ def read_run(
     from .trust import require_trust
     from .workspaces import Wishes
 
-    url = board_url(board, project)
+    board, agents = typed.pop("board"), typed.pop("agents")
     user = read_user(os.environ)
-    name = project.model_name(model, os.environ)
     limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
     plan = RunPlan(
-        url=url, model=name, name=project.team, project=project.root, roles=project.roles, only_roles=roles or None,
-        agents=agents or limits.agents_max, budget=project.budget, limits=limits, agent_limits=project.agent_limits,
-        board_limits=project.limits,
+        url=board_url(board, project), model=project.model_name(typed.pop("model"), os.environ), name=project.team,
+        project=project.root, roles=project.roles, only_roles=roles or None, agents=agents or limits.agents_max,
+        budget=project.budget, limits=limits, agent_limits=project.agent_limits, board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
         policies=project.policy(user),
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
@@ -220,16 +193,14 @@ def read_run(
     models.named()
     require_trust(board, makes=True, asks=not as_json, runs=True)
     project = _at_most(project, agents) if roles is None else project  # `work` has no members join.
-    return Run(
-        plan=plan, models=models, user=user, project=project, wishes=Wishes.typed(typed), as_json=as_json
-    )  # fmt: skip
+    return Run(plan=plan, models=models, user=user, project=project, wishes=Wishes.typed(typed), as_json=as_json)
 
 
 def typed_budget(caps: dict[str, Any]) -> Budget:
-    """The caps that were typed; those of the project are the team's, for goals that are given none."""
+    """The caps that were typed. Those of the project are the team's, for goals that are given none."""
     from ..board import rules
     from ..config.kinds import BudgetTable
 
     budget = BudgetTable(**caps).caps()
-    rules.caps(budget)  # What is wrong with it is said before anything begins.
+    rules.caps(budget)  # A wrong cap is refused before anything begins.
     return budget

@@ -13,7 +13,7 @@ from ..errors import BadInput
 from ..safe_open import read_named
 from ..types import ENDED, OPEN, Budget, NewTask, Spending, Task
 from .command import CommandContext, read_stdin, text_or_stdin, utf8, verb
-from .parameters import BudgetId, Cap, Needs, Span, TaskId, TeammateName
+from .parameters import BudgetId, Cap, Needs, Span, TaskId, TeammateName, budget_options
 
 if TYPE_CHECKING:
     from ..board import Board
@@ -22,18 +22,6 @@ _SHOWN = 50
 _ENDED_SHOWN = 10  # The newest ended tasks that a plain `dugnad tasks` shows.
 _WINDOW = 256  # How many of the last ids `newest` reads first.
 _STATES = ("ready", "blocked", "scheduled", "claimed", "waiting")
-
-
-def budget_options(command: Any) -> Any:
-    """Add --tasks, --tokens, --dollars and --minutes: the caps of a goal."""
-    for name, number, what in (
-        ("--minutes", float, "Cap on minutes of model and tool calls."),
-        ("--dollars", float, "Cap on dollars."),
-        ("--tokens", int, "Cap on tokens, in and out."),
-        ("--tasks", int, "Cap on task runs: claims that begin work."),
-    ):
-        command = click.option(name, type=Cap(number), metavar="N", help=what)(command)
-    return command
 
 
 def _capped(caps: dict[str, Any], before: Budget | None = None) -> Budget:
@@ -86,7 +74,7 @@ def _titles(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--review", metavar="ROLE", help="Another teammate of this role must approve the work first.")
 @click.option("--delay", "delay_seconds", type=Span(), default=0.0, metavar="TIME", help="Wait first: 90s, 10m, 2h.")
 @click.option("--key", help="Adding a task with the same key again returns the same task.")
-@budget_options
+@budget_options(Cap(int), Cap(float))
 async def add(
     call: CommandContext, *, title: str | None, titles: list[str] | None, under: int | None, needs: Any, **given: Any
 ) -> None:
@@ -284,7 +272,7 @@ async def release(call: CommandContext, *, task_id: int, why: str, delay: float)
     dugnad budget 1 --add --tasks 10
     """)  # fmt: skip
 @click.argument("task_id", metavar="[ID]", required=False, type=BudgetId())
-@budget_options
+@budget_options(Cap(int), Cap(float))
 @click.option("--add", "adds", is_flag=True, help="Add to the present caps instead of replacing them.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The most goals to show.")
 async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit: int, **caps: Any) -> None:
