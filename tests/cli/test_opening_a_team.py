@@ -54,7 +54,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Team]:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    typed = {"board": None, "model": "scripted:script.yaml", "agents": 2}
+    typed = {"model": "scripted:script.yaml", "agents": 2}
     run = read_run(read_project(folder), typed, forever=True)
     return folder, Team(run.plan, models=run.models)
 

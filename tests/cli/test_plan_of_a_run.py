@@ -41,6 +41,21 @@ def test_the_users_file_is_opened_once_in_a_run(folder: Path, words: tuple[str, 
     assert ran.stderr.splitlines()[-1] == "opened 1"
 
 
+@pytest.mark.parametrize("words", [("run", "Good", *MODEL), ("tasks",), ("rehearse",)], ids=lambda words: words[0])
+def test_the_users_file_is_opened_once_where_the_project_names_a_server(folder: Path, words: tuple[str, ...]) -> None:
+    project = new_repository(folder / "project")
+    (folder / ".config" / "dugnad").mkdir(parents=True)
+    (folder / ".config" / "dugnad" / "config.toml").write_text("boards = ['127.0.0.1']\n")
+    make_project(project, '"*":\n  - say: It is done.\n')
+    (project / "dugnad.toml").write_text('board = "postgresql://127.0.0.1:1/nowhere"\n')
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNTING, *words], cwd=project, env=environment(HOME=str(folder)), input="",
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ran.returncode in (1, 2), ran.stderr
+    assert ran.stderr.splitlines()[-1] == "opened 1"
+
+
 def test_a_plan_is_frozen() -> None:
     plan = RunPlan(url="sqlite:///:memory:")
     with pytest.raises(FrozenInstanceError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import __version__
-from .command import CommandGroup, log_option, start_log
+from .command import CommandGroup, board_option, log_option, start_log
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -94,14 +94,14 @@ class _Lazy(CommandGroup):
     epilog="`dugnad COMMAND --help` explains one command, with an example.",
 )
 @click.version_option(__version__, prog_name="dugnad")
-@click.option("--board", metavar="URL", help="The board: sqlite:///path/to/board.db or postgresql://host/database.")
+@board_option
 @log_option("DUGNAD_LOG")
 @click.pass_context
-def main(context: click.Context, board: str | None) -> None:
+def main(context: click.Context) -> None:
     """A team of LLM agents that finds its own work.
 
     The board is the first of these that is given: --board, DUGNAD_BOARD, `board` in dugnad.toml; otherwise
-    .dugnad/board.db in the project's root folder.
+    .dugnad/board.db in the project's root folder. A board is sqlite:///path/to/board.db or postgresql://host/database.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -34,7 +34,7 @@ async def open_the_board(scene: Scene) -> Finding | None:
     if scene.project is None and not scene.board_given:
         return None
     if scene.project is not None:
-        scene.url = scene.project.board_url(scene.board_given, scene.environment)
+        scene.url = scene.project.board_url(scene.board_given, scene.environment, scene.user)
     else:
         scene.url = scene.board_given or ""
     path = file_of(scene.url)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
     from ..board import Board
     from ..config.project import Project
+    from ..config.user import UserSettings
     from ..view.json import Shape
 
 EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
 _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
-_BOARD: Any = (("--board",), {"metavar": "URL", "help": "The board to use instead of the project's own."})
-_JSON: Any = (("--json", "as_json"), {"is_flag": True, "help": "Print JSON; docs/commands.md describes it."})
-_LOG, _LOG_LEVELS = "dugnad.log_level", ("debug", "info", "warning", "error")
+_LOG, _BOARD = "dugnad.log_level", "dugnad.board"  # Where the values of these options are kept.
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 Reads = bool | Callable[[dict[str, Any]], bool]
 Picture = Callable[[], "RenderableType"]  # Called only when it is shown, so that rich is not imported for JSON.
 
@@ -49,11 +50,15 @@ class CommandContext:
     as_json: bool
 
     def answer(self, shape: Shape, picture: Picture | str) -> None:
-        """Print the JSON shape, or the picture for a person."""
-        if self.as_json:
-            show_json(shape)
-        else:
-            show(picture if isinstance(picture, str) else picture())
+        answer(self.as_json, shape, picture)
+
+
+def answer(as_json: bool, shape: Shape, picture: Picture | str) -> None:
+    """Print the JSON shape for a program, or the picture for a person."""
+    if as_json:
+        show_json(shape)
+    else:
+        show(picture if isinstance(picture, str) else picture())
 
 
 def verb(
@@ -67,37 +72,41 @@ def verb(
 
     def wrap(work: Callable[..., Awaitable[Any]]) -> click.Command:
         @functools.wraps(work)
-        def run(*, board: str | None, as_json: bool, **arguments: Any) -> Any:
+        def run(*, as_json: bool, **arguments: Any) -> Any:
             import asyncio  # Imported here, so that help stays fast.
 
+            project = here()
+            url = board_url(project)
             if not (only_reads(arguments) if callable(only_reads) else only_reads):
                 from .trust import require_trust
 
-                require_trust(board, makes=makes_board, asks=not as_json)
+                require_trust(project, url, makes=makes_board, asks=not as_json)
 
             async def once() -> Any:
-                async with opened(board, makes=makes_board) as there:
+                async with opened(project, url, makes=makes_board) as there:
                     return await work(CommandContext(there, as_json), **arguments)
 
             return asyncio.run(once())
 
         command = click.command(name, epilog=examples(example))(run)
-        command.params += [click.Option(_BOARD[0], **_BOARD[1]), click.Option(_JSON[0], **_JSON[1])]  # At the end.
-        return command
+        return json_option(board_option(command))  # They come last in the help.
 
     return wrap
 
 
-def board_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--board`. Without it, the option of the group counts: `dugnad --board URL tasks`."""
-    return click.option(*_BOARD[0], **_BOARD[1])(command)
+def kept_option(*names: str, key: str, **settings: Any) -> Callable[[FC], FC]:
+    """An option that is kept for the whole command, so that it may stand before the command's name or after it."""
+
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        context.meta.update({key: value} if value else {})
+
+    return click.option(*names, expose_value=False, callback=keep, **settings)
 
 
-def log_option(variable: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add `--log-level`, which is kept for `start_log`."""
-    return click.option(
-        "--log-level", type=click.Choice(_LOG_LEVELS, case_sensitive=False), envvar=variable, show_envvar=True,
-        expose_value=False, callback=lambda context, _, level: context.meta.update({_LOG: level} if level else {}),
+def log_option(variable: str | None = None) -> Callable[[FC], FC]:
+    return kept_option(
+        "--log-level", key=_LOG, type=click.Choice(_LOG_LEVELS, case_sensitive=False), envvar=variable,
+        show_envvar=True,
         help="Log from this level on: to standard error, or to a file while the live view is shown.",
     )  # fmt: skip
 
@@ -117,8 +126,8 @@ def start_log(*, draws: bool = False, keeps: bool = False, quiet: bool = False) 
             forget_stdout()
 
 
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(*_JSON[0], **_JSON[1])(command)
+board_option = kept_option("--board", key=_BOARD, metavar="URL", help="The board to use instead of the project's own.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; docs/commands.md describes it.")
 
 
 def examples(text: str) -> str:
@@ -143,34 +152,29 @@ def working_folder() -> Path:
         raise BadInput("The working folder is gone, or you may not read it; change to another one.") from None
 
 
-def board_url(given: str | None, project: Project) -> str:
+def board_url(project: Project, user: UserSettings | None = None) -> str:
     """Where the board is: `--board` > DUGNAD_BOARD > dugnad.toml > .dugnad/board.db under the project's root."""
-    return project.board_url(given if given is not None else board_given(), os.environ)
+    return project.board_url(board_given(), os.environ, user)
 
 
-def typed_board(given: str | None) -> bool:
+def typed_board() -> bool:
     """Whether the user named the board, by an option or by DUGNAD_BOARD."""
-    return bool(given or board_given() or os.environ.get("DUGNAD_BOARD"))
+    return bool(board_given() or os.environ.get("DUGNAD_BOARD"))
 
 
-def board_given() -> str | None:
-    """The value of `--board`, before the verb or after it."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return None
-    typed: str | None = context.params.get("board") or context.find_root().params.get("board")
-    return typed
+def board_given(context: click.Context | None = None) -> str | None:
+    """The value of `--board`, before the command or after it."""
+    context = context or click.get_current_context(silent=True)
+    return context.meta.get(_BOARD) if context is not None else None
 
 
 @asynccontextmanager
-async def opened(given: str | None, *, makes: bool = False) -> AsyncIterator[Board]:
+async def opened(project: Project, url: str, *, makes: bool = False) -> AsyncIterator[Board]:
     """Open the board of this command, and close it afterwards. With `makes`, a new board is made if there is none."""
     from ..board import open_board
 
-    project = here()
-    url = board_url(given, project)
     path = file_of(url)
-    if path is not None and not makes and not _exists(path):
+    if path is not None and not makes and not exists(path):
         raise BoardUnreachable(f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
     if path is not None and makes:
         make_folder(path.parent)
@@ -196,7 +200,7 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as trouble:

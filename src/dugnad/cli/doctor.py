@@ -20,7 +20,7 @@ import click
 from ..errors import DugnadError
 from . import checks, checks_board
 from .checks import BoardCheck, Check, Finding, Scene
-from .command import board_option, examples, json_option, show, show_json, working_folder
+from .command import board_given, board_option, examples, json_option, show, show_json, working_folder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,11 +50,10 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 @click.option("--online", is_flag=True, help="Also ask the model one small question.")
 @click.option("--check", "runs_check", is_flag=True, help="Also run the project's check.")
 @click.pass_context
-def doctor(context: click.Context, board: str | None, as_json: bool, online: bool, runs_check: bool) -> None:
+def doctor(context: click.Context, as_json: bool, online: bool, runs_check: bool) -> None:
     """Check the setup and say how to fix it. The exit code is 1 if anything is wrong."""
-    given = board or context.find_root().params.get("board")
     scene = Scene(
-        start=working_folder(), environment=os.environ, board_given=given, online=online, runs_check=runs_check
+        start=working_folder(), environment=os.environ, board_given=board_given(), online=online, runs_check=runs_check
     )
     findings = asyncio.run(examine(scene))
     wrong, warnings = (sum(each.level == level for each in findings) for level in ("wrong", "warning"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -163,11 +164,11 @@ def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]
     import asyncio
 
     from ..text import one_line
-    from .command import opened
+    from .command import board_given, here, opened
 
     async def look() -> list[CompletionItem]:
-        given = context.params.get("board") or context.find_root().params.get("board")
-        async with opened(given) as board:
+        project = here()
+        async with opened(project, project.board_url(board_given(context), os.environ)) as board:
             return [
                 CompletionItem(value, help=one_line(what, 60))
                 for value, what in await ask(board)

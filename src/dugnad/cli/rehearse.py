@@ -11,12 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import BadInput, BoardUnreachable, ModelMisconfigured
-from .command import board_option, board_url, examples, file_of, here, json_option, opened, show, show_json, shown_url
+from ..errors import BadInput, ModelMisconfigured
+from .command import (
+    answer,
+    board_option,
+    board_url,
+    examples,
+    exists,
+    file_of,
+    here,
+    json_option,
+    opened,
+    shown_url,
+    typed_board,
+)  # fmt: skip
 from .parameters import Parameter
 
 if TYPE_CHECKING:
     from ..config.project import Project
+    from ..config.user import UserSettings
     from ..models import Price
     from ..rehearsal.learn import Assumed
     from ..rehearsal.plan import RehearsalPlan
@@ -81,7 +94,6 @@ def rehearse(
     seeds: int,
     model: str | None,
     svg: Path | None,
-    board: str | None,
     as_json: bool,
 ) -> None:
     """Estimate what a team would take, before you pay: time, cost, what it waits for, and how many teammates help.
@@ -91,6 +103,7 @@ def rehearse(
     """
     import asyncio
 
+    from ..config.user import read_user
     from ..rehearsal.findings import find
     from .rehearsal_tables import draw, picture, shape
 
@@ -99,16 +112,14 @@ def rehearse(
     if svg is not None and svg.exists() and not svg.is_file():  # Writing to a pipe would wait for a reader.
         raise BadInput(f"The picture cannot be written to {svg}, which is not a file; name another.")
     project = here()
-    price, priced = _price(model, project)
+    user = read_user()
+    price, priced = _price(model, project, user)
     options = {"turn_seconds": turn_seconds, "turns": turns}
-    made = asyncio.run(_plan(plan, board, project, options, price, priced))
+    made = asyncio.run(_plan(plan, project, board_url(project, user), options, price, priced))
     findings = find(made, agents or _sizes(made), seeds=seeds)  # Not in the event loop, so that Ctrl-C works at once.
     if svg is not None:
         draw(svg, made, findings)
-    if as_json:
-        show_json(shape(made, findings))
-    else:
-        show(picture(made, findings, svg))
+    answer(as_json, shape(made, findings), lambda: picture(made, findings, svg))
 
 
 def _sizes(plan: RehearsalPlan) -> tuple[int, ...]:
@@ -121,7 +132,7 @@ def _sizes(plan: RehearsalPlan) -> tuple[int, ...]:
 
 
 async def _plan(
-    path: Path | None, board: str | None, project: Project, options: Mapping[str, float | None], price: Price | None,
+    path: Path | None, project: Project, url: str, options: Mapping[str, float | None], price: Price | None,
     priced: str,
 ) -> RehearsalPlan:  # fmt: skip
     from dataclasses import replace
@@ -133,30 +144,16 @@ async def _plan(
         return _assumed({**given, **{key: value for key, value in options.items() if value is not None}}, price)
 
     if path is None:
-        async with opened(board) as there:
-            name = shown_url(board_url(board, project))
+        async with opened(project, url) as there:
             members = [member.name for member in project.members]
-            made = await plan_of(there, name, assumed=assumed({}), members=members, reviewer=project.reviewer)
+            made = await plan_of(there, shown_url(url), assumed=assumed({}), members=members, reviewer=project.reviewer)
     else:
-        experience = NOTHING
-        if board is not None or _is_there(board_url(None, project)):
-            async with opened(board) as there:
+        experience, file = NOTHING, file_of(url)
+        if file is None or typed_board() or exists(file):  # A board that the user named must exist.
+            async with opened(project, url) as there:
                 experience = await experience_of(there)
         made = read_plan(path, environment=os.environ, limits=project.limits, assumed=assumed, experience=experience)
     return replace(made, basis=(*made.basis, priced))
-
-
-def _is_there(url: str) -> bool:
-    """Whether there is a board to learn from. A board that the user named must exist."""
-    path = file_of(url)
-    context = click.get_current_context(silent=True)
-    named = context is not None and context.find_root().params.get("board") is not None
-    if path is None or named or os.environ.get("DUGNAD_BOARD"):
-        return True
-    try:
-        return path.exists()
-    except OSError as trouble:
-        raise BoardUnreachable(f"The board at {path} cannot be reached: {trouble.strerror}.") from None
 
 
 def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
@@ -175,13 +172,11 @@ def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
     )
 
 
-def _price(given: str | None, project: Project) -> tuple[Price | None, str]:
+def _price(given: str | None, project: Project, user: UserSettings) -> tuple[Price | None, str]:
     """The price of the model, and a sentence about it."""
-    from ..config.user import read_user
     from ..models.open import default_model
     from ..models.prices import facts_of
 
-    user = read_user()
     try:
         name = project.model_name(given, os.environ) or user.model or default_model()
     except ModelMisconfigured:

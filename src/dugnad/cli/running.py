@@ -178,11 +178,10 @@ def read_run(
     from .trust import require_trust
     from .workspaces import Wishes
 
-    board, agents = typed.pop("board"), typed.pop("agents")
-    user = read_user(os.environ)
+    agents, user = typed.pop("agents"), read_user(os.environ)
     limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
     plan = RunPlan(
-        url=board_url(board, project), model=project.model_name(typed.pop("model"), os.environ), name=project.team,
+        url=board_url(project, user), model=project.model_name(typed.pop("model"), os.environ), name=project.team,
         project=project.root, roles=project.roles, only_roles=roles or None, agents=agents or limits.agents_max,
         budget=project.budget, limits=limits, agent_limits=project.agent_limits, board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
@@ -191,7 +190,7 @@ def read_run(
     )  # fmt: skip
     models = Models(plan)
     models.named()
-    require_trust(board, makes=True, asks=not as_json, runs=True)
+    require_trust(project, plan.url, makes=True, asks=not as_json, runs=True)
     project = _at_most(project, agents) if roles is None else project  # `work` has no members join.
     return Run(plan=plan, models=models, user=user, project=project, wishes=Wishes.typed(typed), as_json=as_json)
 

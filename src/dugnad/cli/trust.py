@@ -1,4 +1,4 @@
-"""`dugnad trust`, and the question of verbs that act on a project: what it brings is used once it is accepted."""
+"""`dugnad trust`, and the question that other commands ask: what a project brings is used once it is accepted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .command import board_option, board_url, examples, here, json_option, make_folder, show_json, typed_board
+from .command import answer, board_option, board_url, examples, here, json_option, make_folder, show_json, typed_board
 
 if TYPE_CHECKING:
     from ..config.project import Project
@@ -18,7 +18,7 @@ _HOW = "`dugnad trust` shows what it brings, and asks once"
 _SETTINGS_ASKED = 18  # So that they and the question fit on one screen.
 
 
-def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bool = False) -> None:
+def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True, runs: bool = False) -> None:
     """Go on only with settings and a board that this user made or accepted; otherwise ask, or refuse.
 
     `makes`: the board is made if there is none. `runs`: a team will work, so that git is asked about the board also
@@ -28,9 +28,7 @@ def require_trust(given: str | None, *, makes: bool, asks: bool = True, runs: bo
 
     from .unaccepted import NotAccepted, lines_of
 
-    project = here()
-    url = board_url(given, project)
-    found = asyncio.run(_look(project, url, typed=typed_board(given), runs=runs))
+    found = asyncio.run(_look(project, url, typed=typed_board(), runs=runs))
     if not found.known:
         if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise NotAccepted(_refusal(found))
@@ -93,15 +91,15 @@ def _refusal(found: Found) -> str:
 
 
 @click.command("trust", epilog=examples("dugnad trust\ndugnad trust --yes"))
-@click.option("--yes", is_flag=True, help="Do not ask; what is accepted is still shown.")
-@click.option("--forget", is_flag=True, help="Take it back: ask again before anything is done here.")
+@click.option("--yes", is_flag=True, help="Accept without asking. What is accepted is still shown.")
+@click.option("--forget", is_flag=True, help="Remove the acceptance, so that dugnad asks again.")
 @board_option
 @json_option
-def trust(yes: bool, forget: bool, board: str | None, as_json: bool) -> int:
-    """Show what this project brings (its dugnad.toml, a board that somebody else made), and accept it.
+def trust(yes: bool, forget: bool, as_json: bool) -> int:
+    """Show what this project brings (its dugnad.toml, or a board that somebody else made), and accept it.
 
-    Verbs that act or spend ask by themselves on a terminal; a script runs this once. What you accepted is remembered
-    for you alone, by what it says: when the settings change, you are asked again.
+    Commands that change the board or run a team ask by themselves on a terminal. For a script, run this once. dugnad
+    remembers what you accepted, for you alone, and asks again when the settings change.
     """
     import asyncio
 
@@ -109,14 +107,11 @@ def trust(yes: bool, forget: bool, board: str | None, as_json: bool) -> int:
     from .unaccepted import NotAccepted, lines_of, where_of
 
     project = here()
-    url = board_url(board, project)
+    url = board_url(project)
     if forget:
         count = Accepted(os.environ).forget(project.root, where_of(url))
         says = "It is forgotten; you are asked again." if count else "Nothing of this project was accepted."
-        if as_json:
-            show_json({"forgotten": count})
-        else:
-            click.echo(says)
+        answer(as_json, {"forgotten": count}, says)
         return 0
     found = asyncio.run(_look(project, url, typed=False, runs=True))
     if not as_json:

@@ -164,13 +164,14 @@ class Project:
     servers: tuple[str, ...] | None = None  # Of the user's MCP servers, only these; None: all,
     servers_without: tuple[str, ...] = ()  # but not these.
 
-    def board_url(self, given: str | None, environment: Mapping[str, str]) -> str:
-        """--board, DUGNAD_BOARD, dugnad.toml, or a file under the project's root: the first there is."""
+    def board_url(self, given: str | None, environment: Mapping[str, str], user: UserSettings | None = None) -> str:
+        """--board, DUGNAD_BOARD, dugnad.toml, or a file under the project's root: the first there is. config.toml is
+        read only for a server that dugnad.toml names, if the caller has not read it."""
         if named := given or environment.get("DUGNAD_BOARD"):
             return named
         board = self.board or "sqlite:///.dugnad/board.db"
         if board.startswith(("postgresql://", "postgres://")):
-            _refuse_strange_server(board, environment)
+            _refuse_strange_server(board, environment, user or read_user(environment))
         if not board.startswith("sqlite:///") or board == "sqlite:///:memory:":
             return board  # A kind of board that does not exist is refused where it is opened.
         path = self.root / board.removeprefix("sqlite:///")
@@ -247,7 +248,7 @@ def _team_name(root: Path) -> str:
 # The board's server.
 
 
-def _refuse_strange_server(address: str, environment: Mapping[str, str]) -> None:
+def _refuse_strange_server(address: str, environment: Mapping[str, str], user_settings: UserSettings) -> None:
     """The driver gives PGPASSWORD to any server that asks, and whoever has the board can act in any name."""
     try:
         parts = urlsplit(address)
@@ -266,7 +267,7 @@ def _refuse_strange_server(address: str, environment: Mapping[str, str]) -> None
         raise BadInput(f"{FILE}: the board would lie among tables of others; name it otherwise.")
     for mode in [value for name, value in options if name == "sslmode"]:
         _refuse_less_secrecy(mode, environment.get("PGSSLMODE") or "prefer")
-    trusted = {each.lower() for each in read_user(environment).boards}
+    trusted = {each.lower() for each in user_settings.boards}
     for server in servers.split(","):
         host = unquote(re.sub(r":\d*$", "", server)).strip("[]").lower()
         port = server.rpartition(":")[2] if re.search(r":\d+$", server) else ""
