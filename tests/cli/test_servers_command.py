@@ -60,7 +60,7 @@ def test_the_list_says_how_each_stands(shell: Shell, folder: Path) -> None:
 
 def test_a_user_without_servers_is_told_where_they_would_stand(shell: Shell, folder: Path) -> None:
     write(folder, "")
-    assert shell.says("servers").startswith("There are none. Your config.toml names them")
+    assert shell.says("servers").startswith("You have no MCP servers. Your config.toml names them")
     assert shell.json("servers") == {"servers": []}
     assert "config.toml names none." in shell.fails(2, "servers", "approve", "it")
 
@@ -90,7 +90,7 @@ def test_approving_shows_everything_and_needs_a_yes(shell: Shell) -> None:
 @pytest.mark.parametrize(("answer", "approved"), [("y", True), ("n", False)])
 def test_on_a_terminal_it_is_asked(shell: Shell, folder: Path, answer: str, approved: bool) -> None:
     with terminal("servers", "approve", "it", folder=folder / "project", HOME=str(folder)) as screen:
-        screen.shows("May teammates use it just so?")
+        screen.shows("May teammates use it in this form?")
         screen.type(f"{answer}\r")
         assert screen.ends() == (0 if approved else 1)
         assert ("it is approved: " if approved else "It is not approved.") in screen.everything

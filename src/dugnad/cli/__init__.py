@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("budget", "tasks:budget", "Show what a goal has spent, or change its caps."),
     ),
     "Setting up": (
-        ("doctor", "doctor:doctor", "Check the setup, and say how to fix it."),
+        ("doctor", "about:doctor", "Check the setup, and say how to fix it."),
         ("trust", "trust:trust", "Show and accept what a project brings."),
         ("prune", "prune:prune", "Delete old history, to keep a board small."),
         ("servers", "servers:servers", "List MCP servers, and approve what they offer."),

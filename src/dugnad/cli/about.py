@@ -1,14 +1,16 @@
-"""Commands that need no board: `model` and `completion`."""
+"""The commands about the setup: `doctor`, `model` and `completion`."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from ..errors import BadInput
-from .command import examples, json_option, show_json
+from ..view.numbers import counted
+from .command import answer, board_given, board_option, examples, json_option, show, working_folder
 
 _INSTALL = {
     "bash": 'eval "$(dugnad completion bash)"   # in ~/.bashrc',
@@ -30,23 +32,46 @@ def model(name: str | None, as_json: bool) -> None:
         raise BadInput(f"{name!r} is not a model; write provider:model.")
     facts = facts_of(provider, model_name)
     price = facts.price
-    if as_json:
-        shown = {"input": price.input, "output": price.output} if price else None
-        show_json({"model": f"{provider}:{model_name}", "window_tokens": facts.window_tokens, "price": shown})
-        return
+    shown = {"input": price.input, "output": price.output} if price else None
     window = f"{facts.window_tokens:,} tokens" if facts.window_tokens else "not known"
-    cost = (
-        f"${price.input:g} in, ${price.output:g} out, per million tokens"
-        if price
-        else "not known; costs are counted in tokens"
+    cost = "not known; costs are counted in tokens"
+    if price:
+        cost = f"${price.input:g} in, ${price.output:g} out, per million tokens"
+    answer(
+        as_json,
+        {"model": f"{provider}:{model_name}", "window_tokens": facts.window_tokens, "price": shown},
+        f"{provider}:{model_name}\n  window  {window}\n  price   {cost}",
     )
-    click.echo(f"{provider}:{model_name}\n  window  {window}\n  price   {cost}")
+
+
+@click.command("doctor", epilog=examples("dugnad doctor\ndugnad doctor --online"))
+@board_option
+@json_option
+@click.option("--online", is_flag=True, help="Also ask the model one small question.")
+@click.option("--check", "runs_check", is_flag=True, help="Also run the project's check.")
+def doctor(as_json: bool, online: bool, runs_check: bool) -> int:
+    """Check the setup and say how to fix it. The exit code is 1 if anything is wrong."""
+    import asyncio
+
+    from .checks import Scene
+    from .doctor import examine, findings_table
+
+    scene = Scene(
+        start=working_folder(), environment=os.environ, board_given=board_given(), online=online, runs_check=runs_check
+    )
+    findings = asyncio.run(examine(scene))
+    wrong, warnings = (sum(each.level == level for each in findings) for level in ("wrong", "warning"))
+    shape = {"findings": [asdict(each) for each in findings], "wrong": wrong, "warnings": warnings}
+    answer(as_json, shape, lambda: findings_table(findings))
+    if not as_json:
+        show(f"{wrong or 'Nothing'} wrong, {counted(warnings, 'warning') if warnings else 'no warnings'}.")
+    return 1 if wrong else 0
 
 
 @click.command("completion", epilog=examples("dugnad completion bash"))
 @click.argument("shell", required=False, type=click.Choice(sorted(_INSTALL)))
 def completion(shell: str | None) -> None:
-    """Print the script with which your shell completes commands, options, task numbers and names."""
+    """Print the script that lets your shell complete commands, options, task numbers and names."""
     from click.shell_completion import get_completion_class
 
     chosen = shell or Path(os.environ.get("SHELL", "")).name

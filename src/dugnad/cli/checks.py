@@ -13,21 +13,36 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from ..agent.external.command import ExternalCommand
+from ..board import Board
 from ..clock import wall_ms
+from ..config.project import FILE, Project, read_project
+from ..config.reader import user_file
+from ..config.user import UserSettings, open_named_model, read_user
 from ..errors import ModelTrouble, ToolError
+from ..models import Model
+from ..models.open import default_model
+from ..models.port import Request, Said
+from ..prompts import tell
 from ..safe_open import OWN
+from ..settings import AgentLimits
+from ..team.plan import RunPlan
+from ..team.team import opened
+from ..text import one_line, shorten
+from ..tools import OF_A_TREE
+from ..types import Task
+from ..workspace.git.git import Git
+from ..workspace.programs import find_program
+from ..workspace.sandbox.sandbox import probe
 from .accepted import state_folder
-
-if TYPE_CHECKING:
-    from ..board import Board
-    from ..config.project import Project
-    from ..config.user import UserSettings
-    from ..models import Model
-    from ..types import Task
+from .command import is_no_project
+from .preflight import Interrupted, memory_of, preflight
+from .unaccepted import refuse_tracked
+from .workspaces import Wishes, workplaces
 
 Level = Literal["ok", "warning", "wrong"]
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -84,15 +99,10 @@ def _root(scene: Scene) -> Path:
 
 def _brought(scene: Scene) -> Path:
     """The folder whose programs are not used. A home folder has the user's own programs in it."""
-    from .command import is_no_project
-
     return _root(scene) / OWN if is_no_project(_root(scene)) else _root(scene)
 
 
 async def git(scene: Scene) -> Finding:
-    from ..workspace.git.git import Git
-    from ..workspace.programs import find_program
-
     path = scene.environment.get("PATH", os.defpath)
     root = _root(scene)
     if find_program("git", path, outside=_brought(scene)) is None:
@@ -115,22 +125,40 @@ async def git(scene: Scene) -> Finding:
 
 async def sandbox(scene: Scene) -> Finding:
     """Try it out: a version number does not say what the machine allows."""
-    from ..workspace.sandbox.sandbox import probe
-
     found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene))
     return Finding("sandbox", "ok" if found.level == "strict" else "warning", found.says, found.mend)
 
 
 async def base_check(scene: Scene) -> Finding | None:
-    from .preflight import base_check as looked_at
-
-    return await looked_at(scene)
+    project = scene.project
+    if project is None or not project.checks or scene.user is None:
+        return None
+    command = one_line(" && ".join(project.checks), 200)
+    if not scene.runs_check:
+        return Finding("check", "ok", f"`{command}`; `dugnad doctor --check` runs it on the project as it is.")
+    if scene.accepted is not True:
+        return Finding("check", "warning", f"`{command}` was not run: the project is not accepted.", "dugnad trust")
+    if not (scene.board_given or scene.environment.get("DUGNAD_BOARD")):
+        await refuse_tracked(project, scene.url)
+    plan = RunPlan(url=scene.url or "sqlite:///:memory:")
+    said: list[str] = []
+    async with opened(plan) as board, workplaces(board, project, scene.user, Wishes(), said.append) as given:
+        try:
+            memory = memory_of(project.root, scene.environment)
+            verdict = await preflight(given.base, memory, red_base=False, say=said.append, quiet=False)
+        except Interrupted:
+            return Finding("check", "warning", f"`{command}` was interrupted.")
+    if verdict is None:
+        return Finding("check", "warning", f"`{command}` could not be run. {' '.join(said[1:])}".strip())
+    if verdict.green:
+        return Finding("check", "ok", f"`{command}` is green on {verdict.where}.")
+    last = shorten(verdict.output, 600)
+    return Finding(
+        "check", "wrong", f"`{command}` is red on {verdict.where}: {last}", "mend it, or run with --red-base"
+    )
 
 
 def proxy(scene: Scene) -> Finding | None:
-    from urllib.parse import urlsplit
-    from urllib.request import proxy_bypass
-
     named = [each for each in _PROXIES if scene.environment.get(each) or scene.environment.get(each.lower())]
     if not named:
         return None
@@ -145,8 +173,6 @@ def proxy(scene: Scene) -> Finding | None:
 
 
 def project_file(scene: Scene) -> Finding:
-    from ..config.project import FILE, read_project
-
     scene.project = read_project(scene.start, environment=scene.environment)
     if scene.project.file is None:
         return Finding("project", "ok", f"{scene.project.root} has no {FILE}; the defaults apply.")
@@ -156,9 +182,6 @@ def project_file(scene: Scene) -> Finding:
 
 
 def user_settings(scene: Scene) -> Finding:
-    from ..config.reader import user_file
-    from ..config.user import read_user
-
     scene.user = read_user(scene.environment)
     file = scene.user.file
     if file is None:
@@ -194,9 +217,6 @@ def policies(scene: Scene) -> Finding | None:
 
 
 def choose_model(scene: Scene) -> Finding | None:
-    from ..config.user import open_named_model
-    from ..models.open import default_model
-
     if scene.user is None:
         return None
     named = (
@@ -244,8 +264,6 @@ def know_price(scene: Scene) -> Finding | None:
 
 def _know_command(scene: Scene, command: ExternalCommand) -> Finding:
     """An external agent: whether it is installed, and whether it reports its cost."""
-    from ..workspace.programs import find_program
-
     word, path = command.run[0], scene.environment.get("PATH", os.defpath)
     if not (shutil.which(word) if "/" in word else find_program(word, path, outside=_brought(scene))):
         name = command.name.removeprefix("command:")
@@ -261,8 +279,6 @@ def _know_command(scene: Scene, command: ExternalCommand) -> Finding:
 
 def hold_commands(scene: Scene) -> Finding | None:
     """An external agent has tools of its own, so a policy about such tools cannot be enforced for it."""
-    from ..tools import OF_A_TREE
-
     if scene.project is None or scene.user is None or scene.model is None:
         return None
     policy, named = scene.project.policy(scene.user), {"": scene.model.name}
@@ -277,8 +293,6 @@ def hold_commands(scene: Scene) -> Finding | None:
 
 
 def know_window(scene: Scene) -> Finding | None:
-    from ..settings import AgentLimits
-
     if scene.model is None or isinstance(scene.model, ExternalCommand):
         return None
     if tokens := scene.model.facts.window_tokens:
@@ -289,8 +303,6 @@ def know_window(scene: Scene) -> Finding | None:
 
 
 async def open_role_models(scene: Scene) -> Finding | None:
-    from ..config.user import open_named_model
-
     if scene.project is None or scene.user is None:
         return None
     of_roles = [role.model for role in scene.project.roles.values()]
@@ -301,9 +313,6 @@ async def open_role_models(scene: Scene) -> Finding | None:
 
 
 async def ask_model(scene: Scene) -> Finding | None:
-    from ..models.port import Request, Said
-    from ..prompts import tell
-
     if scene.model is None or isinstance(scene.model, ExternalCommand) or not scene.online:
         return None
     if scene.accepted is not True:

@@ -7,16 +7,20 @@ import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..board import Board, open_board
+from ..board.roots import budget_id, root_name
+from ..board.store.disk import enter, network_filesystem, read_mounts
+from ..board.store.migrations import latest
 from ..errors import BoardUnreachable
 from ..safe_open import OWN
+from ..settings import Patience
+from ..types import HUMAN, Task, TaskState
+from ..view.numbers import clock
+from .accepted import Accepted
 from .checks import Finding, Scene
 from .command import file_of
-
-if TYPE_CHECKING:
-    from ..board import Board
-    from ..types import Task, TaskState
+from .unaccepted import flat, where_of
 
 _SKEW_MS_MAX = 2_000
 _SPACE_LOW, _SPACE_LEAST = 1024**3, 64 * 1024**2
@@ -26,11 +30,6 @@ _OPEN: tuple[TaskState, ...] = ("ready", "blocked", "scheduled", "claimed", "wai
 
 
 async def open_the_board(scene: Scene) -> Finding | None:
-    from ..board import open_board
-    from ..board.store.disk import enter
-    from ..board.store.migrations import latest
-    from ..settings import Patience
-
     if scene.project is None and not scene.board_given:
         return None
     if scene.project is not None:
@@ -80,9 +79,6 @@ def _schema(path: Path) -> int:
 
 async def trust(scene: Scene) -> Finding | None:
     """Whether the user has accepted what the project brings. A board that the user typed needs no acceptance."""
-    from .accepted import Accepted
-    from .unaccepted import flat, where_of
-
     if scene.project is None:
         return None
     accepted = Accepted(scene.environment)
@@ -97,15 +93,11 @@ async def trust(scene: Scene) -> Finding | None:
 
 
 async def write(_: Scene, board: Board) -> Finding:
-    from ..types import HUMAN
-
     await board.show(HUMAN, [0])  # There is no such message, so this is an empty transaction.
     return Finding("writing", "ok", "The board can be written.")
 
 
 def disk(scene: Scene) -> Finding | None:
-    from ..board.store.disk import network_filesystem, read_mounts
-
     path = file_of(scene.url) if scene.url else None
     if path is None:
         return None
@@ -168,8 +160,6 @@ async def answers(_: Scene, board: Board) -> Finding | None:
 
 
 async def budgets(scene: Scene, board: Board) -> Finding:
-    from ..board.roots import budget_id, root_name
-
     for root in sorted({task.root for task in scene.tasks})[:_ROOTS_MAX]:
         if (account := await board.budget(root)).held:
             option = "minutes" if account.held == "seconds" else account.held
@@ -204,8 +194,6 @@ async def teammates(_: Scene, board: Board) -> Finding:
 
 
 async def cooldowns(_: Scene, board: Board) -> Finding | None:
-    from ..view.numbers import clock
-
     if not (resting := await board.cooldowns()):
         return None
     says = _few(f"{each.key} cools down until {clock(each.until)}: {each.reason}" for each in resting)

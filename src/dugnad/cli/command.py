@@ -37,6 +37,7 @@ _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
 _LOG, _BOARD = "dugnad.log_level", "dugnad.board"  # Where the values of these options are kept.
 _LOG_LEVELS = ("debug", "info", "warning", "error")
+T = TypeVar("T")
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 Reads = bool | Callable[[dict[str, Any]], bool]
 Picture = Callable[[], "RenderableType"]  # Called only when it is shown, so that rich is not imported for JSON.
@@ -221,6 +222,15 @@ def make_folder(folder: Path) -> None:
         raise BoardUnreachable(f"{folder} is not a folder; move it, or name another board with --board.") from None
     except OSError as trouble:
         raise BoardReadOnly(f"The folder {folder} for the board cannot be made: {trouble.strerror}.") from None
+
+
+async def all_pages(read: Callable[..., Awaitable[Sequence[T]]], key: str, after: int = 0) -> list[T]:
+    """Everything behind `after`, page by page. `key` is the field by which the pages are in order."""
+    found: list[T] = []
+    while page := await read(after=after):
+        found += page
+        after = getattr(page[-1], key)
+    return found
 
 
 # Printing.

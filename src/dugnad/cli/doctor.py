@@ -1,4 +1,4 @@
-"""`dugnad doctor`: checks the setup, one line for each finding, with the way to fix it.
+"""What `dugnad doctor` does: it checks the setup, one line for each finding, with the way to fix it.
 
 It makes nothing, and changes nothing except that it upgrades an old PostgreSQL board. It connects only to that board
 and, with --online, to the model, which it asks one small question. With --check it runs the project's check as
@@ -7,23 +7,17 @@ and, with --online, to the model, which it asks one small question. With --check
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 
-import click
+from rich.table import Table
+from rich.text import Text
 
 from ..errors import DugnadError
+from ..text import one_line
 from . import checks, checks_board
 from .checks import BoardCheck, Check, Finding, Scene
-from .command import board_given, board_option, examples, json_option, show, show_json, working_folder
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # The order matters: later checks use what earlier ones opened.
 CHECKS: tuple[tuple[str, Check], ...] = (
@@ -42,27 +36,6 @@ BOARD_CHECKS: tuple[tuple[str, BoardCheck], ...] = (
     ("rate limits", checks_board.cooldowns),
 )  # fmt: skip
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
-
-
-@click.command("doctor", epilog=examples("dugnad doctor\ndugnad doctor --online"))
-@board_option
-@json_option
-@click.option("--online", is_flag=True, help="Also ask the model one small question.")
-@click.option("--check", "runs_check", is_flag=True, help="Also run the project's check.")
-@click.pass_context
-def doctor(context: click.Context, as_json: bool, online: bool, runs_check: bool) -> None:
-    """Check the setup and say how to fix it. The exit code is 1 if anything is wrong."""
-    scene = Scene(
-        start=working_folder(), environment=os.environ, board_given=board_given(), online=online, runs_check=runs_check
-    )
-    findings = asyncio.run(examine(scene))
-    wrong, warnings = (sum(each.level == level for each in findings) for level in ("wrong", "warning"))
-    if as_json:
-        show_json({"findings": [asdict(each) for each in findings], "wrong": wrong, "warnings": warnings})
-    else:
-        show(_picture(findings))
-        show(f"{wrong or 'Nothing'} wrong, {warnings or 'no'} warning{'' if warnings == 1 else 's'}.")
-    context.exit(1 if wrong else 0)
 
 
 async def examine(scene: Scene) -> list[Finding]:
@@ -90,12 +63,7 @@ async def _look(name: str, look: Callable[[], Finding | Awaitable[Finding | None
         return Finding(name, "wrong", f"{trouble.filename or 'It'} cannot be read: {trouble.strerror or trouble}.")
 
 
-def _picture(findings: Sequence[Finding]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from ..text import one_line
-
+def findings_table(findings: Sequence[Finding]) -> Table:
     table = Table.grid(padding=(0, 2))
     for each in findings:
         said = one_line(each.says, 1_000) + (f" To fix it: {one_line(each.mend, 300)}" if each.mend else "")

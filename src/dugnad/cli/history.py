@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Group
+from rich.text import Text
 
 from ..errors import BadInput
-from ..types import HUMAN
-from .command import CommandContext, console, show, show_json, verb
+from ..types import HUMAN, Event
+from ..view.json import event_shape, note_shape
+from ..view.numbers import day
+from .command import CommandContext, all_pages, console, show, show_json, verb
 from .parameters import TaskId
-
-if TYPE_CHECKING:
-    from ..types import Event
 
 _LAST = 100  # Events that `dugnad log` shows.
 _LOOKED_AT = 2_000  # Events read to find them; most are internal steps.
@@ -34,7 +35,7 @@ async def log(call: CommandContext, *, task_id: int | None, follow: bool, after:
     lines = _EventPrinter(everything=everything, as_json=call.as_json)
     if after is None and task_id is None:
         last = await call.board.last_event()
-        recent = await _page(call, max(0, last - _LOOKED_AT), None)
+        recent = await all_pages(call.board.events, "seq", max(0, last - _LOOKED_AT))
         for event in [event for event in recent if lines.wants(event)][-_LAST:]:
             lines.show(event)
         after = recent[-1].seq if recent else last
@@ -48,14 +49,6 @@ async def log(call: CommandContext, *, task_id: int | None, follow: bool, after:
         for event in page:
             lines.show(event)
         after = page[-1].seq
-
-
-async def _page(call: CommandContext, after: int, task: int | None) -> list[Event]:
-    found: list[Event] = []
-    while page := await call.board.events(after, task=task):
-        found += page
-        after = page[-1].seq
-    return found
 
 
 class _EventPrinter:
@@ -74,8 +67,6 @@ class _EventPrinter:
 
     def show(self, event: Event) -> None:
         from ..view.events import event_line
-        from ..view.json import event_shape
-        from ..view.numbers import day
 
         if not self.wants(event):
             return
@@ -107,8 +98,6 @@ async def notes(
     limit: int,
 ) -> None:
     """Show the team's notes, newest first. With words, show the notes that contain all of them."""
-    from ..view.json import note_shape
-
     if write is not None:
         if words:
             raise BadInput("Search for words or use --write, not both.")
@@ -120,9 +109,6 @@ async def notes(
     found = await call.board.search_notes(" ".join(words), before=before, page=limit)
 
     def picture() -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
         from ..view.tables import notes_table
 
         if not found:
@@ -132,4 +118,4 @@ async def notes(
             return table
         return Group(table, Text(f"\nThere may be more notes: dugnad notes --before {found[-1].id}", style="dim"))
 
-    call.answer({"notes": [note_shape(note) for note in found]}, picture)
+    call.answer({"notes": [*map(note_shape, found)]}, picture)

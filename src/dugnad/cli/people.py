@@ -3,53 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
+from rich.console import Group
+from rich.text import Text
 
 from ..errors import BadInput
-from ..types import HUMAN
-from .command import CommandContext, text_or_stdin, verb
+from ..text import plain
+from ..types import HUMAN, Message
+from ..view.json import host_shape, message_shape, teammate_shape
+from ..view.numbers import counted
+from .command import CommandContext, all_pages, text_or_stdin, verb
 from .parameters import RequestId, TeammateName
+from .tasks import collect
 
-if TYPE_CHECKING:
-    from ..types import Message, Task
+_NO_HOST = "No host is running; `dugnad run` or `dugnad work` starts one."
 
 
 @verb("team", only_reads=True, example="dugnad team")
 async def team(call: CommandContext) -> None:
     """List the teammates, with their roles, and what each is doing."""
-    from ..view.json import host_shape, teammate_shape
-    from .tasks import collect
-
     members, hosts = await call.board.team(), await call.board.hosts()
-    held: list[Task] = await collect(call.board, 10**9, states=["claimed", "waiting"])
+    held = await collect(call.board, 10**9, states=["claimed", "waiting"])
 
     def picture() -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
-        from ..view.numbers import counted
         from ..view.tables import team_table
 
         alive = sum(host.alive for host in hosts)
-        below = (
-            f"{counted(alive, 'host')} running."
-            if alive
-            else "No host is running; `dugnad run` or `dugnad work` starts one."
-        )
+        below = f"{counted(alive, 'host')} running." if alive else _NO_HOST
         if not members:
             return Text(f"The team has no teammates yet; `dugnad spawn alice --role coder` adds one. {below}")
         return Group(team_table(members, held), Text(f"\n{below}", style="dim"))
 
-    shape = {
-        "teammates": [
-            {**teammate_shape(member), "holds": [task.id for task in held if task.teammate == member.name]}
-            for member in members
-        ],
-        "hosts": [host_shape(host) for host in hosts],
-    }
-    call.answer(shape, picture)
+    teammates = [
+        {**teammate_shape(member), "holds": [task.id for task in held if task.teammate == member.name]}
+        for member in members
+    ]
+    call.answer({"teammates": teammates, "hosts": [*map(host_shape, hosts)]}, picture)
 
 
 @verb("spawn", makes_board=True, example="""
@@ -66,8 +58,6 @@ async def team(call: CommandContext) -> None:
 @click.option("--plan", is_flag=True, help="It may only read until its plan for a task is approved.")
 async def spawn(call: CommandContext, *, name: str, roles: tuple[str, ...], **settings: Any) -> None:
     """Add a teammate. It joins at once if a host is running, or else with the next `dugnad run` or `dugnad work`."""
-    from ..view.json import teammate_shape
-
     teammate = await call.board.spawn(name, roles=_split(roles), **settings)
     alive = any(host.alive for host in await call.board.hosts())
     joins = "is joining" if alive else "will join when a host starts (`dugnad run` or `dugnad work`)"
@@ -90,8 +80,6 @@ def _split(given: Iterable[str]) -> list[str]:
 async def stop(call: CommandContext, *, name: str, why: str, now: bool) -> None:
     """Ask a teammate to shut down. It finishes its task or gives it back."""
     from ..team import requests
-    from ..text import plain
-    from ..view.json import teammate_shape
 
     said = await requests.stop(call.board, name, why=why, now=now)
     teammate = await call.board.teammate(name)
@@ -103,8 +91,6 @@ async def stop(call: CommandContext, *, name: str, why: str, now: bool) -> None:
 @click.argument("text", callback=text_or_stdin)
 async def tell(call: CommandContext, *, name: str, text: str) -> None:
     """Send a teammate a message; `-` reads it from standard input. The teammate sees it with its next turn."""
-    from ..view.json import message_shape
-
     message = await call.board.tell(HUMAN, name, _something(text))
     call.answer({"message": message_shape(message)}, f"m{message.id} is in {message.recipient}'s inbox.")
 
@@ -129,19 +115,15 @@ async def inbox(call: CommandContext, *, name: str, keep: bool, everything: bool
     teammate is shown, and nothing is marked as read.
     """
     from ..team.requests import waiting_requests
-    from ..view.json import message_shape
 
     if name != HUMAN:
         await call.board.teammate(name)
     waiting = await (waiting_requests(call.board) if name == HUMAN else call.board.requests(name))
     open_ids = {message.id for message in waiting}
-    found = await _messages(call, name, queued=not everything)
+    found = await all_pages(partial(call.board.inbox, name, queued=not everything, page=1_000), "id")
     messages = [each for each in found if each.id not in open_ids and (everything or not _asks(each))]
 
     def picture() -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
         from ..view.tables import messages_table
 
         if not messages and not waiting:
@@ -152,25 +134,13 @@ async def inbox(call: CommandContext, *, name: str, keep: bool, everything: bool
         head = Text("\nThese wait for an answer:" if messages else "These wait for an answer:", style="bold yellow")
         return Group(*said, head, messages_table(waiting, waiting=open_ids))
 
-    call.answer(
-        {"messages": [message_shape(each) for each in messages], "requests": [message_shape(each) for each in waiting]},
-        picture,
-    )
+    call.answer({"messages": [*map(message_shape, messages)], "requests": [*map(message_shape, waiting)]}, picture)
     if name == HUMAN and not keep:  # After printing: what could not be printed is shown again.
         await call.board.show(HUMAN, [each.id for each in found if each.shown_at is None and each.id not in open_ids])
 
 
 def _asks(message: Message) -> bool:
     return message.kind in ("question", "plan", "shutdown")
-
-
-async def _messages(call: CommandContext, recipient: str, *, queued: bool) -> list[Message]:
-    found: list[Message] = []
-    after = 0
-    while page := await call.board.inbox(recipient, queued=queued, after=after, page=1_000):
-        found += page
-        after = page[-1].id
-    return found
 
 
 @verb("answer", example="""
@@ -212,10 +182,9 @@ async def reject(call: CommandContext, *, which: str, why: str) -> None:
 
 async def _said(call: CommandContext, message: Message) -> None:
     from ..team.requests import taken_as
-    from ..view.json import message_shape
 
     taken = await taken_as(call.board, message)
     about = f", and #{message.task} goes on" if message.task is not None else ""
     alive = any(host.alive for host in await call.board.hosts())
-    hint = "" if alive else " No host is running; `dugnad run` or `dugnad work` starts one."
+    hint = "" if alive else f" {_NO_HOST}"
     call.answer({"message": message_shape(message)}, f"{taken}{message.recipient} is told{about}.{hint}")

@@ -21,17 +21,13 @@ from ..config.project import Project
 from ..config.servers import replace_file
 from ..errors import ToolError
 from ..safe_open import held
-from ..team.plan import RunPlan
-from ..team.team import opened
 from ..team.workspaces.workspace import CHECK_SECONDS_MAX
 from ..text import one_line, plain, shorten
 from .accepted import state_folder
 from .base_trees import Base
-from .checks import Finding, Scene
 from .command import console
 from .signals import stopping
-from .unaccepted import refuse_tracked
-from .workspaces import Given, Say, Wishes, workplaces
+from .workspaces import Given, Say, Wishes
 
 _KEPT_MAX = 50
 _BYTES_MAX = 256 * 1024
@@ -92,36 +88,6 @@ async def checked_base(project: Project, given: Given, wishes: Wishes, *, say: S
         return Checked(1, verdict.page(), verdict.shape())
     say(f"The project's check is red on {plain(verdict.where)} already; every teammate is told so.")
     return Checked(shape=verdict.shape(), red=True)
-
-
-async def base_check(scene: Scene) -> Finding | None:
-    """What `dugnad doctor` says of the project's check."""
-    project = scene.project
-    if project is None or not project.checks or scene.user is None:
-        return None
-    command = one_line(" && ".join(project.checks), 200)
-    if not scene.runs_check:
-        return Finding("check", "ok", f"`{command}`; `dugnad doctor --check` runs it on the project as it is.")
-    if scene.accepted is not True:
-        return Finding("check", "warning", f"`{command}` was not run: the project is not accepted.", "dugnad trust")
-    if not (scene.board_given or scene.environment.get("DUGNAD_BOARD")):
-        await refuse_tracked(project, scene.url)
-    plan = RunPlan(url=scene.url or "sqlite:///:memory:")
-    said: list[str] = []
-    async with opened(plan) as board, workplaces(board, project, scene.user, Wishes(), said.append) as given:
-        try:
-            memory = memory_of(project.root, scene.environment)
-            verdict = await preflight(given.base, memory, red_base=False, say=said.append, quiet=False)
-        except Interrupted:
-            return Finding("check", "warning", f"`{command}` was interrupted.")
-    if verdict is None:
-        return Finding("check", "warning", f"`{command}` could not be run. {' '.join(said[1:])}".strip())
-    if verdict.green:
-        return Finding("check", "ok", f"`{command}` is green on {verdict.where}.")
-    last = shorten(verdict.output, 600)
-    return Finding(
-        "check", "wrong", f"`{command}` is red on {verdict.where}: {last}", "mend it, or run with --red-base"
-    )
 
 
 async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say, quiet: bool) -> CheckVerdict | None:

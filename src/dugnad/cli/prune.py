@@ -6,19 +6,17 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ..board import Board
+from ..board.prune import Pruned
 from ..errors import BadInput
 from ..safe_open import OWN
+from ..view.numbers import counted
 from ..workspace.files.kept import files_in, remove_files
 from .command import CommandContext, board_given, here, verb
 from .parameters import Span
-
-if TYPE_CHECKING:
-    from ..board import Board
-    from ..board.prune import Pruned
 
 
 @verb("prune", example="""
@@ -75,8 +73,6 @@ def _counts(found: Pruned, outputs: list[_OldOutput]) -> dict[str, int]:
 
 
 def _words(found: Pruned, outputs: list[_OldOutput]) -> list[str]:
-    from ..view.numbers import counted
-
     said = ((found.events, "event"), (found.turns, "turn"), (found.answers, "kept answer"), (found.hosts, "host"))
     return [counted(count, noun) for count, noun in (*said, (len(outputs), "output")) if count]
 

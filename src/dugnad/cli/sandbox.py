@@ -7,17 +7,14 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ..board import Board
 from ..config.user import UserSettings
 from ..text import plain
 from ..types import HUMAN
 from ..workspace.sandbox.sandbox import Sandbox, probe
-
-if TYPE_CHECKING:
-    from ..board import Board
 
 UNSAFE = "--unsafe-no-sandbox"
 

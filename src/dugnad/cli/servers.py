@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.table import Table
+from rich.text import Text
 
+from ..config.agents import project_here
+from ..config.project import Project
+from ..config.reader import nearest, user_file
+from ..config.servers import read_approved, write_approved
+from ..config.user import UserSettings, read_user
 from ..errors import BadInput, ToolError
-from .command import examples, is_no_project, json_option, show, show_json
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..config.project import Project
-    from ..config.user import UserSettings
-    from ..team.servers import ServerState
-    from ..tools import Tool
-    from ..tools.mcp.offer import Server
-    from ..types import Teammate
-    from ..workspace.sandbox.sandbox import Sandbox
+from ..team.servers import ServerState, chosen, look_at, open_servers
+from ..text import one_line, plain
+from ..tools import Tool
+from ..tools.mcp.offer import Server
+from ..types import Teammate
+from ..view.numbers import counted
+from ..workspace.sandbox.sandbox import Sandbox, probe
+from .command import answer, examples, is_no_project, json_option
 
 _STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trouble": "bold red"}
 
@@ -32,41 +36,32 @@ _STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trou
 @json_option
 @click.pass_context
 def servers(context: click.Context, as_json: bool) -> int | None:
-    """Your MCP servers: which are approved, which are new, and what changed in the others.
+    """List your MCP servers: which are approved, which are new, and what changed in the others.
 
-    They stand in your own config.toml; docs/configuration.md shows how. Each is started to ask what it offers.
+    Your config.toml names them; docs/configuration.md shows how. Each server is started, to ask what it offers.
     """
     if context.invoked_subcommand is not None:
         return None
-    import asyncio
-
-    known = _known()
+    known = read_user(os.environ).servers
     if not known and not as_json:
-        click.echo("There are none. Your config.toml names them: docs/configuration.md, MCP servers.")
+        click.echo("You have no MCP servers. Your config.toml names them; docs/configuration.md shows how.")
         return 0
     found = asyncio.run(_look(known))
-    if as_json:
-        show_json({"servers": [_shape(each) for each in found]})
-    else:
-        show(_table(found))
-        for each in found:
-            _explain(each)
+    answer(as_json, {"servers": [*map(_shape, found)]}, lambda: _table(found))
+    for each in () if as_json else found:
+        _explain(each)
     return 0
 
 
 @servers.command("approve", epilog=examples("dugnad servers approve github"))
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask; what is approved is still shown.")
+@click.option("--yes", is_flag=True, help="Approve without asking. What is approved is still shown.")
 @json_option
 def approve(name: str, yes: bool, as_json: bool) -> int:
-    """Show all that a server says of itself, and let teammates use it just so.
+    """Show what a server says of itself, and let teammates use it in exactly this form.
 
-    If anything of that changes later, its tools are withdrawn until you approve it again.
+    If any of it changes later, teammates do not get its tools until you approve it again.
     """
-    import asyncio
-
-    from ..config.servers import write_approved
-
     standing = asyncio.run(_look([_named(name)]))[0]
     if standing.state == "trouble":
         raise ToolError(standing.says)
@@ -75,14 +70,12 @@ def approve(name: str, yes: bool, as_json: bool) -> int:
     if standing.state != "approved":
         if not yes and not sys.stdin.isatty():
             raise BadInput("There is no terminal to ask on; look at it, then approve it with --yes.")
-        if not yes and not click.confirm(f"May teammates use {name} just so?", err=True):
+        if not yes and not click.confirm(f"May teammates use {name} in this form?", err=True):
             click.echo("It is not approved.", err=True)
             return 1
         write_approved(os.environ, name, standing.text)
-    if as_json:
-        show_json({"server": {**_shape(standing), "state": "approved", "says": ""}})
-    else:
-        click.echo(f"{name} is approved{' already' if standing.state == 'approved' else ''}: {standing.hash}")
+    says = f"{name} is approved{' already' if standing.state == 'approved' else ''}: {standing.hash}"
+    answer(as_json, {"server": {**_shape(standing), "state": "approved", "says": ""}}, says)
     return 0
 
 
@@ -90,29 +83,17 @@ def approve(name: str, yes: bool, as_json: bool) -> int:
 @click.argument("name")
 @json_option
 def forget(name: str, as_json: bool) -> int:
-    """Take the approval of a server back."""
-    from ..config.servers import read_approved, write_approved
-
+    """Remove the approval of a server."""
     if name not in read_approved(os.environ):
         raise BadInput(f"{name} is not approved; `dugnad servers` lists what is.")
     write_approved(os.environ, name, None)
-    if as_json:
-        show_json({"forgotten": name})
-    else:
-        click.echo(f"{name} is not approved any more; teammates that work now keep it until they end.")
+    says = f"{name} is not approved any more; teammates that work now keep it until they end."
+    answer(as_json, {"forgotten": name}, says)
     return 0
 
 
-def _known() -> Sequence[Server]:
-    from ..config.user import read_user
-
-    return read_user(os.environ).servers
-
-
 def _named(name: str) -> Server:
-    from ..config.reader import nearest, user_file
-
-    known = {each.name: each for each in _known()}
+    known = {each.name: each for each in read_user(os.environ).servers}
     if name not in known:
         there = nearest(name, known) if known else f"{user_file(os.environ)} names none."
         raise BadInput(f"You have no MCP server {name!r}; {there}")
@@ -120,9 +101,6 @@ def _named(name: str) -> Server:
 
 
 async def _look(known: Sequence[Server]) -> list[ServerState]:
-    from ..config.servers import read_approved
-    from ..team.servers import look_at
-
     sandbox = await _sandbox_for(known)
     try:
         return await look_at(known, read_approved(os.environ), sandbox)
@@ -133,31 +111,21 @@ async def _look(known: Sequence[Server]) -> list[ServerState]:
 
 async def _sandbox_for(known: Sequence[Server]) -> Sandbox | None:
     """For servers that are commands; the others need none."""
-    from ..config.agents import project_here
-    from ..workspace.sandbox.sandbox import Sandbox, probe
-
     if not any(each.command for each in known):
         return None
     return Sandbox(await probe(os.environ.get("PATH", os.defpath), outside=project_here(os.environ)))
 
 
 def _table(found: Sequence[ServerState]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from ..text import one_line
-
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for each in found:
         where = each.server.url or " ".join(each.server.command)
-        tools = f"{len(each.tools)} tool{'' if len(each.tools) == 1 else 's'}" if each.text else ""
+        tools = counted(len(each.tools), "tool") if each.text else ""
         table.add_row(each.server.name, Text(each.state, style=_STYLES[each.state]), tools, one_line(where, 60))
     return table
 
 
 def _explain(each: ServerState) -> None:
-    from ..text import plain
-
     for sentence in each.left_out:
         click.echo(plain(sentence))
     if each.state == "trouble":
@@ -169,8 +137,6 @@ def _explain(each: ServerState) -> None:
 
 
 def _show_whole(standing: ServerState) -> None:
-    from ..text import plain
-
     click.echo(plain(standing.text))
     for sentence in standing.left_out:
         click.echo(plain(sentence))
@@ -193,9 +159,6 @@ async def servers_in(
     project: Project, user: UserSettings, *, in_place: bool, say: Callable[[str], None]
 ) -> AsyncIterator[Callable[[Teammate], Sequence[Tool]]]:
     """The tools of the approved servers, by teammate; what cannot be used is said, now or when it turns out."""
-    from ..config.servers import read_approved
-    from ..team.servers import chosen, open_servers
-
     if not user.servers and not project.servers:
         yield lambda teammate: ()
         return

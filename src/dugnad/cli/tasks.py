@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Group
+from rich.text import Text
 
 from ..errors import BadInput
 from ..safe_open import read_named
-from ..types import ENDED, OPEN, Budget, NewTask, Spending, Task
-from .command import CommandContext, read_stdin, text_or_stdin, utf8, verb
+from ..text import one_line
+from ..types import ENDED, OPEN, Budget, NewTask, Task, Turn
+from ..view.json import attempt_shape, need_shape, spending_shape, task_shape, turn_shape
+from .command import CommandContext, all_pages, read_stdin, text_or_stdin, utf8, verb
 from .parameters import BudgetId, Cap, Needs, Span, TaskId, TeammateName, budget_options
 
 if TYPE_CHECKING:
@@ -91,11 +96,8 @@ async def add(
     fields = {**given, "needs": tuple(need for group in needs for need in group), "parent": under, "budget": budget}
     lines = [title] if title is not None else titles or []
     put = await call.board.put_many([NewTask(title=each, **fields) for each in lines])
-    said = "\n".join(f"#{task.id} {task.state}: {_line(task.title)}" for task in put)
-    if titles is not None:
-        call.answer({"tasks": [_shape(task) for task in put]}, said)
-    else:
-        call.answer({"task": _shape(put[0])}, said)
+    said = "\n".join(f"#{task.id} {task.state}: {one_line(task.title, 80)}" for task in put)
+    call.answer({"tasks": [*map(task_shape, put)]} if titles is not None else {"task": task_shape(put[0])}, said)
 
 
 # Looking.
@@ -131,9 +133,6 @@ async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, ev
         found += sorted(late, key=lambda task: task.ended_at or 0)
 
     def picture() -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
         from ..view.tables import tasks_table
 
         below = ", ".join(f"{counts[state]:,} {state}" for state in (*_STATES, *sorted(ENDED)) if counts.get(state))
@@ -143,7 +142,7 @@ async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, ev
             return Text(f"No task matches. On the board: {below}." if below else "The board is empty.")
         return Group(tasks_table(found, now_ms=call.board.sources.now_ms()), Text(f"\n{below}", style="dim"))
 
-    call.answer({"tasks": [_shape(task) for task in found], "counts": counts, "more_after": more}, picture)
+    call.answer({"tasks": [*map(task_shape, found)], "counts": counts, "more_after": more}, picture)
 
 
 async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) -> list[Task]:
@@ -179,14 +178,14 @@ async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filte
 @click.option("--trouble", is_flag=True, help="Also show the tracebacks of attempts that a bug ended.")
 async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble: bool) -> None:
     """Show one task: its needs, attempts, follow-ups, result, and why it failed."""
-    from ..view.json import attempt_shape, need_shape, turn_shape
-
     board = call.board
     task = await board.find(task_id)
     needs, attempts = await board.needs_of(task_id), await board.attempts(task_id)
     under = await collect(board, board.limits.tasks_per_root_max, root=task.root)
     children = [each for each in under if each.parent == task_id]
-    turns = await _turns(board, task_id, [attempt.epoch for attempt in attempts]) if transcript else []
+    turns: list[Turn] = []
+    for attempt in attempts if transcript else ():
+        turns += await all_pages(partial(board.transcript, task_id, attempt.epoch), "number")
     tracebacks = await board.tracebacks(task_id)
     titles = {each.id: each.title for each in under}
     for need, _ in needs[:_SHOWN]:
@@ -194,8 +193,6 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble:
             titles[need.task] = (await board.find(need.task)).title
 
     def picture() -> Any:
-        from rich.console import Group
-
         from ..view.tables import task_page
         from ..view.transcript import transcript_page, trouble_page
 
@@ -204,25 +201,12 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble:
         return Group(*pages, *trouble_page(task_id, tracebacks, whole=trouble))
 
     shape = {
-        "task": _shape(task),
-        "needs": [need_shape(need, state) for need, state in needs],
-        "attempts": [attempt_shape(attempt) for attempt in attempts],
-        "children": [_shape(child) for child in children],
-    }
-    shape |= {"transcript": [turn_shape(turn) for turn in turns]} if transcript else {}
-    call.answer(
-        shape | ({"tracebacks": {str(at): text for at, text in tracebacks.items()}} if trouble else {}), picture
-    )
-
-
-async def _turns(board: Board, task: int, epochs: Sequence[int]) -> list[Any]:
-    found: list[Any] = []
-    for epoch in epochs:
-        after = 0
-        while page := await board.transcript(task, epoch, after=after):
-            found += page
-            after = page[-1].number
-    return found
+        "task": task_shape(task), "needs": [need_shape(need, state) for need, state in needs],
+        "attempts": [*map(attempt_shape, attempts)], "children": [*map(task_shape, children)],
+    }  # fmt: skip
+    shape |= {"transcript": [*map(turn_shape, turns)]} if transcript else {}
+    shape |= {"tracebacks": {str(at): text for at, text in tracebacks.items()}} if trouble else {}
+    call.answer(shape, picture)
 
 
 # Moving by hand.
@@ -260,7 +244,7 @@ async def release(call: CommandContext, *, task_id: int, why: str, delay: float)
     """Take a claimed or waiting task from its holder, so that anyone may claim it."""
     await call.board.release(task_id, why=why, delay_seconds=delay)
     task = await call.board.find(task_id)
-    call.answer({"task": _shape(task)}, f"#{task_id} is {task.state}.")
+    call.answer({"task": task_shape(task)}, f"#{task_id} is {task.state}.")
 
 
 # Budgets.
@@ -280,15 +264,11 @@ async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit
 
     Work that was held at a cap goes on when the cap is raised.
     """
-    from ..view.json import spending_shape
-
-    board = call.board
-    changes = _changes(caps)
+    board, changes = call.board, _changes(caps)
     if task_id is None:
         if changes or adds:
             raise BadInput("Name the goal whose budget to change: dugnad budget ID --tasks 10.")
-        await _all_budgets(call, limit)
-        return
+        return await _all_budgets(call, limit)
     root = (await board.find(task_id)).root if task_id > 0 else task_id
     spending = await board.budget(root)
     if adds:
@@ -298,45 +278,30 @@ async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit
     elif changes:
         spending = await board.set_budget(root, _capped(caps, spending.caps))
     goal = await board.find(root) if root > 0 else None
-    call.answer({"budget": spending_shape(spending)}, lambda: _budget_text(spending, goal))
+
+    def picture() -> Text:
+        from ..view.tables import budget_text
+
+        return budget_text(spending, goal)
+
+    call.answer({"budget": spending_shape(spending)}, picture)
 
 
 async def _all_budgets(call: CommandContext, limit: int) -> None:
     """The newest goals first; most boards have few."""
-    from ..view.json import spending_shape
-
     roots = await newest(call.board, limit + 1, lambda task: task.id == task.root or task.root < 0)
     goals = {task.root: task if task.root > 0 else None for task in reversed(roots[-limit:])}
     shown = [(await call.board.budget(root), goal) for root, goal in goals.items()]
 
     def picture() -> Any:
-        from rich.console import Group
-        from rich.text import Text
+        from ..view.tables import budget_text
 
         if not shown:
             return Text("The board is empty.")
         below = [Text("There are older goals; --limit shows more.", style="dim")] if len(roots) > limit else []
-        return Group(*(_budget_text(spending, root) for spending, root in shown), *below)
+        return Group(*(budget_text(spending, root) for spending, root in shown), *below)
 
     call.answer({"budgets": [spending_shape(spending) for spending, _ in shown]}, picture)
-
-
-def _budget_text(spending: Spending, root: Task | None) -> Any:
-    from ..view.tables import budget_text
-
-    return budget_text(spending, root)
-
-
-def _shape(task: Task) -> dict[str, Any]:
-    from ..view.json import task_shape
-
-    return task_shape(task)
-
-
-def _line(text: str) -> str:
-    from ..text import one_line
-
-    return one_line(text, 80)
 
 
 def _ids(ids: Sequence[int]) -> str:

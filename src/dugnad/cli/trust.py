@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .command import answer, board_option, board_url, examples, here, json_option, make_folder, show_json, typed_board
-
-if TYPE_CHECKING:
-    from ..config.project import Project
-    from .unaccepted import Found
+from ..board import open_board
+from ..config.project import Project
+from .accepted import Accepted
+from .command import (
+    answer,
+    board_option,
+    board_url,
+    examples,
+    file_of,
+    here,
+    json_option,
+    make_folder,
+    show_json,
+    typed_board,
+)
+from .unaccepted import Found, NotAccepted, changed, lines_of, look, refuse_tracked, where_of
 
 _HOW = "`dugnad trust` shows what it brings, and asks once"
 _SETTINGS_ASKED = 18  # So that they and the question fit on one screen.
@@ -24,10 +36,6 @@ def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True,
     `makes`: the board is made if there is none. `runs`: a team will work, so that git is asked about the board also
     where it was accepted before.
     """
-    import asyncio
-
-    from .unaccepted import NotAccepted, lines_of
-
     found = asyncio.run(_look(project, url, typed=typed_board(), runs=runs))
     if not found.known:
         if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -42,9 +50,6 @@ def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True,
 
 
 async def _look(project: Project, url: str, *, typed: bool, runs: bool) -> Found:
-    from .accepted import Accepted
-    from .unaccepted import look, refuse_tracked
-
     found = await look(project, url, Accepted(os.environ), typed=typed)
     if found.identity and not typed and (runs or not found.board_known):
         await refuse_tracked(project, url)
@@ -52,8 +57,6 @@ async def _look(project: Project, url: str, *, typed: bool, runs: bool) -> Found
 
 
 def _accept(project: Project, found: Found) -> None:
-    from .accepted import Accepted
-
     accepted = Accepted(os.environ)
     if not found.settings_known:
         accepted.add_settings(project.root, found.settings)
@@ -63,11 +66,6 @@ def _accept(project: Project, found: Found) -> None:
 
 async def _make(project: Project, url: str) -> None:
     """A board that was not there is the user's own."""
-    from ..board import open_board
-    from .accepted import Accepted
-    from .command import file_of
-    from .unaccepted import where_of
-
     if (path := file_of(url)) is not None:
         make_folder(path.parent)
     elif url.startswith("sqlite"):
@@ -78,8 +76,6 @@ async def _make(project: Project, url: str) -> None:
 
 def _refusal(found: Found) -> str:
     if found.before is not None:
-        from .unaccepted import changed
-
         keys = changed(found.before, found.settings)
         few = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
         return f"dugnad.toml changed since you accepted it ({few}): {_HOW}."
@@ -101,11 +97,6 @@ def trust(yes: bool, forget: bool, as_json: bool) -> int:
     Commands that change the board or run a team ask by themselves on a terminal. For a script, run this once. dugnad
     remembers what you accepted, for you alone, and asks again when the settings change.
     """
-    import asyncio
-
-    from .accepted import Accepted
-    from .unaccepted import NotAccepted, lines_of, where_of
-
     project = here()
     url = board_url(project)
     if forget:

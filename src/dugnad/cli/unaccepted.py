@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from ..board import Board
+from ..config.project import Project
 from ..errors import BadInput, BoardUnreachable, ToolError
 from ..text import one_line
 from ..tools.policy import Rules, verdict
@@ -19,10 +21,6 @@ from ..types import HUMAN, OPEN, Budget
 from ..view.numbers import counted
 from .accepted import Accepted, Settings
 from .command import file_of, shown_url
-
-if TYPE_CHECKING:
-    from ..board import Board
-    from ..config.project import Project
 
 _VALUE_CHARS = 160
 _KEY_CHARS = 300  # Longer than any can be.
