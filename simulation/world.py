@@ -148,11 +148,11 @@ class World:
                 may_act=may_act,
             )  # fmt: skip
 
-        limits = TeamLimits(agents_max=4, idle_seconds=self.plan.idle_seconds, sweep_seconds=120.0)
+        limits = TeamLimits(idle_seconds=self.plan.idle_seconds, sweep_seconds=120.0)
         host = Host(
             board=board, mind=mind, label=process.name,
             plan=RunPlan(
-                url="", limits=limits, places=places_of(board), knows_neighbours=False,
+                url="", agents=4, limits=limits, places=places_of(board), knows_neighbours=False,
                 budget=Budget(tasks=20, tokens=400_000),
             ),
         )  # fmt: skip

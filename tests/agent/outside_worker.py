@@ -26,7 +26,7 @@ async def main(order: dict[str, str]) -> None:
     )
     command = stand_in(Path(order["folder"]))
     host = Host(
-        board=board, grows=False, plan=RunPlan(url="", knows_neighbours=False),
+        board=board, plan=RunPlan(url="", knows_neighbours=False),
         mind=lambda member, may_act: ExternalAgent(
             board=board, teammate=member, command=command, sandbox=sandbox, tree=Path(order["tree"]),
             may_act=may_act,

@@ -125,7 +125,7 @@ class Reality:
             )
 
         host = Host(
-            board=board, mind=mind, label=process.name, grows=False,
+            board=board, mind=mind, label=process.name,
             plan=RunPlan(url="", limits=TeamLimits(idle_seconds=1e6), knows_neighbours=False, seats_max=seats),
         )  # fmt: skip
         self._hosts.append((process, host))

@@ -133,7 +133,6 @@ def host_of(board: Any, model: Any, *, tools: Sequence[Any] = (), agent: Any = F
     return Host(
         board=board,
         mind=fields.pop("mind", mind),
-        grows=fields.pop("grows", False),
         plan=RunPlan(url="", limits=limits(**fields.pop("limits", {})), **fields),
     )
 

@@ -54,7 +54,7 @@ async def whole_life(board: Board, troubled: Any, verb: str = "") -> None:
         await board.seat(gone, name="alice")
         await board.claim("alice", gone)
         await board.stop_host(gone)
-    async with hosting(troubled, ScriptedModel(SCRIPT), grows=True, limits={"agents_max": 1}) as host:
+    async with hosting(troubled, ScriptedModel(SCRIPT), agents=1) as host:
 
         async def all_done() -> list[Task]:
             found = await board.list_tasks()

@@ -9,7 +9,7 @@ from tests.team.stage_team import hosting, until, until_ended
 
 async def test_work_that_comes_due_brings_somebody_to_it_whose_role_nobody_has(opener: Opener) -> None:
     board = await opener()
-    async with hosting(board, ScriptedModel({}), grows=True):
+    async with hosting(board, ScriptedModel({}), agents=3):
         task = await board.put("Review it later", role="reviewer", delay_seconds=0.5)
         assert task.state == "scheduled"
         (ended,) = await until_ended(board, task)

@@ -225,7 +225,7 @@ def test_every_field_of_a_join_is_named() -> None:
 
 async def test_a_host_grows_to_its_bound_while_work_waits_and_not_beyond(board: Board) -> None:
     model = stage_team.Paused({"*": [END]})
-    async with hosting(board, model, grows=True, limits={"agents_max": 3}) as host:
+    async with hosting(board, model, agents=3) as host:
         tasks = [await board.put(f"t{number}") for number in range(6)]
 
         async def three_work() -> bool:
@@ -242,7 +242,7 @@ async def test_a_host_grows_to_its_bound_while_work_waits_and_not_beyond(board: 
 
 async def test_a_team_shrinks_by_idling_and_comes_back_as_it_was(board: Board) -> None:
     await board.spawn("zoe", roles=["coder"], prompt="You code.", model="", plan=False)
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1, "idle_seconds": 0.2}):
+    async with hosting(board, ScriptedModel({"*": [END]}), agents=1, limits={"idle_seconds": 0.2}):
         for number in range(2):
             await until_ended(board, await board.put(f"t{number}", role="coder"))
             gone = await until_status(board, "zoe", "stopped")
@@ -264,7 +264,7 @@ async def test_one_who_must_show_a_plan_must_do_so_also_after_a_rest(board: Boar
 
 async def test_a_role_nobody_has_gets_somebody_in_the_place_of_one_at_rest(board: Board) -> None:
     await board.spawn("zoe", roles=["tester"])
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
+    async with hosting(board, ScriptedModel({"*": [END]}), agents=1):
         await until_status(board, "zoe", "idle")
         (done,) = await until_ended(board, await board.put(TITLE, role="coder"))
         zoe = await board.teammate("zoe")
@@ -274,7 +274,7 @@ async def test_a_role_nobody_has_gets_somebody_in_the_place_of_one_at_rest(board
 
 async def test_one_who_made_room_comes_back_when_its_turn_is_come(board: Board) -> None:
     await board.spawn("zoe", roles=["tester"])
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
+    async with hosting(board, ScriptedModel({"*": [END]}), agents=1):
         await until_status(board, "zoe", "idle")
         await until_ended(board, await board.put("Code", role="coder"))
         await until_ended(board, await board.put("Test", role="tester"))
@@ -283,7 +283,7 @@ async def test_one_who_made_room_comes_back_when_its_turn_is_come(board: Board) 
 
 async def test_one_who_made_room_comes_back_as_it_was(board: Board) -> None:
     await board.spawn("zoe", roles=["tester"], prompt="You test.")
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
+    async with hosting(board, ScriptedModel({"*": [END]}), agents=1):
         await until_status(board, "zoe", "idle")
         await until_ended(board, await board.put("Code", role="coder"))
         (done,) = await until_ended(board, await board.put("Test", role="tester"))
@@ -294,7 +294,7 @@ async def test_one_who_made_room_comes_back_as_it_was(board: Board) -> None:
 @pytest.mark.parametrize("roles", [[], ["reviewer"]])
 async def test_a_team_of_one_makes_room_for_one_who_may_review_its_work(board: Board, roles: list[str]) -> None:
     await board.spawn("zoe", roles=roles)
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 1}):
+    async with hosting(board, ScriptedModel({"*": [END]}), agents=1):
         await until_status(board, "zoe", "idle")
         fields = {"role": roles[0]} if roles else {}
         (done,) = await until_ended(board, await board.put("Review", not_for="zoe", **fields))
@@ -308,7 +308,7 @@ async def test_a_team_of_one_makes_room_for_one_who_may_review_its_work(board: B
 async def test_one_whose_task_waits_makes_room_and_comes_back_to_it(board: Board) -> None:
     await board.spawn("zoe", roles=["coder"])
     model = ScriptedModel({"Write": [call("ask_human", question="Which?"), END], "*": [END]})
-    async with hosting(board, model, grows=True, limits={"agents_max": 1}):
+    async with hosting(board, model, agents=1):
         task = await board.put("Write", role="coder")
         await until_status(board, "zoe", "waiting")
         (done,) = await until_ended(board, await board.put("Review", role="reviewer", not_for="zoe"))
@@ -319,16 +319,14 @@ async def test_one_whose_task_waits_makes_room_and_comes_back_to_it(board: Board
 
 
 async def test_a_host_for_certain_roles_grows_for_these_also_when_one_is_shut_out(board: Board) -> None:
-    async with hosting(
-        board, ScriptedModel({"*": [END]}), grows=True, only_roles=("reviewer",), limits={"agents_max": 2}
-    ) as host:
+    async with hosting(board, ScriptedModel({"*": [END]}), only_roles=("reviewer",), agents=2) as host:
         await until_ended(board, await board.put("Review", role="reviewer", not_for="zoe"))
         assert host.joining({"coder!zoe": 1}, await board.team()) == []
 
 
 async def test_whom_a_human_stopped_stays_stopped(board: Board) -> None:
     await board.spawn("zoe", roles=["coder"])
-    async with hosting(board, ScriptedModel({"*": [END]}), grows=True, limits={"agents_max": 2}):
+    async with hosting(board, ScriptedModel({"*": [END]}), agents=2):
         await until_status(board, "zoe", "idle")
         await requests.stop(board, "zoe")
         await until_status(board, "zoe", "stopped")
@@ -340,7 +338,7 @@ async def test_whom_a_human_stopped_stays_stopped(board: Board) -> None:
 async def test_work_that_comes_while_all_are_busy_brings_another(opener: Opener) -> None:
     board = await opener()
     model = stage_team.Paused({"*": [END]}, where=lambda request: request.title == "Long")
-    async with hosting(board, model, grows=True, limits={"agents_max": 2}):
+    async with hosting(board, model, agents=2):
         long = await board.put("Long")
         await within(model.reached.wait())
         (short,) = await until_ended(board, await board.put("Short"))
@@ -360,7 +358,7 @@ async def test_work_that_was_taken_meanwhile_calls_for_nobody(board: Board) -> N
         await stage_team.until_state(board, one.id + 1, "claimed", "done")
 
     late = stage_team.AnswerLost(board, "ready_work", two_is_taken, where=lambda got: got and model.reached.is_set())
-    async with hosting(late, model, grows=True, limits={"agents_max": 2}):
+    async with hosting(late, model, agents=2):
         await within(model.reached.wait())
         two = await board.put("Two")
         await until_ended(board, one, two)
@@ -372,7 +370,7 @@ async def test_work_that_was_taken_meanwhile_calls_for_nobody(board: Board) -> N
 async def test_a_host_that_may_not_grow_lets_work_wait(board: Board) -> None:
     model = stage_team.Paused({"*": [END]})
     await board.spawn("zoe")
-    async with hosting(board, model, limits={"agents_max": 5}):
+    async with hosting(board, model):
         tasks = [await board.put(f"t{number}") for number in range(3)]
         await within(model.reached.wait())
         await stage_team.until_state(board, tasks[0], "claimed")

@@ -43,7 +43,7 @@ class Restless:
 async def team_on(board: Board, number: int, happens: Callable[[], Awaitable[object]], **fields: Any) -> Team:
     """A team that looks at a board on which something happens before that call; with a host that is not started."""
     restless: Any = Restless(board, number, happens)
-    plan = RunPlan(url="", model=ScriptedModel({}), **fields)
+    plan = RunPlan(**{"url": "", "model": ScriptedModel({}), "agents": 3, **fields})
     team = Team(plan, board=restless)
     minds = Minds(plan, restless, Models(plan), {})
     team._host = Host(board=restless, mind=minds, plan=plan, id=await board.start_host("here"))

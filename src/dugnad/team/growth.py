@@ -1,4 +1,4 @@
-"""A team that fits the work: who should join while ready work waits, and when a team is the wrong tool. Pure."""
+"""The size of the team: who should join while ready work waits, and when a team is of no use. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MADE_ROOM = "made room for "
 
 
 def may_come_back(member: Teammate) -> bool:
-    """Whether it left by itself, and not because somebody wanted it to."""
+    """Whether the teammate left by itself, and not because somebody shut it down."""
     reason = member.reason or ""
     return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))
 
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """Somebody who should be there. `instead_of` is one at rest who makes room."""
+    """A teammate that should join. `instead_of` is one at rest that makes room."""
 
     name: str
     roles: tuple[str, ...]
@@ -32,7 +32,7 @@ class Joins:
 
 
 def fresh_names(taken: Iterable[str]) -> Iterable[str]:
-    """Names nobody has, without end."""
+    """Names that no teammate has, without end."""
     used = set(taken)
     round_number = 1
     while True:
@@ -46,15 +46,15 @@ def fresh_names(taken: Iterable[str]) -> Iterable[str]:
 def joining(
     ready: Mapping[str, int], team: Sequence[Teammate], *, host: str, agents_max: int, strangers: bool = True
 ) -> list[Joins]:
-    """Who should join this host's team, given how much work waits in each lane, as `Board.ready_work` tells it.
+    """Who should join this host's team, given how much work waits in each lane (`Board.ready_work`).
 
-    Whoever is at rest takes what it may by itself; so only work beyond that calls for more hands. Those who rested come
-    back before strangers join. Work that nobody there may take, for want of the role or because it is not for them,
-    calls for one who may, if need be in the place of another.
+    A teammate at rest takes work by itself, so only work beyond that calls for more teammates. Those that rested come
+    back before new ones join. Work that nobody present may take, because of its role or `not_for`, calls for a teammate
+    that may, if necessary instead of another.
     """
     here = [member for member in team if member.host == host or member.status == "wanted"]
     at_rest = [member for member in here if member.status in ("idle", "wanted") and not member.lead]
-    # One whose task waits for others may be just who keeps out the one it waits for.
+    # A teammate whose task waits may take the room of the very teammate that its task waits for.
     spares = [*at_rest, *(member for member in here if member.status == "waiting" and not member.lead)]
     there = [member for member in team if member.status not in GONE]
     unable = {lane for lane in ready if lane and not any(_may_take(member, [lane]) for member in there)}
@@ -67,7 +67,7 @@ def joining(
         only_its_own = lane.startswith("@")
         nobody_can = lane in unable
         missing = waiting - sum(_may_take(member, [lane]) for member in at_rest)
-        # Of those nobody can take, one who can; if more are needed, the next look will tell.
+        # For work that nobody can take, one teammate joins; the next look tells if more are needed.
         for _ in range(min(1, missing) if nobody_can else missing):
             again = next((member for member in rested if _may_take(member, [lane])), None)
             if again is None and (only_its_own or not strangers):
@@ -93,7 +93,7 @@ def _may_take(member: Teammate, lanes: Iterable[str]) -> bool:
 
 
 def one_chain(tasks: Sequence[Task]) -> int:
-    """How many open tasks there are, if they are one single chain and a team is no use; else 0."""
+    """How many open tasks there are, if they are a single chain, for which a team is no use; else 0."""
     still_open = [task for task in tasks if task.state in OPEN]
     if len(still_open) < 3 or max(task.chain for task in still_open) + 1 < len(still_open):
         return 0

@@ -1,12 +1,11 @@
-"""Which of the other hosts are gone.
+"""Which of the other hosts are lost.
 
-Of this very machine it is known at once when a process ended: its work need not wait for the lease to run out.
+When a process of this machine ended, that is known at once, and its work need not wait for the lease to run out. A
+host's label names its machine, boot, process space and process. Only a process that ended for certain counts as dead;
+a label that cannot be read, or a process number that is in use again, is left to the lease.
 
-A host's label says which machine, which boot, which process space and which process it is. Only a process that ended
-for certain is taken for dead; a label that cannot be read, or a number in use again, is left to the lease.
-
-Of all others only their silence tells, and only what was heard of it here: the board's clock may jump, and a laptop may
-sleep with everybody on it. So a host watches the others for two beats of its own waking time.
+A host of another machine is lost when it is silent, and only this host's own watching counts: the board's clock may
+jump, and a laptop may sleep with every host on it. So a host watches the others for two beats of its own waking time.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from ..types import HostInfo
 
 
 def own_label() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{_place()}"
+    return f"{socket.gethostname()}:{os.getpid()}:{_process_space()}"
 
 
-def _place() -> str:
+def _process_space() -> str:
     """The same for two processes only if they see one another's process numbers, on one boot of one machine."""
     parts = []
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         try:
             parts.append(os.readlink(path) if path.endswith("pid") else Path(path).read_text().strip())
         except OSError:
-            return "?"  # Not Linux: nothing is certain, so nobody is taken for dead.
+            return "?"  # Not Linux: nothing is certain, so no host counts as dead.
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
@@ -40,15 +39,15 @@ def process_exists(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
-        return True
+    except OSError:  # It belongs to another user.
+        pass
     return True
 
 
 def dead_neighbours(
     hosts: Iterable[HostInfo], label: str, exists: Callable[[int], bool] = process_exists
 ) -> list[HostInfo]:  # fmt: skip
-    """Those that still count as alive, but whose process ended."""
+    """The hosts that still count as alive, and whose process ended."""
     own = label.split(":")
     if len(own) != 3 or own[2] == "?":
         return []
@@ -63,18 +62,18 @@ def dead_neighbours(
 
 
 class Silence:
-    """How long each host has not renewed its lease, as far as we were awake to see it."""
+    """How long each host has not renewed its lease, counted only while we were awake."""
 
     def __init__(self, lease_seconds: float) -> None:
         self._beat = lease_seconds / 3
         self._looked_at: float | None = None
-        self._seen: dict[str, tuple[int, float]] = {}  # The end of its lease, for how long seen.
+        self._seen: dict[str, tuple[int, float]] = {}  # The end of its lease, and how long it has been that.
 
     def watch(self, hosts: Iterable[HostInfo], now: float) -> dict[str, int]:
-        """Those that were silent for two beats, with the end of the lease they have.
+        """The hosts that were silent for two beats, with the end of their lease.
 
-        Between two looks half a beat is the most that counts. If it was longer, we slept, and so may they have: they
-        get the time for a beat of their own before anybody calls them lost.
+        Between two looks at most half a beat counts. If it was longer, we slept, and they may have slept too: they get
+        the time for a beat of their own before they count as lost.
         """
         passed = 0.0 if self._looked_at is None else max(0.0, min(now - self._looked_at, self._beat / 2))
         self._looked_at, before, self._seen = now, self._seen, {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..agent import Agent, ExternalAgent, ExternalCommand, Mind
 from ..board import Board
@@ -46,31 +47,27 @@ class Minds:
     plan: RunPlan
     board: Board
     models: Models
-    tools: Mapping[str, Sequence[Tool]]  # By teammate: what it was given when it was spawned.
+    tools: Mapping[str, Sequence[Tool]]  # By teammate: the tools it was spawned with.
 
     def __call__(self, teammate: Teammate, may_act: Callable[[], bool]) -> Mind:
         plan, role, policy = self.plan, self.plan.role_of(teammate.roles), Policy.of(self.plan.policies)
         model = self.models.named(teammate.model or (role.model if role else None))
         prompt = teammate.prompt or (role.prompt if role else "")
         member = replace(teammate, prompt=prompt, plan=teammate.plan or bool(role and role.plan))
+        common: dict[str, Any] = {
+            "board": self.board, "teammate": member, "team": plan.name, "project": plan.project, "policy": policy,
+            "limits": plan.agent_limits, "sources": self.board.sources, "may_act": may_act,
+        }  # fmt: skip
         if isinstance(model, ExternalCommand):
             _must_keep(policy, model, teammate)
-            return ExternalAgent(
-                board=self.board, teammate=member, command=model, sandbox=plan.sandbox, team=plan.name,
-                project=plan.project, policy=policy, limits=plan.agent_limits, sources=self.board.sources,
-                may_act=may_act,
-            )  # fmt: skip
+            return ExternalAgent(command=model, sandbox=plan.sandbox, **common)
         requests, tokens = plan.rates(model.name)
-        return Agent(
-            board=self.board, teammate=member, model=model, requests_per_minute=requests, tokens_per_minute=tokens,
-            tools=(*plan.tools, *plan.tools_for(teammate), *self.tools.get(teammate.name, ())), policy=policy,
-            team=plan.name, project=plan.project, limits=plan.agent_limits, sources=self.board.sources,
-            may_act=may_act,
-        )  # fmt: skip
+        tools = (*plan.tools, *plan.tools_for(teammate), *self.tools.get(teammate.name, ()))
+        return Agent(model=model, tools=tools, requests_per_minute=requests, tokens_per_minute=tokens, **common)
 
 
 def _must_keep(policy: Policy, command: ExternalCommand, teammate: Teammate) -> None:
-    """It has tools of its own, so what the policy says of those of a tree cannot be kept."""
+    """Refuse a policy for file and command tools: an external agent has its own, which no policy reaches."""
     for tool in OF_A_TREE:
         if (decision := policy.decide(tool, teammate.roles)) != "allow":
             raise ModelMisconfigured(

@@ -27,26 +27,33 @@ class RunPlan:
     project: Path | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)
     tools: Sequence[Tool] = ()  # For everybody, besides the built-in ones.
-    # Made anew for each teammate, who may remember by them.
+    # Made anew for each teammate, because a tool may keep state.
     tools_for: Callable[[Teammate], Sequence[Tool]] = lambda teammate: ()
-    only_roles: tuple[str, ...] | None = None  # Who joins here has these roles; None: whatever is needed.
-    agents: int = 0  # To how many the team may grow while work waits; 0: only those who were spawned.
+    only_roles: tuple[str, ...] | None = None  # The roles of teammates that join here; None: those that are needed.
+    agents: int = 0  # How large the team may grow while work waits; 0: nobody joins but those that are spawned.
     limits: TeamLimits = field(default_factory=TeamLimits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)
-    check: Check | None = None  # How to run a task's check, where there are no places.
+    check: Check | None = None  # How to run a task's check, where there are no workspaces.
     places: OpenWorkspace | None = None  # Where an attempt works.
-    reviewer: str | None = None  # The role that looks at whatever changes the project.
+    reviewer: str | None = None  # The role that reviews everything that changes the project.
     policies: Policy | Mapping[str, Any] = field(default_factory=Policy)  # {"bash": "ask", "reviewer": {...}}
-    budget: Budget = field(default_factory=Budget)  # For goals that are given none, also those told in passing.
+    budget: Budget = field(default_factory=Budget)  # For goals without one, and for what a person asks in a message.
     open_named: Callable[[str | None], Model] = open_model
-    # Of a model: requests and tokens per minute.
+    # The requests and tokens per minute of a model.
     rates: Callable[[str], tuple[int | None, int | None]] = lambda name: (None, None)
-    sandbox: Sandbox | None = None  # Where commands run that stand in for a model.
-    red_base: bool = False  # The project's check was red before anybody began.
-    seats_max: int = 10_000  # Teammates this process takes at most.
-    knows_neighbours: bool = True  # False: only the lease says that another host is dead.
+    sandbox: Sandbox | None = None  # Where external agents run.
+    red_base: bool = False  # The project's check failed before the run began.
+    seats_max: int = 10_000  # The most teammates that this process takes.
+    knows_neighbours: bool = True  # False: only the lease tells that another host is dead.
 
     def role_of(self, roles: Sequence[str]) -> Role | None:
         """The first of these roles that the plan describes."""
         return next((self.roles[each] for each in roles if each in self.roles), None)
+
+    def joins_as(self, roles: Sequence[str], before: Teammate | None) -> dict[str, Any]:
+        """What `Board.spawn` is told of a teammate that joins. One that comes back is as it was before."""
+        if before is not None:
+            return {"prompt": before.prompt, "model": before.model, "plan": before.plan, "lead": before.lead}
+        role = self.role_of(roles)
+        return {"model": role.model} if role and role.model else {}

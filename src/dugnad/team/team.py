@@ -1,7 +1,7 @@
 """The team as one object: open a board, spawn teammates, put tasks, run until there is nothing left to do.
 
-A thin face over the board and one host, to be used in someone's own asyncio program. It installs no signal handlers
-and prints nothing.
+It is a thin layer over the board and one host, for use in any asyncio program. It installs no signal handlers and
+prints nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..text import one_line
 from ..tools import Policy, Tool
 from ..tools.message_tools import GONE
 from ..types import OPEN, Budget, Event, Need, Task, Teammate
-from .growth import Joins, fresh_names, may_come_back
-from .host import Host, as_before
+from .growth import fresh_names, may_come_back
+from .host import Host
 from .minds import Minds, Models
 from .plan import RunPlan
 from .report import Report, Standing, report, standing
@@ -34,15 +34,20 @@ _LOOK_SECONDS = 1.0  # Between two looks at whether the work of other hosts has 
 class Team:
     """Many minds on one board. `async with Team.open(...) as team:`"""
 
+    __slots__ = (
+        "_account", "_account_lock", "_board", "_closing", "_failed", "_given", "_host", "_models", "_payer", "_plan",
+        "_scope", "_tools",
+    )  # fmt: skip
+
     def __init__(self, plan: RunPlan, *, board: Board | None = None, models: Models | None = None) -> None:
         """Without a board, the plan's is opened when the `async with` block is entered, and closed at its end."""
-        self.plan = plan
+        self._plan = plan
         self._given = self._board = board
         self._models = models or Models(plan)
         self._host: Host | None = None
         self._failed: dict[str, str] = {}  # Teammates that failed here, and why.
-        self._scope: tuple[int, ...] | None = None  # The roots of this run; None: all that is on the board.
-        self._payer: int | None = None  # The root that pays for what is answered meanwhile; None: each answer its own.
+        self._scope: tuple[int, ...] | None = None  # The roots of this run; None: the whole board.
+        self._payer: int | None = None  # The root that pays for errands; None: each errand is a root of its own.
         self._account: int | None = None
         self._account_lock = asyncio.Lock()
         self._tools: dict[str, tuple[Tool, ...]] = {}
@@ -54,7 +59,7 @@ class Team:
         return cls(RunPlan(url=url, model=model, **settings))
 
     async def __aenter__(self) -> Team:
-        Policy.of(self.plan.policies)  # What is wrong with them is told now.
+        Policy.of(self.plan.policies)  # Refuses wrong policies before anything begins.
         self._board = self._given or await self._closing.enter_async_context(opened(self.plan))
         self._closing.push_async_callback(self._models.close)
         self._closing.push_async_callback(self.leave, "the team was closed")
@@ -64,6 +69,10 @@ class Team:
         await self._closing.aclose()
 
     @property
+    def plan(self) -> RunPlan:
+        return self._plan
+
+    @property
     def board(self) -> Board:
         if self._board is None:
             raise BoardClosed("The team is not open; use it in `async with Team.open(...) as team:`.")
@@ -71,7 +80,7 @@ class Team:
 
     @property
     def host(self) -> Host | None:
-        """What runs the teammates here, once it was started."""
+        """What runs the teammates here; None: it was not started."""
         return self._host
 
     # Who and what.
@@ -80,7 +89,7 @@ class Team:
         self, name: str, *, role: str | Iterable[str] | None = None, prompt: str = "", model: str = "",
         tools: Sequence[Tool] = (), lead: bool = False, plan: bool = False,
     ) -> Teammate:  # fmt: skip
-        """Want a teammate. Its tools, which are Python, live in this process."""
+        """Add a teammate. Its tools, which are Python functions, live in this process."""
         self._tools[name] = tuple(tools)
         roles = [role] if isinstance(role, str) else list(role or ())
         return await self.board.spawn(name, roles=roles, prompt=prompt, model=model, lead=lead, plan=plan)
@@ -93,14 +102,14 @@ class Team:
         return await self.board.put(title, needs=edges, **fields)
 
     async def _shared_account(self) -> int:
-        """One budget for all that is put here."""
         async with self._account_lock:
             if self._account is None:
                 self._account = await self.board.open_budget()
             return self._account
 
     async def cap_all(self, budget: Budget, *, others: bool = False) -> int:
-        """One account for all that is said and put here from now on; with `others`, what else waits is worked too."""
+        """Make one account pay for everything that is put and answered here from now on. With `others`, teammates also
+        take other work on the board."""
         self._must_be_priced(budget)
         self._payer = account = await self._shared_account()
         self._scope = None if others else (account,)
@@ -108,7 +117,7 @@ class Team:
         return account
 
     async def goal(self, title: str, *, body: str = "", budget: Budget | None = None) -> Task:
-        """Put a goal; or go on with the open one of the same title. A long one is told in full in its body."""
+        """Put a goal, or continue the open goal of the same title. The body gets the whole text of a long title."""
         whole, title = title, one_line(title, self.board.limits.title_chars_max)
         body = body or (whole if title != whole.strip() else "")
         for task in [await self.board.find(root) for root in await open_roots(self.board) if root > 0]:
@@ -118,76 +127,73 @@ class Team:
         return await self.board.put(title, body=body, budget=(budget or Budget()).over(self.plan.budget))
 
     async def _cap(self, root: int, budget: Budget | None) -> None:
-        """Put these caps in place of the root's; those that are not named stay as they are, raised by hand or not."""
+        """Replace the root's caps by those that are named here. The others stay as they are, raised by hand or not."""
         if budget is not None and budget != Budget():
             await self.board.set_budget(root, budget.over((await self.board.budget(root)).caps))
 
     def events(self, after: int = 0) -> AsyncIterator[Event]:
-        """Every change of the board from a sequence number on, and then each new one, without end."""
+        """Every event of the board after a sequence number, and then each new one, without end."""
         return self.board.follow(after)
 
     # Running.
 
     async def start(self) -> Host:
-        """Run teammates here from now on, beside whatever else the program does."""
+        """Run teammates here from now on, beside what else the program does."""
         if self._host is not None and self._host.scope != self._scope:
             await self.leave("the next run is about other work")
         if self._host is None:
-            plan = replace(self.plan, limits=replace(self.plan.limits, agents_max=self.plan.agents))
             self._host = Host(
-                board=self.board, plan=plan, mind=Minds(plan, self.board, self._models, self._tools),
-                grows=plan.agents > 0, newcomer=self._newcomer, failed=self._failed, scope=self._scope,
-                payer=self._payer,
+                board=self.board, plan=self.plan, mind=Minds(self.plan, self.board, self._models, self._tools),
+                failed=self._failed, scope=self._scope, payer=self._payer,
             )  # fmt: skip
             try:
                 await self._host.start()
             except BaseException:
-                self._host = None  # It never began; whoever asks again gets one that does.
+                self._host = None  # It did not begin; the next call makes another.
                 raise
         return self._host
 
     async def assemble(self, count: int, *, roles: tuple[str, ...] | None = None, here: bool = False) -> list[str]:
-        """See to it that there are so many teammates: those who rested come back before strangers join.
+        """Make the team this large: teammates that rested come back before new ones join.
 
-        With `roles`, such that have these; with `here`, whoever works elsewhere is not counted.
+        With `roles`, only teammates with these roles count; with `here`, those that work elsewhere do not count.
         """
         team = await self.board.team()
+        may_count = [each for each in team if not each.lead and (roles is None or each.roles == roles)]
         elsewhere = ("idle", "working", "waiting") if here else ()
-        living = [each for each in team if each.status not in (*GONE, *elsewhere) and not each.lead]
-        fitting = [each for each in living if roles is None or each.roles == roles]
+        fitting = [each for each in may_count if each.status not in (*GONE, *elsewhere)]
+        rested = [each for each in may_count if may_come_back(each)]
+        # Restarting the team implies that the cause of earlier failures was fixed.
+        rested += [each for each in may_count if each.status == "failed"]
         names = iter(fresh_names(each.name for each in team))
-        # Whoever starts a team again says by that that what made one fail is mended.
-        rested = [each for each in team if may_come_back(each) and not each.lead]
-        rested += [each for each in team if each.status == "failed" and not each.lead]
-        rested = [each for each in rested if roles is None or each.roles == roles]
         joined = [each.name for each in fitting] if here else []
-        host = (await self.start()).id if here else None  # Else another host may be quicker to take them.
+        host = (await self.start()).id if here else None  # Without a host, any host may take them.
         for _ in range(count - len(fitting)):
             old = rested.pop(0) if rested else None
-            joins = Joins(old.name, old.roles) if old else Joins(next(names), roles or ())
-            settings = as_before(old) if old else self._newcomer(joins)
-            await self.board.spawn(joins.name, roles=joins.roles, host=host, by="board", **settings)
-            joined.append(joins.name)
+            name, its_roles = (old.name, old.roles) if old else (next(names), roles or ())
+            settings = self.plan.joins_as(its_roles, old)
+            await self.board.spawn(name, roles=its_roles, host=host, by="board", **settings)
+            joined.append(name)
         return joined
 
     async def run(
         self, goal: str | None = None, *, budget: Budget | None = None, forever: bool = False, others: bool = False
     ) -> Report:  # fmt: skip
-        """Until the goal, or all that was put, has ended; or nothing can go on without a person; or for ever.
+        """Run until the goal, or all that was put, has ended, or nothing can go on without a person; or for ever.
 
-        With a goal, only what is under it is worked; with `others`, what else is open on the board too.
+        With a goal, teammates work only on what is under it; with `others`, also on the rest of the board.
         """
         roots = await self.roots(goal, budget, others=others)
         await self.work(roots, forever=forever)
         return await self.report(roots)
 
     async def report(self, roots: Sequence[int], *, interrupted: bool = False) -> Report:
-        """What came of these roots, and who failed here on the way."""
+        """What came of these roots, and which teammates failed here."""
         end = await report(self.board, roots, interrupted=interrupted, trouble=self._failed)
         return replace(end, others=await self.waiting_elsewhere())
 
     async def waiting_elsewhere(self) -> int:
-        """How many open tasks on the board this run leaves alone, because they are under another root."""
+        """How many open tasks this run leaves alone because they are under another root."""
         every = await self.board.count_tasks() if self._scope is not None else {}
         ours = [await self.board.count_tasks(root=root) for root in self._scope or ()]
         return sum(every.get(state, 0) - sum(each.get(state, 0) for each in ours) for state in OPEN - {"claimed"})
@@ -197,19 +203,18 @@ class Team:
     ) -> None:  # fmt: skip
         """The loop of every run: teammates work here until the work under these roots is over, or until they are told
         to stop. Without roots: until nobody is left here and nobody can join."""
-        stop = Stop() if stop is None else stop
-        await stop.unless(self._until_over(roots, forever))
+        await (Stop() if stop is None else stop).unless(self._until_over(roots, forever))
 
     async def _until_over(self, roots: Sequence[int] | None, forever: bool) -> None:
         host = await self.start()
         while True:
-            with suppress(BoardTrouble):  # Those who work wait for it too; the host says so.
+            with suppress(BoardTrouble):  # The teammates wait for the board too, and the host says so.
                 if not forever and (await self.is_over() if roots is None else await self.standing(roots) != "working"):
                     return
             await host.wait_for_move(_LOOK_SECONDS)
 
     async def leave(self, why: str) -> None:
-        """Stop running teammates here, in order; what they held is given back, and another host may take them."""
+        """Stop running teammates here. They give back what they hold, and another host may take them."""
         if self._host is not None:
             await self._host.stop(why)
             self._host = None
@@ -220,20 +225,20 @@ class Team:
         if host is None or host.lives:
             return host is None
         now = await self.board.moment(scope=host.scope)
-        # One who is wanted, or has a seat here, is about to live here.
+        # A teammate that is wanted, or has a seat here, is about to start.
         living = [each for each in now.team if each.status not in GONE]
         comes = any(each.status == "wanted" or each.host == host.id for each in living)
         return not (host.lives or comes or host.can_grow(now))
 
     async def roots(self, goal: str | None, budget: Budget | None, *, others: bool = False) -> list[int]:
-        """What a run is about: the goal, all that was put here, or all that is open on the board."""
+        """The roots of a run: the goal, all that was put here, or all that is open on the board."""
         self._scope = self._payer = None
         self._must_be_priced(budget)
         if goal is not None:
             own = (await self.goal(goal, budget=budget)).id
             if others:
                 return [own, *(root for root in await open_roots(self.board) if root != own)]
-            self._scope, self._payer = (own,), own  # Its cap is for all that the run spends, answers included.
+            self._scope, self._payer = (own,), own  # Its cap covers all that the run spends, errands included.
             return [own]
         roots = [self._account] if self._account is not None else await open_roots(self.board)
         if budget is not None and budget != Budget() and len(roots) != 1:
@@ -246,13 +251,14 @@ class Team:
 
     def _must_be_priced(self, budget: Budget | None) -> None:
         if budget is not None and budget.dollars is not None and not self._models.has_price():
-            name = self.model_name
-            raise BadInput(f"A cap in dollars cannot be kept: the price of {name} is not known. Cap its tokens.")
+            raise BadInput(
+                f"A cap in dollars cannot be kept: the price of {self.model_name} is not known. Cap its tokens."
+            )
 
     async def standing(self, roots: Sequence[int]) -> Standing:
-        """Of all these roots together: working while one of them is."""
+        """How the work under all these roots stands: working while one of them is."""
         now = await self.board.moment(roots, scope=self._scope)
-        if self._host is not None and self._host.works_on(set(roots)):  # It may have settled, and be clearing away.
+        if self._host is not None and self._host.works_on(set(roots)):  # It may have settled, and be cleaning up.
             return "working"
         return standing(now, roots, deserted=self._is_deserted(now))
 
@@ -260,7 +266,7 @@ class Team:
         """Nobody is at work or at rest anywhere, and nobody can join here."""
         if self._host is not None and self._host.lives:
             return False
-        # Those without a host come to ours, if there is one.
+        # Teammates without a host come to ours, if there is one.
         gone = GONE if self._host is not None else (*GONE, "lost")
         if any(each.status not in gone for each in now.team):
             return False
@@ -269,10 +275,6 @@ class Team:
     @property
     def model_name(self) -> str:
         return self._models.named().name
-
-    def _newcomer(self, joins: Joins) -> dict[str, Any]:
-        role = self.plan.role_of(joins.roles)
-        return {"model": role.model} if role and role.model else {}
 
 
 @asynccontextmanager
@@ -283,7 +285,7 @@ async def opened(plan: RunPlan) -> AsyncIterator[Board]:
         about(board=(await board.identity())[:8])
         yield board
     finally:
-        with suppress(TimeoutError):  # It is away. What was asked of it is not acknowledged, so nothing is lost.
+        with suppress(TimeoutError):  # The board is away. It acknowledged nothing that is still open.
             async with asyncio.timeout(plan.limits.cancel_seconds):
                 await board.close()
 

@@ -73,10 +73,15 @@ class Worker:
 
     async def live(self) -> None:
         """Until it is told to leave, moves to another host, or has had nothing to do for long enough."""
-        while (claim := await self._next_claim()) is not None and await self._work(claim):
-            pass
-        for claim in self.agent.claimed:  # Taken by name, and not come to any more.
-            await self._settle(claim, Released(self.agent.stop.why or f"{self.name} left", resume=True))
+        try:
+            while (claim := await self._next_claim()) is not None and await self._work(claim):
+                pass
+            for claim in self.agent.claimed:  # Claimed by name, and not worked on any more.
+                await self._settle(claim, Released(self.agent.stop.why or f"{self.name} left", resume=True))
+        except Exception as bug:  # Outside of the work on a task, so the task is not to blame.
+            if self.claim is not None:
+                await self._settle(self.claim, Released(await self._note_bug(self.claim, bug), resume=True))
+            await self._fail(bug)
 
     async def _work(self, claim: Claim) -> bool:
         """Work a task to its end, and settle how it ended. False: the teammate cannot go on, and is shown as failed."""
@@ -93,11 +98,7 @@ class Worker:
         except ModelMisconfigured as wrong:
             outcome, trouble = Released(str(wrong), resume=True), wrong
         except Exception as bug:
-            _LOG.error("bug", exc_info=bug)
-            with suppress(DugnadError):  # The task is in other hands, or a bug is kept already.
-                await self._patiently(self.board.keep_traceback, claim, traceback_text(bug))
-            what = without_secrets(f"{type(bug).__name__}: {bug}")
-            outcome, trouble = Failed(f"{self.name} failed: {shorten(what, 2_000)}", retry=True), bug
+            outcome, trouble = Failed(await self._note_bug(claim, bug), retry=True), bug
         self.settling = True
         if not isinstance(outcome, Done):  # The next attempt must find the workspace free; finished work stays there.
             await self._close(outcome, settled=False)
@@ -341,7 +342,16 @@ class Worker:
             except DugnadError as refusal:  # A wait that cannot begin, for someone who was just stopped, say.
                 outcome = Released(f"{refusal}", delay_seconds=30.0)
 
+    async def _note_bug(self, claim: Claim, bug: Exception) -> str:
+        """Keep the traceback with the task. Returns the reason for its outcome."""
+        with suppress(DugnadError):  # Another teammate holds the task, or a bug is kept already.
+            await self._patiently(self.board.keep_traceback, claim, traceback_text(bug))
+        what = without_secrets(f"{type(bug).__name__}: {bug}")
+        return f"{self.name} failed: {shorten(what, 2_000)}"
+
     async def _fail(self, ending: Exception) -> None:
+        if not isinstance(ending, DugnadError):
+            _LOG.error("bug", exc_info=ending)
         self.model_is_wrong = isinstance(ending, ModelMisconfigured)
         kind = "" if isinstance(ending, DugnadError) else f"{type(ending).__name__}: "
         self.failed = without_secrets(f"{kind}{ending}")
