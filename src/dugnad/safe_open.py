@@ -25,6 +25,12 @@ def owners(environment: Mapping[str, str] | None = None) -> set[int]:
     return {0, os.geteuid()} | ({int(asked)} if os.geteuid() == 0 and asked.isdecimal() else set())
 
 
+def user_state(environment: Mapping[str, str], name: str) -> Path:
+    """Where the user's state of one kind is: in XDG_STATE_HOME, or in ~/.local/state."""
+    given, home = environment.get("XDG_STATE_HOME", ""), environment.get("HOME") or os.path.expanduser("~")
+    return Path(given if given.startswith("/") else f"{home}/.local/state", "dugnad", name)
+
+
 @contextmanager
 def held(folder: Path, *, make: bool = False) -> Iterator[int]:
     """A descriptor of a folder of ours. No link is followed from `.dugnad` on, or else for the last name. OSError: it

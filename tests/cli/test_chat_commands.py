@@ -194,7 +194,7 @@ async def test_one_teammate_is_told(board: Board) -> None:
     talk = Talk(board)
     assert await talk.says("/tell alice look at  #2") == "Sent to alice.\n"
     assert (await board.inbox("alice"))[0].text == "look at  #2"
-    assert await talk.says("/tell alice") == "A word is missing; write /tell NAME TEXT.\n"
+    assert await talk.says("/tell alice") == "The text is missing; write /tell NAME TEXT.\n"
     assert "no teammate 'carol'" in await talk.says("/tell carol hello")
     assert list(talk.session.spoken_to) == ["alice"]
 

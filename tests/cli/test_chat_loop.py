@@ -15,8 +15,8 @@ from dugnad.board import Board
 from dugnad.chat.commands import COMMANDS, STATES
 from dugnad.chat.completion import ChatCompleter
 from dugnad.chat.prompt import open_history
-from dugnad.chat.session import history_file
 from dugnad.chat.status import BoardStatus, look
+from dugnad.safe_open import user_state
 from tests.cli.chat_stage import Lead, chatting, play_lead
 
 
@@ -142,9 +142,9 @@ async def test_completion_knows_commands_teammates_tasks_and_requests(board: Boa
 
 
 def test_the_history_lies_in_the_users_state_folder() -> None:
-    assert history_file("/state", Path("/home/me")) == Path("/state/dugnad/chat_history")
-    assert history_file(None, Path("/home/me")) == Path("/home/me/.local/state/dugnad/chat_history")
-    assert history_file("relative", Path("/home/me")) == Path("/home/me/.local/state/dugnad/chat_history")
+    for given, folder in (("/state", "/state"), ("", "/home/me/.local/state"), ("relative", "/home/me/.local/state")):
+        environment = {"XDG_STATE_HOME": given, "HOME": "/home/me"}
+        assert user_state(environment, "chat_history") == Path(folder, "dugnad", "chat_history")
 
 
 def test_a_history_that_cannot_be_kept_is_done_without(folder: Path) -> None:

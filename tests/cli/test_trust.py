@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 from dugnad.board import Board, open_board
 from dugnad.cli import SECTIONS, main
-from dugnad.cli.accepted import Accepted, state_folder
+from dugnad.cli.accepted import Accepted
+from dugnad.safe_open import user_state
 from dugnad.types import Waiting
 from tests.board.raw import run as run_sql
 from tests.cli.shell import run
@@ -282,4 +283,6 @@ def test_many_processes_accept_at_once_and_all_are_remembered(tmp_path: Path) ->
     assert all(accepted.has_settings(tmp_path / str(each), {"check": ["true"], "number": each}) for each in range(40))
     assert not accepted.has_board("/board/1", "b" * 32)
     assert not accepted.has_board("/board/9", "a" * 32)
-    assert not any(each.name.startswith(".") for each in state_folder({"XDG_STATE_HOME": str(tmp_path)}).iterdir())
+    assert not any(
+        each.name.startswith(".") for each in user_state({"XDG_STATE_HOME": str(tmp_path)}, "accepted").iterdir()
+    )

@@ -11,7 +11,6 @@ import asyncio
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
@@ -21,13 +20,14 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.utils import is_dumb_terminal
 
 from ..board import Board
+from ..safe_open import user_state
 from . import plain
 from .commands import respond
 from .follow import alongside, follow
 from .incoming import Incoming
 from .prompt import make_prompt, open_history
 from .screen import LineScreen, PromptScreen, said
-from .session import ChatLimits, Session, history_file
+from .session import ChatLimits, Session
 from .status import look
 
 _WAIT_SECONDS = 15.0  # For a push. Then look anyway, for what changes without one, such as a lost host.
@@ -53,7 +53,7 @@ async def chat(
     # Other output of this process is also shown above the prompt.
     with create_app_session(input=input, output=output), patch_stdout():
         session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account)
-        history = open_history(history_file(os.environ.get("XDG_STATE_HOME"), Path.home()), settings.history_bytes_max)
+        history = open_history(user_state(os.environ, "chat_history"), settings.history_bytes_max)
         prompt = make_prompt(session, history)
         await session.screen.show(greeting)
         async with alongside(session, Incoming(session).listen(), _keep_standing(session, prompt)):

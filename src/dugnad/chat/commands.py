@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from rich.console import Group, RenderableType
@@ -14,16 +15,15 @@ from ..errors import BadInput, StoppedTeammate, UnknownTeammate
 from ..team import requests
 from ..text import one_line
 from ..tools.policy import is_question
-from ..types import ENDED, HUMAN, OPEN, Budget, Message, Task, TaskState
+from ..types import ENDED, HUMAN, OPEN, Budget, Message, TaskState
 from ..view import tables
 from ..view.numbers import counted
 from . import parse
 from .incoming import announcement
 from .screen import said, sentence
-from .session import Session, SlashCommand
+from .session import Session, Shown, SlashCommand
 from .status import look
 
-_COMPACT = "Please compact your context."
 STATES: dict[str, frozenset[str]] = {
     **{state: frozenset({state}) for state in get_args(TaskState)},
     "open": OPEN,
@@ -34,16 +34,25 @@ STATES: dict[str, frozenset[str]] = {
 
 async def respond(session: Session, text: str) -> None:
     """Do what a typed line asks for. An error is shown as one sentence, and the chat goes on."""
-    meant = parse.read_line(text)
+    name, rest = parse.read_line(text)
     try:
-        if meant.command is not None:
-            await _find(meant.command).run(session, meant.rest)
-        elif meant.rest:
-            await _say(session, session.lead, meant.rest)
+        if name is None:
+            found = await _say(session, session.lead, rest)
+        else:
+            found = await _run(session, _find(name), rest)
     except StoppedTeammate as refused:
-        await session.screen.show(sentence(refused).append(" /spawn NAME brings it back with its old settings."))
+        found = sentence(refused).append(" /spawn NAME brings it back with its old settings.")
     except Exception as error:  # Also a bug of ours: it must not stop the team that works in this process.
-        await session.screen.show(sentence(error))
+        found = sentence(error)
+    if found is not None:
+        await session.screen.show(said(found) if isinstance(found, str) else found)
+
+
+async def _run(session: Session, command: SlashCommand, rest: str) -> Shown:
+    try:
+        return await command.run(session, rest)
+    except parse.Incomplete as lacks:
+        raise BadInput(f"{lacks}; write {command.line}.") from None
 
 
 def _find(name: str) -> SlashCommand:
@@ -55,14 +64,16 @@ def _find(name: str) -> SlashCommand:
     raise BadInput(f"There is no /{one_line(name, 40)}; {hint}")
 
 
-async def _say(session: Session, to: str, text: str) -> None:
-    session.spoken_to[to] = (await session.board.tell(HUMAN, to, text)).id
+async def _say(session: Session, to: str, text: str) -> Shown:
+    if text:
+        session.spoken_to[to] = (await session.board.tell(HUMAN, to, text)).id
+    return None
 
 
-# Looking.
+# Looking. What a command returns is shown.
 
 
-async def tasks(session: Session, rest: str) -> None:
+async def tasks(session: Session, rest: str) -> Shown:
     word = rest.casefold() or "all"
     if word not in STATES:
         raise BadInput(f"{one_line(rest, 40)!r} is not a state; write one of: {', '.join(STATES)}.")
@@ -72,50 +83,42 @@ async def tasks(session: Session, rest: str) -> None:
         wanted = OPEN
     states: list[TaskState] = [state for state in get_args(TaskState) if state in wanted]
     found = await session.board.list_tasks(states=states, page=most)
-    parts: list[RenderableType] = []
-    if found:
-        parts.append(tables.tasks_table(found, now_ms=session.board.sources.now_ms()))
     left = sum(counts.get(state, 0) for state in (states if rest else STATES["all"])) - len(found)
     if not found and not left:
-        parts.append(said("There are no such tasks." if rest else "The board is empty; /add TITLE puts a task on it."))
-    elif left > 0:
+        return "There are no such tasks." if rest else "The board is empty; /add TITLE puts a task on it."
+    parts: list[RenderableType] = [tables.tasks_table(found, now_ms=session.board.sources.now_ms())] if found else []
+    if left > 0:
         parts.append(said(f"{counted(left, 'task')} more; /tasks STATE lists those in one state, /show ID shows one."))
-    await session.screen.show(Group(*parts))
+    return Group(*parts)
 
 
-async def team(session: Session, rest: str) -> None:
+async def team(session: Session, rest: str) -> Shown:
     members = await session.board.team()
-    if not members:
-        await session.screen.show(said("The team has no teammates; /spawn NAME adds one."))
-        return
     held = await session.board.list_tasks(states=("claimed", "waiting"), page=1_000)
-    await session.screen.show(tables.team_table(members, held))
+    return tables.team_table(members, held) if members else "The team has no teammates; /spawn NAME adds one."
 
 
-async def inbox(session: Session, rest: str) -> None:
+async def inbox(session: Session, rest: str) -> Shown:
     """Your inbox: recent messages and open requests. A teammate's inbox: its unread messages."""
     if rest and rest != HUMAN:
         name = (await session.board.teammate(parse.first_word(rest)[0])).name
         unread = await session.board.inbox(name)
-        await session.screen.show(tables.messages_table(unread) if unread else said(f"{name} has read everything."))
-        return
+        return tables.messages_table(unread) if unread else f"{name} has read everything."
     waiting = await requests.waiting_requests(session.board)
     open_ids = {request.id for request in waiting}
     talk = await session.board.recent_talk(HUMAN, page=session.limits.messages_shown)
     lately = [message for message in talk if message.id not in open_ids][-session.limits.messages_shown :]
     shown = [announcement(message, lead=session.lead, waits=message in waiting) for message in [*lately, *waiting]]
-    await session.screen.show(Group(*shown) if shown else said("There are no messages to you or from you."))
+    return Group(*shown) if shown else "There are no messages to you or from you."
 
 
-async def notes(session: Session, rest: str) -> None:
-    found = await session.board.search_notes(rest, page=session.limits.messages_shown)
-    if found:
-        await session.screen.show(tables.notes_table(found))
-    else:
-        await session.screen.show(said("No note contains all of these words." if rest else "There are no notes yet."))
+async def notes(session: Session, rest: str) -> Shown:
+    if found := await session.board.search_notes(rest, page=session.limits.messages_shown):
+        return tables.notes_table(found)
+    return "No note contains all of these words." if rest else "There are no notes yet."
 
 
-async def log(session: Session, rest: str) -> None:
+async def log(session: Session, rest: str) -> Shown:
     """The last events, or with #12 those of one task."""
     limits, board = session.limits, session.board
     if rest.startswith("#"):
@@ -126,59 +129,46 @@ async def log(session: Session, rest: str) -> None:
     else:
         count = min(parse.task_number(rest), limits.events_shown_max) if rest else limits.events_shown
         events = deque(await board.events(max(0, await board.last_event() - count)), maxlen=max(1, count))
-    await session.screen.show(Group(*map(tables.event_line, events)) if events else said("Nothing has happened yet."))
+    return Group(*map(tables.event_line, events)) if events else "Nothing has happened yet."
 
 
-async def show(session: Session, rest: str) -> None:
-    number, _ = parse.task_and_words(rest, "/show ID")
-    task = await session.board.find(number)
-    page = tables.task_page(
-        task,
-        await session.board.needs_of(task.id),
-        await session.board.attempts(task.id),
-        await _children(session, task),
-    )
-    await session.screen.show(page)
-
-
-async def _children(session: Session, task: Task) -> list[Task]:
-    lineage = await session.board.list_tasks(root=task.root, after=task.id, page=session.board.limits.page_max)
-    return [each for each in lineage if each.parent == task.id]
+async def show(session: Session, rest: str) -> Shown:
+    number, _ = parse.task_and_words(rest)
+    board = session.board
+    task = await board.find(number)
+    lineage = await board.list_tasks(root=task.root, after=task.id, page=board.limits.page_max)
+    children = [each for each in lineage if each.parent == task.id]
+    return tables.task_page(task, await board.needs_of(task.id), await board.attempts(task.id), children)
 
 
 # Work.
 
 
-async def add(session: Session, rest: str) -> None:
+async def add(session: Session, rest: str) -> Shown:
     title, body = parse.title_and_body(rest)
     paid = drawing_on(session.account) if session.account else {}
     task = await session.board.put(title, body=body, **paid)
-    await session.screen.show(said(f"#{task.id} is on the board ({task.state})."))
+    return f"#{task.id} is on the board ({task.state})."
 
 
-async def retry(session: Session, rest: str) -> None:
-    number, _ = parse.task_and_words(rest, "/retry ID")
-    opened = await session.board.retry(number)
-    await session.screen.show(said(f"Opened again: {_numbers(opened)}."))
+async def retry(session: Session, rest: str) -> Shown:
+    opened = await session.board.retry(parse.task_and_words(rest)[0])
+    return f"Opened again: {', '.join(f'#{each}' for each in opened) or 'none'}."
 
 
-async def cancel(session: Session, rest: str) -> None:
-    number, why = parse.task_and_words(rest, "/cancel ID [WHY]")
+async def cancel(session: Session, rest: str) -> Shown:
+    number, why = parse.task_and_words(rest)
     ended = await session.board.cancel(number, why=why)
-    await session.screen.show(said(f"Cancelled: {_numbers(ended)}."))
+    return f"Cancelled: {', '.join(f'#{each}' for each in ended) or 'none'}."
 
 
-async def release(session: Session, rest: str) -> None:
-    number, why = parse.task_and_words(rest, "/release ID [WHY]")
+async def release(session: Session, rest: str) -> Shown:
+    number, why = parse.task_and_words(rest)
     await session.board.release(number, why=why)
-    await session.screen.show(said(f"#{number} is released; anyone may claim it."))
+    return f"#{number} is released; anyone may claim it."
 
 
-def _numbers(tasks_: Sequence[int]) -> str:
-    return ", ".join(f"#{each}" for each in tasks_) or "none"
-
-
-async def budget(session: Session, rest: str) -> None:
+async def budget(session: Session, rest: str) -> Shown:
     """Show the account of a goal, or change its caps. Caps that are not named stay."""
     change, board = parse.caps_words(rest), session.board
     root = change.root
@@ -190,27 +180,29 @@ async def budget(session: Session, rest: str) -> None:
     root = (await board.find(root)).root if root > 0 else root
     spending = await board.budget(root)
     if change.caps and change.add:
-        spending = await board.raise_budget(root, parse.new_budget(change, Budget()))
+        spending = await board.raise_budget(root, Budget(**change.caps))
     elif change.caps:
-        spending = await board.set_budget(root, parse.new_budget(change, spending.caps))
+        spending = await board.set_budget(root, replace(spending.caps, **change.caps))
     page = [tables.budget_text(spending, await board.find(root) if root > 0 else None)]
     if spending.held is not None:
         page.append(said(f"In this chat: /budget {f'{root} ' if root > 0 else ''}{spending.held}=+10."))
-    await session.screen.show(Group(*page))
+    return Group(*page)
 
 
 # People.
 
 
-async def tell(session: Session, rest: str) -> None:
-    name, text = parse.name_and_words(rest, "/tell NAME TEXT", words_needed=True)
+async def tell(session: Session, rest: str) -> Shown:
+    name, text = parse.name_and_words(rest)
+    if not text:
+        raise parse.Incomplete("The text is missing")
     await _say(session, name, text)
-    await session.screen.show(said(f"Sent to {name}."))
+    return f"Sent to {name}."
 
 
-async def spawn(session: Session, rest: str) -> None:
+async def spawn(session: Session, rest: str) -> Shown:
     """Add a teammate. A known one comes back with its old settings, or with new roles if any are named."""
-    name, words = parse.name_and_words(rest, "/spawn NAME [ROLE...]")
+    name, words = parse.name_and_words(rest)
     roles = tuple(words.replace(",", " ").split())
     try:
         known = await session.board.teammate(name)
@@ -221,74 +213,56 @@ async def spawn(session: Session, rest: str) -> None:
             name, roles=roles or known.roles, lead=known.lead, prompt=known.prompt, model=known.model, plan=known.plan
         )
     named, status = ", ".join(member.roles) or "any role", tables.is_status(member.status)
-    await session.screen.show(said(f"{member.name} ({named}) {status}."))
+    return f"{member.name} ({named}) {status}."
 
 
-async def stop(session: Session, rest: str) -> None:
-    name, why, now = parse.stop_words(rest, "/stop NAME [WHY]")
-    await session.screen.show(said(await requests.stop(session.board, name, why=why, now=now)))
+async def stop(session: Session, rest: str, *, now: bool = False) -> Shown:
+    name, why, at_once = parse.stop_words(rest)
+    return await requests.stop(session.board, name, why=why, now=now or at_once)
 
 
-async def stop_now(session: Session, rest: str) -> None:
-    name, why, _ = parse.stop_words(rest, "/stop! NAME [WHY]")
-    await session.screen.show(said(await requests.stop(session.board, name, why=why, now=True)))
-
-
-async def compact(session: Session, rest: str) -> None:
-    await _say(session, session.lead, _COMPACT)
-    await session.screen.show(said(f"{session.lead} is asked to compact its context."))
+async def compact(session: Session, rest: str) -> Shown:
+    await _say(session, session.lead, "Please compact your context.")
+    return f"{session.lead} is asked to compact its context."
 
 
 # Requests for the human.
 
 
-async def answer(session: Session, rest: str) -> None:
-    usage = "/answer [m34] TEXT"
-    which, text = parse.request_and_words(rest, await _waiting(session, "question"), usage)
+async def answer(session: Session, rest: str) -> Shown:
+    waiting = [each for each in await requests.waiting_requests(session.board) if each.kind == "question"]
+    which, text = parse.request_and_words(rest, waiting)
     if not text:
-        raise BadInput(f"The answer is missing; write {usage}.")
-    await _answered(session, await requests.answer(session.board, which, text))
+        raise parse.Incomplete("The answer is missing")
+    return await _answered(session, await requests.answer(session.board, which, text))
 
 
-async def approve(session: Session, rest: str) -> None:
-    waiting = await _decidable(session)
-    which, why = parse.request_and_words(rest, waiting, "/approve m34", words_needed=False)
-    await _answered(session, await requests.decide_plan(session.board, which, accept=True, why=why))
-
-
-async def reject(session: Session, rest: str) -> None:
-    usage = "/reject [m34] WHY"
-    which, why = parse.request_and_words(rest, await _decidable(session), usage)
-    if not why:
-        raise BadInput(f"The reason is missing; write {usage}.")
-    await _answered(session, await requests.decide_plan(session.board, which, accept=False, why=why))
-
-
-async def _waiting(session: Session, *kinds: str) -> list[Message]:
-    return [request for request in await requests.waiting_requests(session.board) if request.kind in kinds]
-
-
-async def _decidable(session: Session) -> list[Message]:
-    """Requests that take a yes or a no: plans, shutdowns, and tool calls that a policy asks about."""
+async def decide(session: Session, rest: str, *, accept: bool) -> Shown:
+    """Approve or reject what takes a yes or a no: plans, shutdowns, and tool calls that a policy asks about."""
     waiting = await requests.waiting_requests(session.board)
-    return [each for each in waiting if each.kind in ("plan", "shutdown") or is_question(each.text)]
+    waiting = [each for each in waiting if each.kind in ("plan", "shutdown") or is_question(each.text)]
+    which, why = parse.request_and_words(rest, waiting, words_needed=not accept)
+    if not why and not accept:
+        raise parse.Incomplete("The reason is missing")
+    return await _answered(session, await requests.decide_plan(session.board, which, accept=accept, why=why))
 
 
-async def _answered(session: Session, reply: Message) -> None:
+async def _answered(session: Session, reply: Message) -> Shown:
     about = f" about #{reply.task}" if reply.task is not None else ""
     verdict = {True: "Approved", False: "Rejected", None: "Answered"}[reply.accepted]
     taken = await requests.taken_as(session.board, reply)  # "yes, but" counts as no, and the person must learn that.
-    await session.screen.show(said(f"{taken or f'{verdict}; '}{reply.recipient} is told{about}."))
+    return f"{taken or f'{verdict}; '}{reply.recipient} is told{about}."
 
 
 # The chat itself.
 
 
-async def leave(session: Session, rest: str) -> None:
+async def leave(session: Session, rest: str) -> Shown:
     session.leaving = True
+    return None
 
 
-async def helped(session: Session, rest: str) -> None:
+async def helped(session: Session, rest: str) -> Shown:
     shown = [_find(rest.removeprefix("/"))] if rest else list(COMMANDS)
     width = max(len(command.line) for command in shown)
     lines = [Text(f"{command.line:<{width}}  ").append(command.says, style="dim") for command in shown]
@@ -296,7 +270,7 @@ async def helped(session: Session, rest: str) -> None:
         lines.append(
             said(f"Any other text goes to {session.lead}. Alt-Enter, or a backslash at the end, begins another line.")
         )
-    await session.screen.show(Group(*lines))
+    return Group(*lines)
 
 
 COMMANDS: tuple[SlashCommand, ...] = (
@@ -320,10 +294,10 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("spawn", "NAME [ROLE...]", "Add a teammate, or bring a stopped one back.", spawn, ("teammate",)),
     SlashCommand("tell", "NAME TEXT", "Send a teammate a message.", tell, ("teammate",)),
     SlashCommand("stop", "NAME [WHY] [--now]", "Ask a teammate to shut down.", stop, ("teammate",)),
-    SlashCommand("stop!", "NAME [WHY]", "Shut a teammate down at once.", stop_now, ("teammate",)),
+    SlashCommand("stop!", "NAME [WHY]", "Shut a teammate down at once.", partial(stop, now=True), ("teammate",)),
     SlashCommand("answer", "[m34] TEXT", "Answer a question; without m34, the only open one.", answer, ("request",)),
-    SlashCommand("approve", "[m34]", "Approve a plan or a tool call.", approve, ("request",)),
-    SlashCommand("reject", "[m34] WHY", "Reject a plan or a tool call.", reject, ("request",)),
+    SlashCommand("approve", "[m34]", "Approve a plan or a tool call.", partial(decide, accept=True), ("request",)),
+    SlashCommand("reject", "[m34] WHY", "Reject a plan or a tool call.", partial(decide, accept=False), ("request",)),
     SlashCommand("compact", "", "Ask the lead to compact its context.", compact),
     SlashCommand("help", "[COMMAND]", "Show this list.", helped, ("command",)),
     SlashCommand("quit", "", "Leave the chat; Ctrl-D does the same.", leave),

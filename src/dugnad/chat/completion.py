@@ -8,12 +8,10 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from ..text import one_line
-from ..types import Task
 from .session import SlashCommand, Takes
 from .status import BoardStatus
 
 _META_CHARS = 60
-_CAPS = ("tasks=", "tokens=", "dollars=", "minutes=")
 Choice = tuple[str, str]  # The text to insert, and its description.
 
 
@@ -50,20 +48,12 @@ class ChatCompleter(Completer):
 
     def _of(self, kind: Takes) -> Iterable[Choice]:
         standing = self._standing()
-        if kind == "task":
-            return _tasks((*standing.held, *standing.open))
-        if kind == "ended":
-            return _tasks(standing.ended)
-        if kind == "teammate":
-            return [(member.name, member.status) for member in standing.team]
-        if kind == "request":
-            return [(f"m{each.id}", f"{each.sender}: {each.text}") for each in standing.requests]
-        if kind == "state":
-            return [(state, "") for state in self._states]
-        if kind == "cap":
-            return [(cap, "") for cap in _CAPS]
-        return [(command.name, command.says) for command in self._commands]
-
-
-def _tasks(tasks: Iterable[Task]) -> list[Choice]:
-    return [(f"#{task.id}", f"{task.state}: {task.title}") for task in tasks]
+        tasks = {"task": (*standing.held, *standing.open), "ended": standing.ended}
+        choices: dict[Takes, list[Choice]] = {
+            "teammate": [(member.name, member.status) for member in standing.team],
+            "request": [(f"m{each.id}", f"{each.sender}: {each.text}") for each in standing.requests],
+            "state": [(state, "") for state in self._states],
+            "cap": [(f"{cap}=", "") for cap in ("tasks", "tokens", "dollars", "minutes")],
+            "command": [(command.name, command.says) for command in self._commands],
+        }
+        return choices.get(kind) or [(f"#{task.id}", f"{task.state}: {task.title}") for task in tasks.get(kind, ())]

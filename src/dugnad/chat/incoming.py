@@ -16,18 +16,9 @@ from .follow import follow
 from .screen import said, sentence
 from .session import Session
 
-_OPENS = {
-    "question": "asks",
-    "plan": "shows a plan",
-    "answer": "answers",
-    "shutdown_reply": "",
-    "plan_reply": "",
-}
-_HOW = {
-    "question": "-> to answer: /answer m{id} TEXT",
-    "plan": "-> to decide: /approve m{id}   or   /reject m{id} WHY",
-    "shutdown": "-> to decide: /approve m{id}   or   /reject m{id} WHY",
-}
+_OPENS = {"question": "asks", "plan": "shows a plan", "answer": "answers"}
+_DECIDE = "-> to decide: /approve m{id}   or   /reject m{id} WHY"
+_HOW = {"question": "-> to answer: /answer m{id} TEXT", "plan": _DECIDE, "shutdown": _DECIDE}
 _MORE = {"tasks": 10, "tokens": 100_000, "dollars": 1, "seconds": 600}  # Suggested to add to a cap.
 _WAIT_SECONDS = 60.0  # For a push. The board's own sweep finds a lost push sooner.
 
@@ -49,8 +40,9 @@ def announcement(message: Message, *, lead: str, waits: bool = True) -> Renderab
         head.append(f" (m{message.id})")
     words = plain(message.text).strip("\n")
     head.append(":" if words else ".")
-    hint = Text(_HOW[message.kind].format(id=message.id), style="yellow") if waits and message.kind in _HOW else None
-    return Group(_MessageText(head, words), hint) if hint is not None else _MessageText(head, words)
+    if not waits or message.kind not in _HOW:
+        return _MessageText(head, words)
+    return Group(_MessageText(head, words), Text(_HOW[message.kind].format(id=message.id), style="yellow"))
 
 
 class _MessageText:
@@ -87,20 +79,18 @@ class Incoming:
 
     async def arrive(self) -> None:
         """Print what is new, then mark it as shown: after a crash in between it is printed twice rather than never."""
+        board = self._session.board
         async with self._one_at_a_time:
-            await self._arrive(self._session.board)
-
-    async def _arrive(self, board: Board) -> None:
-        waiting = {request.id: request for request in await requests.waiting_requests(board)}
-        await self._tell_of_cap(board)
-        while page := await board.inbox(HUMAN):
-            for message in page:
-                if message.id in waiting or message.kind not in _HOW:  # Not what was answered elsewhere.
-                    await self._announce(message, waits=message.id in waiting)
-            await board.show(HUMAN, [message.id for message in page])
-        for request in waiting.values():  # Another program may have shown it, but it still waits.
-            if request.id not in self._announced:
-                await self._announce(request, waits=True)
+            waiting = {request.id: request for request in await requests.waiting_requests(board)}
+            await self._tell_of_cap(board)
+            while page := await board.inbox(HUMAN):
+                for message in page:
+                    if message.id in waiting or message.kind not in _HOW:  # Not what was answered elsewhere.
+                        await self._announce(message, waits=message.id in waiting)
+                await board.show(HUMAN, [message.id for message in page])
+            for request in waiting.values():  # Another program may have shown it, but it still waits.
+                if request.id not in self._announced:
+                    await self._announce(request, waits=True)
 
     async def _tell_of_cap(self, board: Board) -> None:
         """Tell the person once that the cap is reached, since further messages wait."""

@@ -5,31 +5,26 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import BadInput
-from ..types import Budget, Message
+from ..types import Message
 
 _NUMBER = re.compile(r"#?([0-9]{1,15})")
 _MESSAGE = re.compile(r"m([0-9]{1,15})")
 _CAPS = ("tasks", "tokens", "dollars", "seconds", "minutes")
 
 
-@dataclass(frozen=True, slots=True)
-class ChatLine:
-    """A parsed line: a command with its arguments, or without a command a text for the lead."""
-
-    command: str | None
-    rest: str
+class Incomplete(BadInput):
+    """An argument is missing. The sentence goes on with how the command is written."""
 
 
-def read_line(text: str) -> ChatLine:
-    """A line that begins with a slash is a command. With a space before the slash it is text."""
+def read_line(text: str) -> tuple[str | None, str]:
+    """The command and its arguments, or None and a text for the lead. A space before the slash makes it a text."""
     if not text.startswith("/"):
-        return ChatLine(None, text.strip())
-    command, rest = first_word(text[1:]) if text[1:2].strip() else ("", text[1:].strip())
-    return ChatLine(command, rest)
+        return None, text.strip()
+    return first_word(text[1:]) if text[1:2].strip() else ("", text[1:].strip())
 
 
 def first_word(rest: str) -> tuple[str, str]:
@@ -45,26 +40,25 @@ def task_number(word: str) -> int:
     return int(found[1])
 
 
-def task_and_words(rest: str, usage: str) -> tuple[int, str]:
+def task_and_words(rest: str) -> tuple[int, str]:
     word, words = first_word(rest)
     if not word:
-        raise BadInput(f"The task is missing; write {usage}.")
+        raise Incomplete("The task is missing")
     return task_number(word), words
 
 
-def name_and_words(rest: str, usage: str, *, words_needed: bool = False) -> tuple[str, str]:
+def name_and_words(rest: str) -> tuple[str, str]:
     name, words = first_word(rest)
-    if not name or (words_needed and not words):
-        raise BadInput(f"A word is missing; write {usage}.")
+    if not name:
+        raise Incomplete("The teammate's name is missing")
     return name, words
 
 
-def stop_words(rest: str, usage: str) -> tuple[str, str, bool]:
+def stop_words(rest: str) -> tuple[str, str, bool]:
     """The teammate to stop, the reason, and whether to stop it at once."""
     words = rest.split()
-    now = "--now" in words
-    name, why = name_and_words(" ".join(word for word in words if word != "--now"), usage)
-    return name, why, now
+    name, why = name_and_words(" ".join(word for word in words if word != "--now"))
+    return name, why, "--now" in words
 
 
 def title_and_body(rest: str) -> tuple[str, str]:
@@ -75,9 +69,7 @@ def title_and_body(rest: str) -> tuple[str, str]:
     return title.strip(), body.strip()
 
 
-def request_and_words(
-    rest: str, waiting: Sequence[Message], usage: str, *, words_needed: bool = True
-) -> tuple[str, str]:
+def request_and_words(rest: str, waiting: Sequence[Message], *, words_needed: bool = True) -> tuple[str, str]:
     """The request, as "m34" or a task's number, and the text for it.
 
     Without either it is the only request that waits. If a text is needed, a plain number names a task only if a request
@@ -95,14 +87,9 @@ def request_and_words(
     if not waiting:
         raise BadInput("No such request waits for you; /inbox shows those that do.")
     if len(waiting) > 1:
-        raise BadInput(f"Several requests wait for you: {_listed(waiting)}. Write {usage}.")
+        named = (f"m{each.id} ({each.sender}{f', #{each.task}' if each.task else ''})" for each in waiting)
+        raise Incomplete(f"Several requests wait for you: {', '.join(named)}")
     return f"m{waiting[0].id}", rest
-
-
-def _listed(messages: Iterable[Message]) -> str:
-    return ", ".join(
-        f"m{each.id} ({each.sender}{f', #{each.task}' if each.task is not None else ''})" for each in messages
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +133,6 @@ def _cap_number(name: str, value: str) -> float | None:
     if name in ("tasks", "tokens") and number != number // 1:  # Also refuses nan and infinity.
         raise BadInput(f"A cap on {name} must be a whole number, not {value}.")
     return int(number) if name in ("tasks", "tokens") else number
-
-
-def new_budget(change: Caps, before: Budget) -> Budget:
-    """The caps before with some of them changed, since setting a budget sets all of them."""
-    return replace(before, **change.caps)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -18,9 +18,6 @@ from .completion import ChatCompleter
 from .session import Session
 from .status import bar
 
-_PROMPT = "you> "
-_CONTINUED = "...  "
-
 
 def make_prompt(session: Session, history: History) -> PromptSession[str]:
     """A prompt whose bar and completion follow the session's view of the board."""
@@ -29,13 +26,13 @@ def make_prompt(session: Session, history: History) -> PromptSession[str]:
         return " " + bar(session.standing, get_app().output.get_size().columns - 1)
 
     return PromptSession(
-        _PROMPT,
+        "you> ",
         completer=ChatCompleter(COMMANDS, tuple(STATES), lambda: session.standing),
         complete_while_typing=_in_a_command,
         history=history,
         key_bindings=_keys(),
         bottom_toolbar=toolbar,
-        prompt_continuation=_CONTINUED,
+        prompt_continuation="...  ",
         enable_suspend=True,
     )
 

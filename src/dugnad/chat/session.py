@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
+
+from rich.console import RenderableType
 
 from ..board import Board
 from .screen import Screen
@@ -45,7 +46,8 @@ class Session:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-Run = Callable[[Session, str], Awaitable[None]]
+Shown = RenderableType | None  # What a command has to say; a text is the chat's own.
+Run = Callable[[Session, str], Awaitable[Shown]]
 Takes = Literal["task", "ended", "teammate", "request", "state", "cap", "command"]
 
 
@@ -63,9 +65,3 @@ class SlashCommand:
     def line(self) -> str:
         """The command as it is typed."""
         return f"/{self.name} {self.usage}".strip()
-
-
-def history_file(state_home: str | None, home: Path) -> Path:
-    """Where typed lines are kept: the user's state folder, as the XDG rules name it."""
-    folder = Path(state_home) if state_home and Path(state_home).is_absolute() else home / ".local" / "state"
-    return folder / "dugnad" / "chat_history"

@@ -15,7 +15,6 @@ from ..types import MESSAGES, Message, Spending, Task, TaskState, Teammate
 from ..view.numbers import counted
 from ..view.tables import used
 
-_SEPARATOR = " | "
 _PAGE = 100  # Tasks of each kind that are read; more would not fit into a line or a menu.
 
 
@@ -38,13 +37,15 @@ async def look(board: Board, account: int | None = None) -> BoardStatus:
     """Read the status from the board, with a few short reads."""
     held = await board.list_tasks(states=("claimed", "waiting"), page=_PAGE)
     not_begun = await board.list_tasks(states=("ready", "scheduled", "blocked"), page=_PAGE)
-    counts = await board.count_tasks()
-    if account is not None:
-        spending: Spending | None = await board.budget(account)
-    else:
-        spending = await _spending(board, _of_goals(held) or _of_goals(not_begun))
+    # Answers to messages do not count: each has a small budget of its own, which a person does not watch.
+    goals = [[task.root for task in tasks if task.kind not in MESSAGES] for tasks in (held, not_begun)]
+    root = account or max(goals[0] or goals[1], default=None)
+    try:
+        spending = None if root is None else await board.budget(root)
+    except UnknownTask:  # Pruned between the two reads.
+        spending = None
     return BoardStatus(
-        counts=counts,
+        counts=await board.count_tasks(),
         team=tuple(await board.team()),
         held=tuple(held),
         open=tuple(not_begun),
@@ -53,18 +54,6 @@ async def look(board: Board, account: int | None = None) -> BoardStatus:
         spending=spending,
         of_chat=account is not None,
     )
-
-
-def _of_goals(tasks: Sequence[Task]) -> list[Task]:
-    """Without answers to messages: each has a small budget of its own, which a person does not watch."""
-    return [task for task in tasks if task.kind not in MESSAGES]
-
-
-async def _spending(board: Board, tasks: Sequence[Task]) -> Spending | None:
-    try:
-        return await board.budget(max(task.root for task in tasks)) if tasks else None
-    except UnknownTask:  # Pruned between the two reads.
-        return None
 
 
 def bar(standing: BoardStatus, columns: int) -> str:
@@ -78,7 +67,7 @@ def bar(standing: BoardStatus, columns: int) -> str:
             _who(standing, title_chars),
             _budget(standing.spending, "chat" if standing.of_chat else ""),
         )
-        said = _SEPARATOR.join(part for part in parts if part)
+        said = " | ".join(part for part in parts if part)
         if len(said) <= columns:
             break
     return one_line(said, columns)
@@ -104,12 +93,8 @@ def _who(standing: BoardStatus, title_chars: int) -> str:
         for task in standing.held
         if task.state == "claimed"
     ]
-    said += [f"{one_line(member.name, 20)} {member.status}" for member in standing.team if _in_trouble(member)]
-    return ", ".join(said) or "nobody works"
-
-
-def _in_trouble(member: Teammate) -> bool:
-    return member.status in ("failed", "lost")
+    lost = [member for member in standing.team if member.status in ("failed", "lost")]
+    return ", ".join([*said, *(f"{one_line(each.name, 20)} {each.status}" for each in lost)]) or "nobody works"
 
 
 def _budget(spending: Spending | None, name: str = "") -> str:

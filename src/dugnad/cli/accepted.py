@@ -15,24 +15,16 @@ from typing import Any
 
 from ..config.servers import replace_file
 from ..errors import BadInput
-from ..safe_open import held
+from ..safe_open import held, user_state
 
 Settings = Mapping[str, Any]  # By their names: {"team.agents": 5, "roles.coder.prompt": "..."}.
-
-
-def state_folder(environment: Mapping[str, str], name: str = "accepted") -> Path:
-    """The user's folder for one kind of state, under XDG_STATE_HOME or ~/.local/state."""
-    given = environment.get("XDG_STATE_HOME", "")
-    home = environment.get("HOME", "")
-    base = Path(given) if given.startswith("/") else Path(home or os.path.expanduser("~"), ".local", "state")
-    return base / "dugnad" / name
 
 
 class Accepted:
     """The user's own. A process that can write there acts as the user."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self.folder = state_folder(environment)
+        self.folder = user_state(environment, "accepted")
 
     def has_settings(self, root: Path, settings: Settings) -> bool:
         return self._has(_settings_name(root, settings))

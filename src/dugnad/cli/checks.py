@@ -28,7 +28,7 @@ from ..models import Model
 from ..models.open import default_model
 from ..models.port import Request, Said
 from ..prompts import tell
-from ..safe_open import OWN
+from ..safe_open import OWN, user_state
 from ..settings import AgentLimits
 from ..team.plan import RunPlan
 from ..team.team import opened
@@ -38,7 +38,6 @@ from ..types import Task
 from ..workspace.git.git import Git
 from ..workspace.programs import find_program
 from ..workspace.sandbox.sandbox import probe
-from .accepted import state_folder
 from .command import is_no_project
 from .preflight import Interrupted, memory_of, preflight
 from .unaccepted import refuse_tracked
@@ -86,7 +85,7 @@ BoardCheck = Callable[[Scene, "Board"], "Awaitable[Finding | None]"]
 
 
 def log(scene: Scene) -> Finding:
-    folder = state_folder(scene.environment, "logs")
+    folder = user_state(scene.environment, "logs")
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return Finding("log", "warning", f"{there} cannot be written.", "set XDG_STATE_HOME to a folder of yours")

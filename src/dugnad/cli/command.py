@@ -116,10 +116,10 @@ def start_log(*, draws: bool = False, keeps: bool = False, quiet: bool = False) 
     """Begin the log that was asked for. `draws`: the verb draws on a terminal. `keeps`: there is a file in any case."""
     if (level := click.get_current_context().meta.get(_LOG)) or keeps:
         from ..logs.handlers import start_logging
-        from .accepted import state_folder
+        from ..safe_open import user_state
 
         screen = draws and not quiet and sys.stdout.isatty()
-        told = start_logging(level, keeps=keeps, screen=screen, folder=state_folder(os.environ, "logs"))
+        told = start_logging(level, keeps=keeps, screen=screen, folder=user_state(os.environ, "logs"))
         try:
             if told and not quiet:
                 click.echo(told)

@@ -20,10 +20,9 @@ from pathlib import Path
 from ..config.project import Project
 from ..config.servers import replace_file
 from ..errors import ToolError
-from ..safe_open import held
+from ..safe_open import held, user_state
 from ..team.workspaces.workspace import CHECK_SECONDS_MAX
 from ..text import one_line, plain, shorten
-from .accepted import state_folder
 from .base_trees import Base
 from .command import console
 from .signals import stopping
@@ -183,7 +182,7 @@ async def _live(what: str, *, quiet: bool) -> AsyncIterator[_Tail]:
 def memory_of(root: Path, environment: Mapping[str, str]) -> Path:
     """The user's own file about the project at `root`. What lies in the project itself may come from anyone."""
     which = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:40]
-    return state_folder(environment, "preflight") / f"{which}.json"
+    return user_state(environment, "preflight") / f"{which}.json"
 
 
 def _key(base: Base, name: str) -> str:
