@@ -7,7 +7,7 @@ from typed pieces, and sends it through httpx. pydantic-ai sees no difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import anthropic
@@ -28,23 +28,19 @@ _LEFT_OUT = (anthropic.Omit, anthropic.NotGiven, openai.Omit, openai.NotGiven)
 class DirectAnthropic(anthropic.AsyncAnthropic):
     def __init__(self, wire: ProviderWire, **given: Any) -> None:
         super().__init__(max_retries=0, **given)
-        self._wire = wire
-        self._headers = dict(self.default_headers)  # Put together once; the SDK does so for every request.
+        self.wire = wire
+        self.headers = dict(self.default_headers)  # Put together once; the SDK does so for every request.
+        self.error = anthropic.APIStatusError
 
     @property
     def beta(self) -> Any:
-        return _Resource(messages=_Resource(create=self._create))
+        return SimpleNamespace(messages=SimpleNamespace(create=self._create))
 
     async def _create(self, *, betas: Any = None, extra_headers: Any = None, **fields: Any) -> BetaMessage:
         headers = dict(extra_headers or {})
         if isinstance(betas, list) and betas:
             headers["anthropic-beta"] = ",".join(betas)
-        url = f"{str(self.base_url).rstrip('/')}/v1/messages"
-        body = {**_given(fields), "stream": True}
-        status, answer = await _post(self._wire, url, self._headers | headers, body, "messages", fold_messages)
-        if status >= 300:
-            raise anthropic.APIStatusError(_message(answer), response=_response(status, url, answer), body=answer)
-        return _typed(BetaMessage, answer)
+        return await _ask(self, "v1/messages", headers, _body(fields), fold_messages, BetaMessage)
 
 
 class DirectOpenAI(openai.AsyncOpenAI):
@@ -52,63 +48,47 @@ class DirectOpenAI(openai.AsyncOpenAI):
         super().__init__(max_retries=0, **given)
         if theirs:  # The environment may name an organisation of OpenAI; other servers must not get it.
             self.organization = self.project = None
-        self._wire = wire
-        self._headers = dict(self.default_headers)  # Put together once; the SDK does so for every request.
+        self.wire = wire
+        self.headers = {**self.default_headers, "Authorization": f"Bearer {self.api_key}"}
+        self.error = openai.APIStatusError
 
     @property
     def chat(self) -> Any:
-        return _Resource(completions=_Resource(create=self._chat))
+        return SimpleNamespace(completions=SimpleNamespace(create=self._chat))
 
     @property
     def responses(self) -> Any:
-        return _Resource(create=self._responses)
+        return SimpleNamespace(create=self._responses)
 
     async def _chat(self, *, extra_headers: Any = None, **fields: Any) -> ChatCompletion:
-        body = {**_given(fields), "stream": True, "stream_options": {"include_usage": True}}
-        return await self._ask("chat/completions", extra_headers, body, "messages", fold_chat, ChatCompletion)
+        body = _body(fields) | {"stream_options": {"include_usage": True}}
+        return await _ask(self, "chat/completions", extra_headers or {}, body, fold_chat, ChatCompletion)
 
     async def _responses(self, *, extra_headers: Any = None, **fields: Any) -> Response:
-        return await self._ask(
-            "responses", extra_headers, {**_given(fields), "stream": True}, "input", fold_responses, Response
-        )
-
-    async def _ask(self, path: str, extra: Any, body: dict[str, Any], messages: str, fold: Fold, kind: type[T]) -> T:
-        url = f"{str(self.base_url).rstrip('/')}/{path}"
-        headers = self._headers | {"Authorization": f"Bearer {self.api_key}"} | (extra or {})
-        status, answer = await _post(self._wire, url, headers, body, messages, fold)
-        if status >= 300:
-            error = answer.get("error", answer)
-            raise openai.APIStatusError(_message(answer), response=_response(status, url, answer), body=error)
-        return _typed(kind, answer)
+        return await _ask(self, "responses", extra_headers or {}, _body(fields), fold_responses, Response)
 
 
-class _Resource:
-    """Replaces the tree of resources of the SDK."""
-
-    def __init__(self, **children: Any) -> None:
-        self.__dict__.update(children)
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """The given arguments, as they go into the body. The caller handles timeouts."""
-    extra = fields.pop("extra_body", None)
-    fields.pop("timeout", None)
-    body = {name: value for name, value in fields.items() if not isinstance(value, _LEFT_OUT)}
-    return {**body, **(extra if isinstance(extra, dict) else {})}
-
-
-async def _post(
-    wire: ProviderWire, url: str, headers: Mapping[str, Any], body: dict[str, Any], messages: str, fold: Fold
-) -> tuple[int, Json]:
-    given = {name: value for name, value in headers.items() if isinstance(value, str)}
-    return await wire.post(url, given, encode(body, messages), fold)
-
-
-def _typed(kind: type[T], answer: Json) -> T:
+async def _ask(
+    client: DirectAnthropic | DirectOpenAI, path: str, extra: dict[str, Any], body: Json, fold: Fold, kind: type[T]
+) -> T:
+    url = f"{str(client.base_url).rstrip('/')}/{path}"
+    headers = {name: value for name, value in (client.headers | extra).items() if isinstance(value, str)}
+    status, answer = await client.wire.post(url, headers, encode(body), fold)
+    if status >= 300:
+        told = answer.get("error", answer) if isinstance(client, DirectOpenAI) else answer
+        raise client.error(_message(answer), response=_response(status, url, answer), body=told)
     try:
         return kind.model_validate(answer)
     except ValidationError:  # The answer is newer than the SDK: read it in the SDK's lenient way.
         return kind.construct(**answer)
+
+
+def _body(fields: Json) -> Json:
+    """The given arguments, for a streamed answer. The caller handles timeouts."""
+    extra = fields.pop("extra_body", None)
+    fields.pop("timeout", None)
+    body = {name: value for name, value in fields.items() if not isinstance(value, _LEFT_OUT)}
+    return {**body, **(extra if isinstance(extra, dict) else {}), "stream": True}
 
 
 def _message(answer: Json) -> str:

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -103,9 +102,10 @@ def _json(status: int, data: bytes) -> Json:
     return found if isinstance(found, dict) else {"text": data[:2_000].decode(errors="replace")}
 
 
-def encode(body: dict[str, Any], messages: str) -> bytes:
+def encode(body: Json) -> bytes:
     """The body, with the earlier messages in front of the new ones, and all tools."""
     now = exchange.get()
+    messages = "messages" if "messages" in body else "input"
     new = body[messages]
     lead = next((place for place, each in enumerate(new) if each.get("role") not in _SYSTEM), len(new))
     now.sent = [orjson.dumps(message) for message in new[lead:]]

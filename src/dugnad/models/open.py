@@ -38,15 +38,16 @@ def open_model(
         return ScriptedModel.load(Path(model)) if model else ScriptedModel({})
     if not model:
         raise ModelMisconfigured(f"{name!r} names no model; write provider:model, for example {_KEYS[0][1]}.")
+    from .prices import facts_of
     from .providers import open_provider
 
-    return open_provider(provider, model, api_key=api_key, base_url=base_url, price=price, window_tokens=window_tokens)
+    facts = facts_of(provider, model, price=price, window_tokens=window_tokens)
+    return open_provider(provider, model, api_key=api_key, base_url=base_url, facts=facts)
 
 
 def default_model() -> str:
-    for variable, name in _KEYS:
-        if os.environ.get(variable):
-            return name
+    if name := next((name for variable, name in _KEYS if os.environ.get(variable)), None):
+        return name
     raise ModelMisconfigured(
         "No model is set. Set a key (ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY), or name a local "
         "OpenAI-compatible server (openai:MODEL with its base URL), or try it offline with `dugnad demo`."

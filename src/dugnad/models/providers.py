@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import httpx2
@@ -43,8 +45,7 @@ from ..errors import (
 )
 from ..logs import without_secrets
 from .encoding import Exchange, ProviderWire, exchange
-from .port import Facts, Memory, Message, Price, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
-from .prices import facts_of
+from .port import Facts, Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolSpec, Usage
 
 _DIRECT = ("anthropic", "openai", "openai-chat", "openai-responses")
 _TOOL_SETS_MAX = 64
@@ -97,10 +98,7 @@ class ProviderModel:
                     response = await self._answer(
                         _messages(request.messages[known:], request.memory),
                         {"max_tokens": request.output_tokens_max, "timeout": request.seconds_max, "cache": True},
-                        ModelRequestParameters(
-                            function_tools=[] if tools is not None else [_definition(tool) for tool in request.tools],
-                            instruction_parts=[InstructionPart(content=request.system)],
-                        ),
+                        _parameters(request.system, request.tools if tools is None else ()),
                     )
                 finally:
                     exchange.reset(token)
@@ -122,7 +120,9 @@ class ProviderModel:
             request.memory.model, request.memory.covered = self, list(request.messages)
             request.memory.encoded = [*now.before, *now.sent]
             if now.sent_tools is not None:
-                self._keep_tools(request.tools, now.sent_tools)
+                if len(self._tools) >= _TOOL_SETS_MAX:
+                    self._tools.clear()
+                self._tools[request.tools] = now.sent_tools
         request.memory.latest = (reply, response)
         return reply
 
@@ -139,11 +139,6 @@ class ProviderModel:
         if response.finish_reason is None and type(self._native).__name__ == "GoogleModel":
             raise AnswerLost("the stream ended before the answer was whole.")  # The library would take it for complete.
         return response
-
-    def _keep_tools(self, tools: tuple[ToolSpec, ...], encoded: dict[str, bytes]) -> None:
-        if len(self._tools) >= _TOOL_SETS_MAX:
-            self._tools.clear()
-        self._tools[tools] = encoded
 
 
 def _known(memory: Memory, messages: Sequence[Message]) -> int:
@@ -162,8 +157,12 @@ def _thinks_at_times(messages: Sequence[Message]) -> bool:
     return len(thoughts) > 1
 
 
-def _definition(tool: ToolSpec) -> ToolDefinition:
-    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema))
+def _parameters(system: str, tools: Sequence[ToolSpec]) -> ModelRequestParameters:
+    functions = [
+        ToolDefinition(name=each.name, description=each.description, parameters_json_schema=dict(each.schema))
+        for each in tools
+    ]
+    return ModelRequestParameters(function_tools=functions, instruction_parts=[InstructionPart(content=system)])
 
 
 def _messages(messages: Sequence[Message], memory: Memory) -> list[ModelMessage]:
@@ -180,14 +179,10 @@ def _messages(messages: Sequence[Message], memory: Memory) -> list[ModelMessage]
         elif isinstance(message, Said):
             parts.append(UserPromptPart(content=message.text))
         else:
-            parts.append(_returned(message))
+            parts.append(ToolReturnPart(tool_name=message.name, content=message.text, tool_call_id=message.call))
     if parts:
         made.append(ModelRequest(parts=parts))
     return made
-
-
-def _returned(result: ToolResult) -> ToolReturnPart:
-    return ToolReturnPart(tool_name=result.name, content=result.text, tool_call_id=result.call)
 
 
 def _response(reply: Reply) -> ModelResponse:
@@ -209,17 +204,12 @@ def _reply(response: ModelResponse, name: str) -> Reply:
         for part in response.parts
         if isinstance(part, ToolCallPart)
     )
-    used = response.usage
+    counts = {each.name: getattr(response.usage, each.name) for each in fields(Usage)}
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     return Reply(
         text=text or str((response.provider_details or {}).get("refusal") or ""),
         calls=calls,
-        usage=Usage(
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-            cache_read_tokens=used.cache_read_tokens,
-            cache_write_tokens=used.cache_write_tokens,
-        ),
+        usage=Usage(**counts),
         stop=_STOPS.get(response.finish_reason, "tools" if calls else "end"),
         model=response.model_name or name,
         native=ModelMessagesTypeAdapter.dump_json([response]).decode(),
@@ -271,13 +261,7 @@ def _said(error: trouble.ModelAPIError) -> str:
 
 
 def open_provider(
-    provider: str,
-    model: str,
-    *,
-    api_key: str | None = None,
-    base_url: str | None = None,
-    price: Price | None = None,
-    window_tokens: int | None = None,
+    provider: str, model: str, *, api_key: str | None = None, base_url: str | None = None, facts: Facts | None = None
 ) -> ProviderModel:
     """Open provider:model. With a base URL, any server that speaks the provider's protocol."""
     lines = ProviderClients()
@@ -290,13 +274,8 @@ def open_provider(
         raise ModelMisconfigured(f"{provider}:{model} cannot be opened: {said.rstrip('.')}.") from None
     except ImportError as error:
         raise ModelMisconfigured(f"{provider} needs a package that is not installed: {error}") from None
-    return ProviderModel(
-        f"{provider}:{model}",
-        native,
-        lines,
-        key=_label(provider, api_key, base_url),
-        facts=facts_of(provider, model, price=price, window_tokens=window_tokens),
-    )
+    key = _label(provider, api_key, base_url)
+    return ProviderModel(f"{provider}:{model}", native, lines, key=key, facts=facts or Facts())
 
 
 def _label(provider: str, api_key: str | None, base_url: str | None) -> str:
@@ -348,32 +327,28 @@ def _openai(provider: str, model: str, lines: ProviderClients, api_key: str | No
 
     from .clients import DirectOpenAI
 
-    if provider == "openai" and base_url:
-        # A key in the environment is for OpenAI, not for another server. A server without a key still gets a word: the
-        # SDK insists. Servers of others know the older name of the output limit.
-        direct = DirectOpenAI(
-            lines.wire, theirs=True, api_key=api_key or "none", base_url=base_url, http_client=lines.client
-        )
-        return OpenAIChatModel(
-            model,
-            provider=OpenAICompatibleProvider("openai", openai_client=direct),
-            profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False),
-        )
-    _must_have_key("OPENAI_API_KEY", api_key)
-    direct = DirectOpenAI(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
-    own = OpenAIProvider(openai_client=direct)
-    return (
-        OpenAIChatModel(model, provider=own) if provider == "openai-chat" else OpenAIResponsesModel(model, provider=own)
-    )
+    theirs = provider == "openai" and bool(base_url)
+    if theirs:
+        # A key in the environment is for OpenAI, not for another server. A server without a key still gets a word,
+        # because the SDK insists on one.
+        api_key = api_key or "none"
+    else:
+        _must_have_key("OPENAI_API_KEY", api_key)
+    direct = DirectOpenAI(lines.wire, theirs=theirs, api_key=api_key, base_url=base_url, http_client=lines.client)
+    if theirs:  # Servers of others know the older name of the output limit.
+        older = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+        return OpenAIChatModel(model, provider=OpenAICompatibleProvider("openai", openai_client=direct), profile=older)
+    kind = OpenAIChatModel if provider == "openai-chat" else OpenAIResponsesModel
+    return kind(model, provider=OpenAIProvider(openai_client=direct))
 
 
-def _provider(kind: type[Provider[Any]], client: Any, api_key: str | None, base_url: str | None) -> Provider[Any]:
-    given = {"http_client": client, "api_key": api_key, "base_url": base_url}
+def _provider(
+    kind: Callable[..., Provider[Any]], client: Any, api_key: str | None, base_url: str | None
+) -> Provider[Any]:
+    given = {"api_key": api_key, "base_url": base_url}
     wanted = {name: value for name, value in given.items() if value is not None}
-    try:
-        return kind(**wanted)
-    except TypeError:  # A provider that brings its own client.
-        wanted.pop("http_client")
+    with suppress(TypeError):  # A provider that brings its own client.
+        return kind(http_client=client, **wanted)
     try:
         return kind(**wanted)
     except TypeError as error:

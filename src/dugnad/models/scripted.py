@@ -22,15 +22,25 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import AnswerLost, BadInput, ContextOverflow, ModelTrouble, ModelUnavailable, RateLimited
 from ..safe_open import read_named
-from .port import Facts, Message, Price, Reply, Request, Said, Stop, ToolCall, Usage
+from .port import Facts, Message, Price, Reply, Request, Stop, ToolCall, Usage
 
-FAULTS = ("rate_limited", "overloaded", "unavailable", "timeout", "overflow")
-STOPS = ("end", "tools", "length", "refused")
-ODD = ("refusal", "empty", "malformed", "cut")
+FAULTS: Mapping[str, tuple[type[ModelTrouble], str]] = {
+    "rate_limited": (RateLimited, "too many requests"),
+    "overloaded": (RateLimited, "too many requests"),
+    "unavailable": (ModelUnavailable, "internal error"),
+    "timeout": (AnswerLost, "no answer in time"),
+    "overflow": (ContextOverflow, "the prompt is too long"),
+}
+ODD: Mapping[str, Mapping[str, Any]] = {
+    "refusal": {"text": "I can't help with that.", "stop": "refused"},
+    "empty": {},
+    "malformed": {"calls": (ToolCall("call-0", "finish", '{"result": "half'),), "stop": "tools"},
+    "cut": {"text": "And then I", "stop": "length"},
+}
 _SECONDS_MAX, _TOKENS_MAX = 86_400, 10**12
 
 
@@ -93,9 +103,11 @@ class ScriptedModel:
             if step.seconds > request.seconds_max:
                 raise AnswerLost(f"{self.name} did not answer within {request.seconds_max:g} seconds.")
         if tried <= len(step.faults):
-            raise self._trouble(step.faults[tried - 1])
+            kind, words = FAULTS[step.faults[tried - 1]]
+            more = {"seconds": self._retry_after} if kind is RateLimited else {}
+            raise kind(f"{self.name}: {words}.", **more)
         if step.odd:
-            return self._odd(step.odd, request)
+            return Reply(usage=_guess(request, Step()), model=self.name, **ODD[step.odd])
         calls = tuple(
             ToolCall(f"call-{request.turn}-{place}", name, given if isinstance(given, str) else json.dumps(given))
             for place, (name, given) in enumerate(step.calls)
@@ -110,40 +122,17 @@ class ScriptedModel:
         steps = self._script.get(request.title) or self._script.get("*") or ()
         return steps[request.turn - 1] if request.turn <= len(steps) else Step(say=f"{request.title}: done.")
 
-    def _odd(self, kind: str, request: Request) -> Reply:
-        usage = _guess(request, Step())
-        if kind == "malformed":
-            broken = ToolCall(f"call-{request.turn}-0", "finish", '{"result": "half')
-            return Reply(calls=(broken,), stop="tools", usage=usage, model=self.name)
-        if kind == "refusal":
-            return Reply(text="I can't help with that.", stop="refused", usage=usage, model=self.name)
-        if kind == "cut":
-            return Reply(text="And then I", stop="length", usage=usage, model=self.name)
-        return Reply(usage=usage, model=self.name)
-
-    def _trouble(self, fault: str) -> ModelTrouble:
-        if fault in ("rate_limited", "overloaded"):
-            return RateLimited(f"{self.name}: too many requests.", seconds=self._retry_after)
-        if fault == "timeout":
-            return AnswerLost(f"{self.name}: no answer in time.")
-        if fault == "overflow":
-            return ContextOverflow(f"{self.name}: the prompt is too long.")
-        return ModelUnavailable(f"{self.name}: internal error.")
-
 
 def _guess(request: Request, step: Step) -> Usage:
+    """A quarter of the characters."""
     said = len(step.say) + sum(len(name) + len(str(given)) for name, given in step.calls)
-    return Usage(
-        input_tokens=(len(request.system) + sum(map(_length, request.messages))) // 4, output_tokens=1 + said // 4
-    )
+    heard = len(request.system) + sum(map(_length, request.messages))
+    return Usage(input_tokens=heard // 4, output_tokens=1 + said // 4)
 
 
 def _length(message: Message) -> int:
-    if isinstance(message, Said):
-        return len(message.text)
-    if isinstance(message, Reply):
-        return len(message.text) + sum(len(call.arguments) for call in message.calls)
-    return len(message.text)
+    calls = message.calls if isinstance(message, Reply) else ()
+    return len(message.text) + sum(len(call.arguments) for call in calls)
 
 
 def read_script(text: str) -> dict[str, list[Step]]:
@@ -161,46 +150,45 @@ def read_script(text: str) -> dict[str, list[Step]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise BadInput(
-            f"The script is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}."
-        ) from None
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise BadInput(f"The script is not YAML{where}: {problem}.") from None
     if not isinstance(given, dict):
         raise BadInput("A script maps the titles of tasks to lists of steps.")
     script = {}
     for title, steps in given.items():
         if not isinstance(steps, list | None):
             raise BadInput(f"The script's {title!r} is not a list of steps.")
-        script[str(title)] = [
-            _step(f"{title!r}, step {number}", step) for number, step in enumerate(steps or (), start=1)
-        ]
+        named = enumerate(steps or (), start=1)
+        script[str(title)] = [_step(f"The script's {title!r}, step {number}", step) for number, step in named]
     return script
 
 
 def _step(where: str, given: Any) -> Step:
-    if not isinstance(given, dict) or (unknown := given.keys() - Step.__dataclass_fields__.keys()):
-        what = (
-            f"does not know {', '.join(sorted(map(str, unknown)))}" if isinstance(given, dict) else "is not a mapping"
-        )
-        raise BadInput(f"The script's {where} {what}; a step has {', '.join(Step.__dataclass_fields__)}.")
+    known = Step.__dataclass_fields__
+    if not isinstance(given, dict):
+        raise BadInput(f"{where} is not a mapping; a step has {', '.join(known)}.")
+    if unknown := given.keys() - known.keys():
+        raise BadInput(f"{where} does not know {', '.join(sorted(map(str, unknown)))}; a step has {', '.join(known)}.")
     held = {key: value for key, value in given.items() if value is not None}
-    for key, words in (("faults", FAULTS), ("odd", ODD), ("stop", STOPS)):
-        asked = held.get(key, [])
-        for word in asked if key == "faults" and isinstance(asked, list) else [asked] if asked else []:
+    faults, used, seconds = held.get("faults", []), held.get("usage", {}), held.get("seconds", 0)
+    if not isinstance(faults, list):
+        raise BadInput(f"{where} has faults {faults!r}; write a list.")
+    for key, words in (("faults", tuple(FAULTS)), ("odd", tuple(ODD)), ("stop", get_args(Stop))):
+        for word in faults if key == "faults" else [held[key]] if held.get(key) else []:
             if word not in words:
-                raise BadInput(f"The script's {where} has {key} {word!r}; there are {', '.join(words)}.")
-    used, seconds = held.get("usage", {}), held.get("seconds", 0)
+                raise BadInput(f"{where} has {key} {word!r}; there are {', '.join(words)}.")
     if not isinstance(used, dict) or used.keys() - {"input", "output"} or not all(map(_is_count, used.values())):
-        raise BadInput(f"The script's {where} has usage {used!r}; write {{input: TOKENS, output: TOKENS}}.")
+        raise BadInput(f"{where} has usage {used!r}; write {{input: TOKENS, output: TOKENS}}.")
     if not isinstance(seconds, int | float) or not 0 <= seconds <= _SECONDS_MAX:
-        raise BadInput(f"The script's {where} has seconds {seconds!r}; write a number.")
-    if not isinstance(held.get("faults", []), list):
-        raise BadInput(f"The script's {where} has faults {held['faults']!r}; write a list.")
+        raise BadInput(f"{where} has seconds {seconds!r}; write a number.")
+    if not isinstance(calls := held.get("calls", []), list):
+        raise BadInput(f"{where} has calls {calls!r}; write a list of {{TOOL: {{ARGUMENTS}}}}.")
     return Step(
         say=str(held.get("say", "")),
-        calls=tuple(_call(where, call) for call in _list(where, held.get("calls", []))),
+        calls=tuple(_call(where, call) for call in calls),
         usage=Usage(input_tokens=used.get("input", 0), output_tokens=used.get("output", 0)) if used else None,
         seconds=float(seconds),
-        faults=tuple(held.get("faults", ())),
+        faults=tuple(faults),
         odd=held.get("odd"),
         stop=held.get("stop"),
     )
@@ -210,12 +198,6 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and 0 <= value <= _TOKENS_MAX
 
 
-def _list(where: str, calls: Any) -> list[Any]:
-    if not isinstance(calls, list):
-        raise BadInput(f"The script's {where} has calls {calls!r}; write a list of {{TOOL: {{ARGUMENTS}}}}.")
-    return calls
-
-
 def _call(where: str, call: Any) -> tuple[str, Mapping[str, Any] | str]:
     if isinstance(call, str):
         return call, {}
@@ -223,4 +205,4 @@ def _call(where: str, call: Any) -> tuple[str, Mapping[str, Any] | str]:
         ((name, arguments),) = call.items()
         if isinstance(arguments, dict | str | None):
             return str(name), {} if arguments is None else arguments
-    raise BadInput(f"The script's {where} has {call!r} among its calls; write TOOL, or {{TOOL: {{ARGUMENTS}}}}.")
+    raise BadInput(f"{where} has {call!r} among its calls; write TOOL, or {{TOOL: {{ARGUMENTS}}}}.")
