@@ -95,9 +95,8 @@ class Findings:
 def find(plan: RehearsalPlan, agents: Sequence[int], *, seeds: int) -> Findings:
     """Rehearse the plan with teams of these sizes, each in as many futures."""
     agents = sorted(set(agents))
-    played = len(plan.tasks) * len(agents) * seeds
-    if played > _PLAYED_MAX:
-        fits = max(1, _PLAYED_MAX // (len(plan.tasks) * len(agents)))
+    fits = max(1, _PLAYED_MAX // (len(plan.tasks) * len(agents)))
+    if len(plan.tasks) * len(agents) * seeds > _PLAYED_MAX:
         raise BadInput(
             f"{len(plan.tasks):,} tasks for {len(agents)} teams and {seeds:,} seeds would take too long; "
             f"use --seeds {fits} or fewer."
@@ -142,14 +141,12 @@ def _shared(agents: Mapping[str, int], count: int) -> list[tuple[str, ...]]:
     total = sum(wanted.values())
     exact = {role: share * count / total for role, share in wanted.items()}
     given = {role: int(share) for role, share in exact.items()}
-    # What is left goes to whoever is furthest below its share; those without anyone first.
-    for role in sorted(wanted, key=lambda each: (given[each] > 0, given[each] - exact[each]))[
-        : count - sum(given.values())
-    ]:
+    # What is left goes to the roles that are furthest below their share; those without anyone first.
+    left = count - sum(given.values())
+    for role in sorted(wanted, key=lambda each: (given[each] > 0, given[each] - exact[each]))[:left]:
         given[role] += 1
-    team: list[tuple[str, ...]] = [
-        (role,) if role != ANYONE else () for role, number in given.items() for _ in range(number)
-    ]
+    team: list[tuple[str, ...]] = []
+    team += [(role,) if role != ANYONE else () for role, number in given.items() for _ in range(number)]
     for place, role in enumerate(role for role, number in given.items() if number == 0 and role != ANYONE):
         team[place % len(team)] = (*team[place % len(team)], role)
     return team

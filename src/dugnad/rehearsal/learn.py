@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from ..board import Board
 from ..board.roots import budget_id
@@ -85,11 +85,9 @@ NOTHING = Experience(roles={}, outcomes={})
 def _words(found: Estimate) -> str:
     turns = f"{found.turns:.0f} turns" if found.turns >= 1.5 else "1 turn"
     cost = f"{found.tokens:,.0f} tokens" if found.dollars is None else f"${found.dollars:.2f}"
-    varies = (
-        f"within {WITHIN:.0%}" if found.spread is None else f"mostly within a factor of {math.exp(found.spread):.1f}"
-    )
+    factor = "" if found.spread is None else f"mostly within a factor of {math.exp(found.spread):.1f}"
     fails = f", {found.retried + found.failed:.0%} of attempts fail" if found.retried + found.failed else ""
-    return f"{found.seconds:,.0f} s, {turns}, {cost} an attempt, {varies}{fails}"
+    return f"{found.seconds:,.0f} s, {turns}, {cost} an attempt, {factor or f'within {WITHIN:.0%}'}{fails}"
 
 
 def learn(past: Sequence[PastAttempt]) -> Experience:
@@ -98,29 +96,22 @@ def learn(past: Sequence[PastAttempt]) -> Experience:
     part: PastAttempt | None = None
     for each in past:
         if part is not None and part.task == each.task:
-            each = replace(  # noqa: PLW2901
-                each,
-                seconds=each.seconds + part.seconds,
-                replies=each.replies + part.replies,
-                used=replace(
-                    each.used,
-                    tokens=each.used.tokens + part.used.tokens,
-                    microdollars=each.used.microdollars + part.used.microdollars,
-                ),
-            )
+            more, used = part.used, each.used
+            both = replace(used, tokens=used.tokens + more.tokens, microdollars=used.microdollars + more.microdollars)
+            seconds, replies = each.seconds + part.seconds, each.replies + part.replies
+            each = replace(each, seconds=seconds, replies=replies, used=both)  # noqa: PLW2901
         part = each if each.ended_as in _GOES_ON else None
         if part is None:
             whole.append(each)
     by_role: dict[str | None, list[PastAttempt]] = {}
     for each in whole:
         by_role.setdefault(each.role, []).append(each)
-    outcomes = {
-        role: Counter(each.outcome for each in found if each.ended_as == "done") for role, found in by_role.items()
-    }
     return Experience(
         roles={role: _fit(found) for role, found in by_role.items() if len(found) >= FEWEST},
         all=_fit(whole) if len(whole) >= FEWEST else None,
-        outcomes=outcomes,
+        outcomes={
+            role: Counter(each.outcome for each in found if each.ended_as == "done") for role, found in by_role.items()
+        },
     )
 
 
@@ -161,9 +152,7 @@ async def plan_of(
     while page := await board.list_tasks(states=sorted(OPEN), after=tasks[-1].id if tasks else 0, page=1_000):  # type: ignore[arg-type]
         tasks += page
         if len(tasks) > TASKS_MAX:
-            raise BadInput(
-                f"More than {TASKS_MAX:,} tasks are open, and no more can be rehearsed; use a plan of a part."
-            )
+            raise BadInput(f"More than {TASKS_MAX:,} tasks are open; rehearse a plan.toml with a part of them.")
     if not tasks:
         raise BadInput(f"Nothing is open on {name}; put tasks there with `dugnad add`, or rehearse a plan.toml.")
     experience = await experience_of(board)
@@ -174,7 +163,7 @@ async def plan_of(
             edges.setdefault(waiting, []).append(need)
     now = await board.now_ms()
     team = {member.name for member in await board.team() if member.status not in GONE}
-    asked = _asked(there, edges)
+    asked = asked_for(need for each in edges.values() for need in each)
     looked_at = {
         task.id for task in tasks if any(there[need.task].reviews == task.id for need in edges.get(task.id, ()))
     }
@@ -184,19 +173,13 @@ async def plan_of(
         whole = experience.estimate(task.role, assumed)
         return finishing(whole) if task.id in looked_at else whole
 
+    same = [each.name for each in fields(PlannedTask) if each.name in Task.__slots__]
     planned = tuple(
         PlannedTask(
-            id=task.id,
+            **{name: getattr(task, name) for name in same},
             name=f"#{task.id} {task.title}",
-            role=task.role,
-            assignee=task.assignee,
-            priority=task.priority,
-            chain=task.chain,
-            root=task.root,
             needs=tuple(edges.get(task.id, ())),
             due_ms=max(0, (task.due_at or 0) - now),
-            claims=task.claims,
-            tries=task.tries,
             estimate=expected(task),
             outcomes=shares(asked.get(task.id, ()), experience.outcomes.get(task.role)),
         )
@@ -221,13 +204,12 @@ def _looks(task: Task, reviewer: str | None) -> str | None:
     return task.review or (None if task.kind in MESSAGES else reviewer)
 
 
-def _asked(tasks: Mapping[int, Task], edges: Mapping[int, Sequence[Need]]) -> dict[int, list[str]]:
+def asked_for(needs: Iterable[Need]) -> dict[int, list[str]]:
     """The outcomes that others ask for, of each task."""
     asked: dict[int, list[str]] = {}
-    for needs in edges.values():
-        for need in needs:
-            if need.task in tasks and need.outcome is not None and need.outcome not in ENDINGS:
-                asked.setdefault(need.task, []).append(need.outcome)
+    for need in needs:
+        if need.outcome is not None and need.outcome not in ENDINGS:
+            asked.setdefault(need.task, []).append(need.outcome)
     return asked
 
 
@@ -245,9 +227,8 @@ def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int)
     """What on this board the rehearsal takes more lightly than life will."""
     said = []
     if waiting := [task for task in tasks if task.state == "waiting" and task.waiting_for in ("human", "plan")]:
-        said.append(
-            f"{_tasks(len(waiting))} for you, #{waiting[0].id} first; the rehearsal takes them as answered now."
-        )
+        wait = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
+        said.append(f"{wait} for you, #{waiting[0].id} first; the rehearsal takes them as answered now.")
     if claimed := sum(task.state == "claimed" for task in tasks):
         said.append(f"{claimed} of the tasks are under way; they are rehearsed from their beginning.")
     if plans := sum(task.plan for task in tasks):
@@ -262,11 +243,6 @@ def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int)
             f"The budget of #{held[0].root} is used up ({held[0].held}), so its tasks are not begun: "
             f"`dugnad budget {budget_id(held[0].root)} --add` lets them go on."
         )
-    followed = sum(task.parent is not None for task in tasks)
-    if followed:
+    if followed := sum(task.parent is not None for task in tasks):
         said.append(f"{followed} of the tasks were put by others at work; more may follow, and none are made up here.")
     return said
-
-
-def _tasks(count: int) -> str:
-    return "1 task waits" if count == 1 else f"{count} tasks wait"

@@ -13,8 +13,8 @@ from ..config.kinds import BudgetTable, Line, board_name
 from ..config.reader import FileLocation, kind_of, nearest, read, read_toml, said
 from ..errors import BadInput
 from ..settings import Limits
-from ..types import ENDINGS, Need
-from .learn import TASKS_MAX, Assumed, Experience, shares
+from ..types import Need
+from .learn import TASKS_MAX, Assumed, Experience, asked_for, shares
 from .plan import AGENTS_MAX, ANYONE, Estimate, PlannedTask, RehearsalPlan, account
 
 _BYTES_MAX = 8 * 1024 * 1024
@@ -108,10 +108,7 @@ def read_plan(
     numbers = _numbers(path, plan.tasks)
     needs = {row.title: _needs(path, row, numbers, limits) for row in plan.tasks}
     _refuse_circles(needs, numbers)
-    asked: dict[int, list[str]] = {}
-    for need in (need for each in needs.values() for need in each):
-        if need.outcome is not None and need.outcome not in ENDINGS:
-            asked.setdefault(need.task, []).append(need.outcome)
+    asked = asked_for(need for each in needs.values() for need in each)
     edges = {task: [need.task for need in needs[title]] for title, tasks in numbers.items() for task in tasks}
     chains = rules.chains(edges, limits.chain_max)
     tasks = []

@@ -9,7 +9,7 @@ team does besides (messages, follow-ups it invents, compaction) is not rehearsed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from random import Random
@@ -21,8 +21,6 @@ from ..board.verbs.settle import decide, when_lost
 from ..types import Amount, Failed
 from .draws import DONE, RETRY, Draws
 from .plan import PlannedTask, RehearsalPlan
-
-_END, _DUE, _LOSS, _BACK = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +86,8 @@ class PreparedPlan:
         self.open_needs = [len(task.needs) for task in plan.tasks]
         self.runs_left = {root: rules.runs_left(row) for root, row in plan.accounts.items()}
         self.held = {root for root, row in plan.accounts.items() if row["held"] is not None}
-        money = [f"{column}_max" for column, _, _ in rules.KINDS]
-        self.capped = {
-            root: row for root, row in plan.accounts.items() if any(row[column] is not None for column in money)
-        }
+        caps = [f"{column}_max" for column, _, _ in rules.KINDS]
+        self.capped = {root: row for root, row in plan.accounts.items() if any(row[cap] is not None for cap in caps)}
         self.microdollars = [_per_ms(task, task.estimate.dollars or 0.0) * 1_000_000 for task in plan.tasks]
         self.tokens = [_per_ms(task, task.estimate.tokens) for task in plan.tasks]
 
@@ -115,7 +111,7 @@ class _Player:
         self.stage, self.draws, self.loss, self.traced = stage, draws, loss, traced
         self.now = 0
         self.ran = PlayedRun(left=count)
-        self.events: list[tuple[int, int, int, int, int]] = []  # When, in which order, what, to whom, of which epoch.
+        self.events: list[tuple[int, int, Callable[..., None], tuple[int, ...]]] = []  # When, in which order, what.
         self.numbers = 0
         self.chance = Random(0)  # Of back-offs; only whoever failed or was lost asks for it.
         # Tasks.
@@ -148,27 +144,19 @@ class _Player:
             if not needs:
                 self._ready_or_due(number)
         if self.loss is not None:
-            self._later(self.loss.at, _LOSS)
+            self._later(self.loss.at, self._lose_host)
         self._hand_out()
         while self.events:
             self.now = self.events[0][0]
             while self.events and self.events[0][0] == self.now:
-                _, _, what, whom, epoch = heappop(self.events)
-                if what == _END:
-                    if self.epochs[whom] == epoch:
-                        self._end_attempt(whom)
-                elif what == _DUE:
-                    self._now_ready(whom)
-                elif what == _LOSS:
-                    self._lose_host()
-                else:
-                    self._come_back()
+                _, _, happen, given = heappop(self.events)
+                happen(*given)
             self._hand_out()
         return self.ran
 
-    def _later(self, at: int, what: int, whom: int = 0, epoch: int = 0) -> None:
+    def _later(self, at: int, happen: Callable[..., None], *given: int) -> None:
         self.numbers += 1
-        heappush(self.events, (at, self.numbers, what, whom, epoch))
+        heappush(self.events, (at, self.numbers, happen, given))
 
     # Claiming.
 
@@ -176,15 +164,11 @@ class _Player:
         while self.waiting:
             best = None
             for lanes, queue in self.queues:
-                if queue and (best is None or queue[0] < best[1][0]):
-                    for lane in lanes:
-                        if self.ready[lane]:
-                            best = (lanes, queue)
-                            break
+                if queue and (best is None or queue[0] < best[1][0]) and any(map(self.ready.__getitem__, lanes)):
+                    best = (lanes, queue)
             if best is None:
                 return
-            number = self._next_for(best[0])
-            if number is not None:
+            if (number := self._next_for(best[0])) is not None:
                 self._begin(best[1].popleft()[1], number)
 
     def _next_for(self, lanes: tuple[str, ...]) -> int | None:
@@ -240,13 +224,14 @@ class _Player:
         self.drawn[number] += number not in self.rest
         self.epochs[mate] += 1
         self.holds[mate] = (number, self.now, milliseconds, end, outcome)
-        self._later(self.now + milliseconds, _END, mate, self.epochs[mate])
+        self._later(self.now + milliseconds, self._end_attempt, mate, self.epochs[mate])
 
     # Ending.
 
-    def _end_attempt(self, mate: int) -> None:
+    def _end_attempt(self, mate: int, epoch: int) -> None:
         held = self.holds[mate]
-        assert held is not None
+        if held is None or self.epochs[mate] != epoch:
+            return  # Its host was lost.
         number, start, milliseconds, end, outcome = held
         self.holds[mate] = None
         self.queue_of[mate].append((self.now, mate))
@@ -270,7 +255,7 @@ class _Player:
             self._end_task(number, "failed", None)
         else:
             self.ready_by[number] = number
-            self._later(self.now + move.delay, _DUE, number)
+            self._later(self.now + move.delay, self._now_ready, number)
 
     def _pay(self, number: int, milliseconds: int) -> None:
         self.ran.busy += milliseconds
@@ -309,7 +294,7 @@ class _Player:
     def _ready_or_due(self, number: int) -> None:
         due = self.stage.tasks[number].due_ms
         if due > self.now:
-            self._later(due, _DUE, number)
+            self._later(due, self._now_ready, number)
         else:
             self._now_ready(number)
 
@@ -348,7 +333,7 @@ class _Player:
                 account["milliseconds"] -= unused
                 account["tokens"] -= round(self.stage.tokens[number] * unused)
                 account["microdollars"] -= round(self.stage.microdollars[number] * unused)
-        self._later(self.now + self.loss.lease_ms, _BACK)
+        self._later(self.now + self.loss.lease_ms, self._come_back)
 
     def _come_back(self) -> None:
         """The lease ran out: the tasks are taken back, and another host has seated the teammates."""
@@ -366,4 +351,4 @@ class _Player:
                 self.ran.makespan = max(self.ran.makespan, self.now)
                 self._end_task(number, "failed", None)
             else:
-                self._later(self.now + delay, _DUE, number)
+                self._later(self.now + delay, self._now_ready, number)

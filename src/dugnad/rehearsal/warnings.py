@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
 
 from .plan import RehearsalPlan, length
 from .play import Mate, PlayedRun
@@ -18,10 +20,7 @@ def cautions(plan: RehearsalPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun
 
 def _nobody(plan: RehearsalPlan, mates: Sequence[Mate]) -> list[str]:
     taken = {lane for mate in mates for lane in mate.lanes}
-    left: dict[str, int] = {}
-    for task in plan.tasks:
-        if task.lane not in taken:
-            left[task.lane] = left.get(task.lane, 0) + 1
+    left = Counter(task.lane for task in plan.tasks if task.lane not in taken)
     return [
         f"Nobody would take {count} task{'' if count == 1 else 's'} for "
         + (
@@ -44,23 +43,11 @@ def _chain(plan: RehearsalPlan) -> list[str]:
 def _longest_way(plan: RehearsalPlan) -> float:
     """Through the needs, in seconds, as expected. A delay is no work, so it makes nothing a chain."""
     tasks = {task.id: task for task in plan.tasks}
-    waiting = {task.id: len(task.needs) for task in plan.tasks}
-    behind: dict[int, list[int]] = {}
-    for task in plan.tasks:
-        for need in task.needs:
-            behind.setdefault(need.task, []).append(task.id)
-    begins = dict.fromkeys(tasks, 0.0)
-    free, longest = [number for number, count in waiting.items() if not count], 0.0
-    while free:
-        number = free.pop()
-        ends = begins[number] + tasks[number].estimate.seconds
-        longest = max(longest, ends)
-        for other in behind.get(number, ()):
-            begins[other] = max(begins[other], ends)
-            waiting[other] -= 1
-            if not waiting[other]:
-                free.append(other)
-    return longest
+    needs = {task.id: [need.task for need in task.needs] for task in plan.tasks}
+    ends: dict[int, float] = {}
+    for number in TopologicalSorter(needs).static_order():
+        ends[number] = max((ends[each] for each in needs[number]), default=0.0) + tasks[number].estimate.seconds
+    return max(ends.values(), default=0.0)
 
 
 def _priceless(plan: RehearsalPlan) -> list[str]:
@@ -80,8 +67,7 @@ def _budget(plan: RehearsalPlan, ran: Sequence[PlayedRun]) -> list[str]:
     short = [each for each in ran if each.stops]
     if not short:
         return []
-    first = sorted((min(each.stops), each.left) for each in short)[(len(short) - 1) // 2]
-    (at, root, kind), left = first
+    (at, root, kind), left = sorted((min(each.stops), each.left) for each in short)[(len(short) - 1) // 2]
     whose = f" of #{root}" if root else ""
     return [
         f"The budget of {kind}{whose} runs out in {len(short) / len(ran):.0%} of the runs, typically after "
