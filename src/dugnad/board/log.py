@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
-from ..types import Done
+from ..types import GIVEN, Done
 from . import records, replay
 from .store.seam import Row, Tx, event
 from .verbs.idempotency import once
@@ -35,58 +35,46 @@ async def observed(fetch: Fetch) -> replay.State:
     """The state by the tables."""
     state = replay.load()
     for row in await fetch("dump_tasks"):
-        state["task"][str(row["id"])] = {
-            **replay.given({**dict(row), "parent": row["parent_id"], "check": row["check_command"]}),
-            **{name: row[name] for name in _TASK},
-            "root": row["root_id"],
-            "host": row["host_id"],
-            "needs": {},
-        }
+        how = replay.given(records.facts(row, GIVEN))
+        state["task"][str(row["id"])] = {**how, **records.facts(row, _TASK), "needs": {}}
     for row in await fetch("dump_needs"):
         state["task"][str(row["task_id"])]["needs"][str(row["needs_id"])] = [row["outcome"], row["state"]]
     for row in await fetch("dump_attempts"):
-        facts = {name: row[name] for name in ("number", "teammate", "continues", "ended_as", "handover")}
-        state["attempt"][f"{row['task_id']}.{row['epoch']}"] = {**facts, "host": row["host_id"]}
+        state["attempt"][f"{row['task_id']}.{row['epoch']}"] = records.facts(row, _ATTEMPT)
     for row in await fetch("dump_budgets"):
-        state["budget"][str(row["root_id"])] = {name: row[name] for name in _BUDGET}
+        state["budget"][str(row["root_id"])] = records.facts(row, _BUDGET)
     for row in await fetch("dump_reservations"):
         # Only a call with a provider key has these two; older boards have neither.
         paced = ("pace", "tokens_used") if row["pace"] is not None else ()
-        facts = {name: row[name] for name in ("epoch", "state", *replay.COLUMNS, *paced)}
-        state["reservation"][row["key"]] = {**facts, "root": row["root_id"], "task": row["task_id"]}
+        state["reservation"][row["key"]] = records.facts(row, (*_RESERVATION, *paced))
     for row in await fetch("dump_cooldowns"):
-        state["cooldown"][row["key"]] = {name: row[name] for name in ("until", "milliseconds", "strikes", "reason")}
+        state["cooldown"][row["key"]] = records.facts(row, ("until", "milliseconds", "strikes", "reason"))
     for row in await fetch("dump_messages"):
-        facts = {name: row[name] for name in ("sender", "recipient", "kind", "text", "request", "key")}
         accepted = None if row["accepted"] is None else bool(row["accepted"])
-        state["message"][str(row["id"])] = {
-            **facts, "accepted": accepted, "task": row["task_id"], "shown": row["shown_at"] is not None,
-        }  # fmt: skip
+        shown = row["shown_at"] is not None
+        state["message"][str(row["id"])] = {**records.facts(row, _MESSAGE), "accepted": accepted, "shown": shown}
     for row in await fetch("dump_notes"):
-        facts = {name: row[name] for name in ("author", "title", "text")}
-        state["note"][str(row["id"])] = {**facts, "task": row["task_id"], "root": row["root_id"]}
-    await _observe_members(fetch, state)
+        state["note"][str(row["id"])] = records.facts(row, ("author", "title", "text", "task", "root"))
+    for row in await fetch("dump_teammates"):
+        derived = {"roles": json.loads(row["roles"]), "lead": bool(row["lead"])}
+        plan = {"plan": True} if row["plan"] else {}
+        state["teammate"][row["name"]] = {**records.facts(row, _TEAMMATE), **derived, **plan}
+    for row in await fetch("dump_hosts"):
+        up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"
+        scope = [each["id"] for each in json.loads(row["scope"] or "[]")]
+        state["host"][row["id"]] = {"state": up, **({"scope": scope} if scope else {})}
     return state
 
 
-async def _observe_members(fetch: Fetch, state: replay.State) -> None:
-    for row in await fetch("dump_teammates"):
-        facts = {name: row[name] for name in ("prompt", "model", "state", "seat", "reason")}
-        state["teammate"][row["name"]] = {
-            **facts, "roles": json.loads(row["roles"]), "lead": bool(row["lead"]), "host": row["host_id"],
-            **({"plan": True} if row["plan"] else {}),
-        }  # fmt: skip
-    for row in await fetch("dump_hosts"):
-        up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"
-        scope = json.loads(row["scope"]) if row["scope"] else []
-        state["host"][row["id"]] = {"state": up, **({"scope": [each["id"] for each in scope]} if scope else {})}
-
-
 _TASK = (
-    "depth", "state", "due_at", "put_by", "epoch", "claims", "tries", "children", "repeats", "teammate", "continues",
-    "waiting_for", "request", *Done.__slots__, "reason", "open_needs",
+    "root", "depth", "state", "due_at", "put_by", "epoch", "claims", "tries", "children", "repeats", "teammate", "host",
+    "continues", "waiting_for", "request", *Done.__slots__, "reason", "open_needs",
 )  # fmt: skip
+_ATTEMPT = ("number", "teammate", "host", "continues", "ended_as", "handover")
+_RESERVATION = ("root", "task", "epoch", "state", *replay.COLUMNS)
 _BUDGET = (
     "tasks_max", "tokens_max", "microdollars_max", "milliseconds_max", "runs", "tasks", "held",
     *(f"{column}{suffix}" for column in replay.COLUMNS for suffix in ("", "_reserved")),
 )  # fmt: skip
+_MESSAGE = ("sender", "recipient", "kind", "text", "request", "key", "task")
+_TEAMMATE = ("prompt", "model", "state", "seat", "reason", "host")

@@ -63,27 +63,24 @@ class Reading:
 
     async def find(self, task: int) -> types.Task:
         """The task, or UnknownTask."""
-        rows = await self._read("tasks_by_id", ids=ids_json([task]))
-        if not rows:
-            raise rules.unknown_task(task)
-        return records.task(rows[0])
+        for found in await self._list(records.task, "tasks_by_id", ids=ids_json([task])):
+            return found
+        raise rules.unknown_task(task)
 
     async def find_all(self, tasks: Iterable[int]) -> dict[int, types.Task]:
         """The tasks with these ids that exist, in one read."""
-        rows = await self._read("tasks_by_id", ids=ids_json(tasks))
-        return {row["id"]: records.task(row) for row in rows}
+        return {each.id: each for each in await self._list(records.task, "tasks_by_id", ids=ids_json(tasks))}
 
     async def list_tasks(
         self, *, states: Iterable[types.TaskState] | None = None, root: int | None = None, role: str | None = None,
         teammate: str | None = None, after: int = 0, page: int = 100,
     ) -> list[types.Task]:  # fmt: skip
         """A page of tasks by id. For the next page, set `after` to the last id."""
-        rows = await self._read(
-            "list_tasks",
+        return await self._list(
+            records.task, "list_tasks",
             states=None if states is None else as_json([{"state": state} for state in states]),
             root=root, role=role, teammate=teammate, after=after, page=self._page(page),
         )  # fmt: skip
-        return [records.task(row) for row in rows]
 
     async def count_tasks(self, *, root: int | None = None) -> dict[str, int]:
         """The number of tasks in each state, on the whole board or under one root."""
@@ -92,9 +89,7 @@ class Reading:
 
     async def cost_by_teammate(self, root: int) -> dict[str, types.Amount]:
         """The cost of each teammate's turns under a root."""
-        rows = await self._read("cost_by_teammate", root=root)
-        names = types.Amount.__slots__
-        return {row["teammate"]: types.Amount(**{name: int(row[name]) for name in names}) for row in rows}
+        return {row["teammate"]: records.amount(row) for row in await self._read("cost_by_teammate", root=root)}
 
     async def needs_of(self, task: int) -> list[tuple[types.Need, str]]:
         """The needs of a task, each with open, met or broken."""
@@ -112,15 +107,15 @@ class Reading:
 
     async def past_attempts(self, *, most: int = 20_000) -> list[types.PastAttempt]:
         """What the ended attempts of the newest tasks took, in order of task and epoch."""
-        return [records.past_attempt(row) for row in await self._read("past_attempts", most=most)]
+        return await self._list(records.past_attempt, "past_attempts", most=most)
 
     async def attempts(self, task: int) -> list[types.Attempt]:
-        return [records.attempt(row) for row in await self._read("attempts_of", task=task)]
+        return await self._list(records.attempt, "attempts_of", task=task)
 
     async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[types.Turn]:
         """The turns of one attempt, in order, also those that a summary covers."""
-        rows = await self._read("read_turns", task=task, epoch=epoch, after=after, page=self._page(page))
-        return [records.turn(row) for row in rows]
+        asked = {"task": task, "epoch": epoch, "after": after, "page": self._page(page)}
+        return await self._list(records.turn, "read_turns", **asked)
 
     async def tracebacks(self, task: int) -> dict[int, str]:
         """Those of bugs that ended attempts, by the number of the attempt."""
@@ -129,14 +124,13 @@ class Reading:
         return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
 
     async def budget(self, root: int) -> types.Spending:
-        rows = await self._read("read_budget", root=root)
-        if not rows:
-            raise UnknownTask(f"{root_name(root)} has no budget of its own; a follow-up uses the budget of its goal.")
-        return records.spending(rows[0])
+        for found in await self._list(records.spending, "read_budget", root=root):
+            return found
+        raise UnknownTask(f"{root_name(root)} has no budget of its own; a follow-up uses the budget of its goal.")
 
     async def cooldowns(self) -> list[types.Cooldown]:
         """The provider keys that cool down now."""
-        return [records.cooldown(row) for row in await self._read("running_cooldowns")]
+        return await self._list(records.cooldown, "running_cooldowns")
 
     # Messages and notes.
 
@@ -144,10 +138,8 @@ class Reading:
         self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
     ) -> list[types.Message]:
         """Read an inbox, or with None all of them, without taking anything."""
-        rows = await self._read(
-            "list_messages", recipient=recipient, unshown=int(queued), after=after, page=self._page(page)
-        )
-        return [records.message(row) for row in rows]
+        asked = {"recipient": recipient, "unshown": int(queued), "after": after, "page": self._page(page)}
+        return await self._list(records.message, "list_messages", **asked)
 
     async def has_unread(self, recipient: str) -> bool:
         """Whether an inbox has unread messages; the cheapest way to know."""
@@ -155,12 +147,11 @@ class Reading:
 
     async def requests(self, recipient: str = HUMAN) -> list[types.Message]:
         """The requests that wait for this recipient's answer."""
-        return [records.message(row) for row in await self._read("open_requests", recipient=recipient)]
+        return await self._list(records.message, "open_requests", recipient=recipient)
 
     async def request(self, request: str) -> tuple[types.Message, types.Message | None]:
         """A request and its reply, if there is one."""
-        rows = await self._read("request_messages", request=request)
-        found = [records.message(row) for row in rows]
+        found = await self._list(records.message, "request_messages", request=request)
         for asked in found:
             if asked.kind in rules.REPLY_TO:
                 return asked, next((other for other in found if other.kind == rules.REPLY_TO[asked.kind]), None)
@@ -168,44 +159,38 @@ class Reading:
 
     async def recent_talk(self, name: str, *, page: int = 20) -> list[types.Message]:
         """The last messages from and to one, a page of each, oldest first, without unread ones."""
-        rows = await self._read("recent_talk", name=name, page=self._page(page))
-        return [records.message(row) for row in reversed(rows)]
+        return (await self._list(records.message, "recent_talk", name=name, page=self._page(page)))[::-1]
 
     async def plan_approved(self, task: int) -> bool:
         return bool(await self._read("approved_plan", task=task))
 
     async def shutdown_requests(self, host: str) -> list[types.ShutdownRequest]:
         """The shutdown requests to this host's teammates, answered or not."""
-        return [records.shutdown_request(row) for row in await self._read("shutdown_requests", host=host)]
+        return await self._list(records.shutdown_request, "shutdown_requests", host=host)
 
     async def read_note(self, note: int) -> types.Note | None:
-        rows = await self._read("read_note", id=note)
-        return records.note(rows[0]) if rows else None
+        return next(iter(await self._list(records.note, "read_note", id=note)), None)
 
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
     ) -> list[types.Note]:
         """The notes that contain every word, in any case, newest first; without words, all notes."""
         rules.text("search", words)
-        rows = await self._read(
-            "search_notes", words=messages.words(words), root=root, before=before, page=self._page(page)
-        )
-        return [records.note(row) for row in rows]
+        asked = {"words": messages.words(words), "root": root, "before": before, "page": self._page(page)}
+        return await self._list(records.note, "search_notes", **asked)
 
     # Teammates and hosts.
 
     async def team(self) -> list[types.Teammate]:
-        rows = await self._read("list_teammates", name=None, lease_max=self._lease_max())
-        return [records.teammate(row) for row in rows]
+        return await self._list(records.teammate, "list_teammates", name=None, lease_max=self._lease_max())
 
     async def teammate(self, name: str) -> types.Teammate:
-        rows = await self._read("list_teammates", name=name, lease_max=self._lease_max())
-        if not rows:
-            raise rules.unknown_teammate(name)
-        return records.teammate(rows[0])
+        for found in await self._list(records.teammate, "list_teammates", name=name, lease_max=self._lease_max()):
+            return found
+        raise rules.unknown_teammate(name)
 
     async def hosts(self) -> list[types.HostInfo]:
-        return [records.host(row) for row in await self._read("list_hosts", lease_max=self._lease_max())]
+        return await self._list(records.host, "list_hosts", lease_max=self._lease_max())
 
     async def next_lapse(self) -> float | None:
         """In how many seconds a lease runs out unless it is renewed; None: never."""
@@ -258,8 +243,7 @@ class Reading:
 
     async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[types.Event]:
         """The events after a sequence number, in order; of one task, or of all."""
-        rows = await self._read("read_events", after=after, task=task, page=self._page(page))
-        return [records.event(row) for row in rows]
+        return await self._list(records.event, "read_events", after=after, task=task, page=self._page(page))
 
     async def identity(self) -> str:
         """A name that no other board has. The board got it when it was made, or when it was upgraded to have one."""
@@ -348,6 +332,9 @@ class Reading:
         self._must_be_open()
         storable("arguments", arguments)
         return await self._store.read(name, **arguments)
+
+    async def _list(self, made: Callable[[Row], T], name: str, /, **arguments: object) -> list[T]:
+        return [made(row) for row in await self._read(name, **arguments)]
 
     async def _read_together(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         self._must_be_open()

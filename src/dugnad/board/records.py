@@ -4,7 +4,7 @@ A record's field is filled from the column of its name, or of the name below; wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from .store.seam import Row
 
 T = TypeVar("T")
 
+AMOUNTS = types.Amount.__slots__
 _COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host": "host_id", "check": "check_command"}
 
 
@@ -28,6 +29,11 @@ class Moment:
     counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
     accounts: Mapping[int, types.Spending]  # By root.
     begun: Set[int]  # Roots with a task that was begun before and is ready, or soon will be; it needs no further run.
+
+
+def facts(row: Row, names: Iterable[str]) -> dict[str, Any]:
+    """These fields of a row."""
+    return {name: row[_COLUMNS.get(name, name)] for name in names}
 
 
 @cache
@@ -56,16 +62,12 @@ host = partial(_made, types.HostInfo)
 
 
 def past_attempt(row: Row) -> types.PastAttempt:
-    used = types.Amount(tokens=int(row["tokens"] or 0), microdollars=int(row["microdollars"] or 0))
+    used = types.Amount(tokens=row["tokens"], microdollars=row["microdollars"])
     return _made(types.PastAttempt, row, seconds=(row["ended_at"] - row["claimed_at"]) / 1000, used=used)
 
 
 def amount(row: Row, suffix: str = "") -> types.Amount:
-    return types.Amount(
-        tokens=row[f"tokens{suffix}"],
-        microdollars=row[f"microdollars{suffix}"],
-        milliseconds=row[f"milliseconds{suffix}"],
-    )
+    return types.Amount(**{name: row[f"{name}{suffix}"] for name in AMOUNTS})
 
 
 def turn(row: Row) -> types.Turn:

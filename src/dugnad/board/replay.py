@@ -12,14 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..types import GIVEN, Done, Event
+from ..types import GIVEN, Amount, Done, Event
 from . import rules
 
 Entity = dict[str, Any]
 
 ENTITIES = ("task", "attempt", "budget", "reservation", "cooldown", "message", "note", "teammate", "host")
-COLUMNS = ("tokens", "microdollars", "milliseconds")
-_CAPS = ("tasks_max", "tokens_max", "microdollars_max", "milliseconds_max")
+COLUMNS = Amount.__slots__
 
 
 class Entities(dict[str, Entity]):
@@ -52,6 +51,15 @@ class State(dict[str, Entities]):
         for need in needs:
             self.behind.setdefault(need, set()).add(task)
 
+    def task(self, event: Event) -> Entity:
+        return self["task"][str(event.task)]
+
+    def attempt(self, event: Event) -> Entity:
+        return self["attempt"][f"{event.task}.{event.data['epoch']}"]
+
+    def budget(self, event: Event) -> Entity:
+        return self["budget"][str(event.root)]
+
     def waiting_for(self, task: int | None) -> Iterable[Entity]:
         return [self["task"][each] for each in self.behind.get(str(task), ())]
 
@@ -72,6 +80,7 @@ def apply(state: State, event: Event) -> None:
 
 
 Data = dict[str, Any]
+Apply = Callable[[State, Event, Data], None]
 
 
 def given(facts: Mapping[str, Any]) -> Entity:
@@ -107,12 +116,12 @@ def _put(state: State, event: Event, data: Data) -> None:
         state["task"][str(data["followup_of"])]["children"] += 1
     if data.get("caps") is not None:
         _budget_opened(state, event, data)
-    state["budget"][str(event.root)]["tasks"] += 1
+    state.budget(event)["tasks"] += 1
 
 
 def _ended(state: State, event: Event) -> None:
     """Judge the needs for this task."""
-    own = state["task"][str(event.task)]
+    own = state.task(event)
     for task in state.waiting_for(event.task):
         need = task["needs"].get(str(event.task))
         if need and need[1] == "open":
@@ -124,7 +133,7 @@ def _ended(state: State, event: Event) -> None:
 
 
 def _need_added(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     task["needs"][str(data["needs"])] = [data.get("outcome"), data["state"]]
     state.link(str(event.task), [str(data["needs"])])
     if data["state"] != "met":
@@ -132,7 +141,7 @@ def _need_added(state: State, event: Event, data: Data) -> None:
 
 
 def _claimed(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     task.update(
         state="claimed", epoch=data["epoch"], claims=task["claims"] + 1, teammate=event.actor, host=data["host"],
         reason=None, due_at=None,
@@ -141,12 +150,12 @@ def _claimed(state: State, event: Event, data: Data) -> None:
         "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data.get("continues"),
         "ended_as": None, "handover": None,
     }  # fmt: skip
-    state["budget"][str(event.root)]["runs"] += data.get("charged", 1)  # Earlier versions charged every claim.
+    state.budget(event)["runs"] += data.get("charged", 1)  # Earlier versions charged every claim.
 
 
 def _settled(state: State, event: Event, data: Data) -> None:
     """done, failed, retrying, waiting, released: by the holder, or released by hand."""
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     names = {"retrying": "retry"}
     attempt = state["attempt"].get(f"{event.task}.{data['epoch']}")
     by_hand = "tried" not in data
@@ -176,8 +185,8 @@ def _has_ended(state: State, task: int) -> bool:
 
 
 def _taken_back(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
-    state["attempt"][f"{event.task}.{data['epoch']}"]["ended_as"] = "lost"
+    task = state.task(event)
+    state.attempt(event)["ended_as"] = "lost"
     task.update(
         state=data["state"], tries=task["tries"] + 1, continues=data["epoch"], reason=data.get("reason"),
         due_at=data.get("due_at"), epoch=data["epoch"] + (data["state"] == "failed"),
@@ -187,9 +196,9 @@ def _taken_back(state: State, event: Event, data: Data) -> None:
 
 
 def _cancelled(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     if task["state"] == "claimed":
-        state["attempt"][f"{event.task}.{data['epoch']}"]["ended_as"] = "cancelled"
+        state.attempt(event)["ended_as"] = "cancelled"
     task.update(
         state="cancelled", epoch=task["epoch"] + 1, reason=data.get("reason") or f"cancelled by {event.actor}",
         waiting_for=None, request=None, due_at=None,
@@ -198,20 +207,20 @@ def _cancelled(state: State, event: Event, data: Data) -> None:
 
 
 def _skipped(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     task.update(state="skipped", epoch=task["epoch"] + 1, reason=data.get("reason"), due_at=None)
     _ended(state, event)
 
 
 def _ready(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     task.update(state=data["state"], waiting_for=None)
     if data["state"] == "ready":
         task["due_at"] = None
 
 
 def _retried(state: State, event: Event, data: Data) -> None:
-    task = state["task"][str(event.task)]
+    task = state.task(event)
     task.update(
         state=data["state"], epoch=data["epoch"], tries=0, claims=0, continues=None, outcome=None, result=None,
         reason=None, due_at=None, open_needs=sum(verdict == "open" for _, verdict in task["needs"].values()),
@@ -222,23 +231,11 @@ def _retried(state: State, event: Event, data: Data) -> None:
             need[1] = "open"
 
 
-def _assigned(state: State, event: Event, data: Data) -> None:
-    state["task"][str(event.task)]["assignee"] = data.get("assignee")
-
-
-def _repeated(state: State, event: Event, data: Data) -> None:
-    state["task"][str(event.task)]["repeats"] = data["repeats"]
-
-
 def _turn(state: State, event: Event, data: Data) -> None:
     """The turn itself is in the transcript. What it used without a reservation counts as spent."""
     if data["unreserved"]:
         for column in COLUMNS:
-            state["budget"][str(event.root)][column] += data[column]
-
-
-def _handover(state: State, event: Event, data: Data) -> None:
-    state["attempt"][f"{event.task}.{data['epoch']}"]["handover"] = data.get("handover")
+            state.budget(event)[column] += data[column]
 
 
 def _reserved(state: State, event: Event, data: Data) -> None:
@@ -248,11 +245,11 @@ def _reserved(state: State, event: Event, data: Data) -> None:
         **({"pace": data["pace"], "tokens_used": None} if "pace" in data else {}),
     }  # fmt: skip
     for column in COLUMNS:
-        state["budget"][str(event.root)][f"{column}_reserved"] += data[column]
+        state.budget(event)[f"{column}_reserved"] += data[column]
 
 
 def _spent(state: State, event: Event, data: Data) -> None:
-    reservation, budget = state["reservation"][data["key"]], state["budget"][str(event.root)]
+    reservation, budget = state["reservation"][data["key"]], state.budget(event)
     reservation["state"] = "settled" if event.kind == "spent" else "forfeited"
     if "pace" in reservation:
         reservation["tokens_used"] = data["tokens"]
@@ -266,12 +263,8 @@ def _budget_opened(state: State, event: Event, data: Data) -> None:
     state["budget"][str(event.root)] = {**data["caps"], **zeros, "runs": 0, "tasks": 0, "held": None}
 
 
-def _budget_reached(state: State, event: Event, data: Data) -> None:
-    state["budget"][str(event.root)]["held"] = data["held"]
-
-
 def _budget_set(state: State, event: Event, data: Data) -> None:
-    state["budget"][str(event.root)].update(**data["caps"], held=None)
+    state.budget(event).update(**data["caps"], held=None)
 
 
 def _cooled(state: State, event: Event, data: Data) -> None:
@@ -312,15 +305,11 @@ def _seated(state: State, event: Event, data: Data) -> None:
 
 def _ended_teammate(state: State, event: Event, data: Data) -> None:
     teammate = state["teammate"][data["name"]]
-    teammate.update(
-        state=event.kind.removesuffix("_teammate"),
-        host=None,
-        seat=teammate["seat"] + 1,
-        reason=data.get("reason") or None,
-    )
+    ended = event.kind.removesuffix("_teammate")
+    teammate.update(state=ended, host=None, seat=teammate["seat"] + 1, reason=data.get("reason") or None)
 
 
-def _host(status: str) -> Callable[[State, Event, Data], None]:
+def _host(status: str) -> Apply:
     def change(state: State, event: Event, data: Data) -> None:
         scope = data.get("scope") or state["host"].get(data["host"], {}).get("scope")
         state["host"][data["host"]] = {"state": status, **({"scope": scope} if scope else {})}
@@ -338,14 +327,24 @@ def _remarked(state: State, event: Event, data: Data) -> None:
     """An event that changes nothing."""
 
 
+def _changes(find: Callable[[State, Event], Entity], field: str) -> Apply:
+    """For an event that changes one field."""
+
+    def change(state: State, event: Event, data: Data) -> None:
+        find(state, event)[field] = data.get(field)
+
+    return change
+
+
 REMARKS = frozenset({"unsandboxed"})
-_APPLY: dict[str, Callable[[State, Event, Data], None]] = {
+_APPLY: dict[str, Apply] = {
     "put": _put, "need_added": _need_added, "claimed": _claimed, "done": _settled, "failed": _settled,
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
-    "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried, "repeated": _repeated,
-    "assigned": _assigned,
-    "turn": _turn, "handover": _handover, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
-    "budget_opened": _budget_opened, "budget_reached": _budget_reached, "budget_set": _budget_set,
+    "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried,
+    "repeated": _changes(State.task, "repeats"), "assigned": _changes(State.task, "assignee"),
+    "handover": _changes(State.attempt, "handover"),
+    "turn": _turn, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
+    "budget_opened": _budget_opened, "budget_reached": _changes(State.budget, "held"), "budget_set": _budget_set,
     "cooled": _cooled, "told": _told, "shown": _shown,
     "noted": _noted,
     "spawned": _spawned, "seated": _seated, "stopped_teammate": _ended_teammate, "failed_teammate": _ended_teammate,

@@ -15,11 +15,10 @@ from . import rate_limits
 from .fence import hold_tasks, refused
 from .idempotency import once
 
-_COLUMNS = ("tokens", "microdollars", "milliseconds")
 
-
-def plain(amount: Amount) -> dict[str, int]:
-    return {column: getattr(amount, column) for column in _COLUMNS}
+def plain(amount: Amount, suffix: str = "", sign: int = 1) -> dict[str, int]:
+    """An amount by its columns."""
+    return {f"{name}{suffix}": sign * getattr(amount, name) for name in records.AMOUNTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,8 @@ async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
         if refusal := _over_budget(budgets[call.root], call) or paces.refused(call.pace, call.amount.tokens):
             answers[place] = refusal
             continue
-        _add(budgets[call.root], call.amount, "_reserved", 1)
+        for column, more in plain(call.amount, "_reserved").items():
+            budgets[call.root][column] += more
         made.append(call)
     await _write(tx, made)
     for place in again:  # The same call twice in one batch gets the same answer.
@@ -89,7 +89,7 @@ async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
         for c in made
     ]
     await tx.fetch("insert_reservations", reservations=as_json(rows))
-    await move(tx, [(call.root, Amount(), call.amount) for call in made])
+    await move(tx, [(call.root, plain(call.amount, "_reserved")) for call in made])
     for call in made:
         event(
             tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
@@ -111,19 +111,13 @@ async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
     return {row["root_id"]: dict(row) for row in rows}
 
 
-def _add(budget: dict[str, Any], amount: Amount, suffix: str, sign: int) -> None:
-    for column in _COLUMNS:
-        budget[f"{column}{suffix}"] += sign * getattr(amount, column)
-
-
-async def move(tx: Tx, moves: Iterable[tuple[int, Amount, Amount]]) -> Sequence[Row]:
-    """Add to each root's spent and reserved amounts (root, spent, reserved)."""
+async def move(tx: Tx, moves: Iterable[tuple[int, dict[str, int]]]) -> Sequence[Row]:
+    """Add to what each root has spent and reserved: (root, columns)."""
     sums: dict[int, dict[str, int]] = {}
-    for root, spent, reserved in moves:
-        into = sums.setdefault(root, {f"{c}{s}": 0 for c in _COLUMNS for s in ("", "_reserved")})
-        for column in _COLUMNS:
-            into[column] += getattr(spent, column)
-            into[f"{column}_reserved"] += getattr(reserved, column)
+    for root, columns in moves:
+        into = sums.setdefault(root, plain(Amount()) | plain(Amount(), "_reserved"))
+        for column, more in columns.items():
+            into[column] += more
     rows = [{"root": root, **columns} for root, columns in sorted(sums.items())]
     return await tx.fetch("move_amounts", roots=as_json(rows)) if rows else []
 
@@ -141,8 +135,8 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
     moves = []
     for row, spent, state, actor in closed:
         held = records.amount(row)
-        moves.append((row["root_id"], spent, Amount(**{c: -getattr(held, c) for c in _COLUMNS})))
-        over = {c: max(0, getattr(spent, c) - getattr(held, c)) for c in _COLUMNS}
+        moves.append((row["root_id"], plain(spent) | plain(held, "_reserved", -1)))
+        over = {name: max(0, used - getattr(held, name)) for name, used in plain(spent).items()}
         event(
             tx, "spent" if state == "settled" else "forfeited", actor, task=row["task_id"], root=row["root_id"],
             key=row["key"], **plain(spent), **({"over": over} if any(over.values()) else {}),

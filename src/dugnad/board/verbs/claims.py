@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import BudgetSpent, DugnadError, HostLost, NotReady, StoppedTeammate
@@ -37,26 +37,41 @@ class Ask:
 
 
 Answer = Claim | LookAgain | DugnadError | None
+Lanes = Mapping[int, tuple[str, ...]]  # By the place of the asker in the batch.
+
+
+@dataclass(slots=True)
+class _Round:
+    """The claims of one transaction: who asks, and who gets what. Askers are named by their place in `asks`."""
+
+    tx: Tx
+    asks: Sequence[Ask]
+    scopes: dict[int, str | None] = field(default_factory=dict)
+    grants: dict[int, Candidate] = field(default_factory=dict)
+    budgets: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
+
+    def runs_left(self, root: int) -> int | None:
+        """Of the root's account, with the claims of this transaction charged."""
+        own = sum(grant.root == root and grant.fresh for grant in self.grants.values())
+        return rules.runs_left({**self.budgets[root], "runs": self.budgets[root]["runs"] + own})
 
 
 async def claim(tx: Tx, asks: Sequence[Ask]) -> list[Answer]:
-    answers: dict[int, Answer] = dict(await _claimed_before(tx, asks))
+    this = _Round(tx, asks)
+    this.answers.update(await _claimed_before(tx, asks))
     first = {ask.key: place for place, ask in reversed(list(enumerate(asks)))}
-    scopes: dict[int, str | None] = {}
-    lanes = await _lanes(tx, asks, scopes, answers)
-    lanes = {place: own for place, own in lanes.items() if first[asks[place].key] == place}
+    lanes = {place: own for place, own in (await _lanes(this)).items() if first[asks[place].key] == place}
     for row in await tx.fetch("promote_due"):
         made_ready(tx, {**row, "state": "ready"})
-    grants: dict[int, Candidate] = {}
-    budgets: dict[int, dict[str, Any]] = {}
-    if named := [place for place in lanes if asks[place].task is not None]:
-        await _named(tx, asks, named, lanes, scopes, grants, budgets, answers)
-    for scope in dict.fromkeys(scopes[place] for place in lanes):
-        unnamed = {place: own for place, own in lanes.items() if asks[place].task is None and scopes[place] == scope}
+    if named := {place: own for place, own in lanes.items() if asks[place].task is not None}:
+        await _named(this, named)
+    for scope in dict.fromkeys(this.scopes[place] for place in lanes):
+        unnamed = {at: own for at, own in lanes.items() if at not in named and this.scopes[at] == scope}
         while unnamed:
-            unnamed = await _next(tx, asks, unnamed, scope, grants, budgets, answers)
-    answers.update(await _take(tx, asks, grants, budgets))
-    return [answers.get(place, answers.get(first[ask.key])) for place, ask in enumerate(asks)]
+            unnamed = await _next(this, unnamed, scope)
+    await _take(this)
+    return [this.answers.get(place, this.answers.get(first[ask.key])) for place, ask in enumerate(asks)]
 
 
 async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
@@ -67,31 +82,24 @@ async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
     if not rows:
         return {}
     tasks = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(row["task_id"] for row in rows))}
-    made = {row["claim_key"]: _claim(tasks[row["task_id"]], row) for row in rows}
+    made = {row["claim_key"]: _claim(tasks[row["task_id"]], row, row["host_id"]) for row in rows}
     return {place: made[ask.key] for place, ask in enumerate(asks) if ask.key in made}
 
 
-def _claim(task: Row, attempt: Mapping[str, Any]) -> Claim:
-    return Claim(
-        task=records.task(task),
-        epoch=attempt["epoch"],
-        number=attempt["number"],
-        continues=attempt["continues"],
-        teammate=attempt["teammate"],
-        host=attempt["host_id"],
-    )
+def _claim(task: Row, attempt: Row, host: str) -> Claim:
+    facts = {name: attempt[name] for name in ("epoch", "number", "continues", "teammate")}
+    return Claim(task=records.task(task), host=host, **facts)
 
 
-async def _lanes(
-    tx: Tx, asks: Sequence[Ask], scopes: dict[int, str | None], answers: dict[int, Answer]
-) -> dict[int, tuple[str, ...]]:
+async def _lanes(this: _Round) -> dict[int, tuple[str, ...]]:
     """The lanes of each asker and the scope of its host, or why it is refused."""
-    asked = [{"teammate": ask.teammate, "host": ask.host} for ask in asks]
+    tx, answers = this.tx, this.answers
+    asked = [{"teammate": ask.teammate, "host": ask.host} for ask in this.asks]
     rows = await tx.fetch("claimants", claimants=as_json(asked), lease_max=int(tx.limits.lease_seconds_max * 1000))
     seats = {(row["name"], row["known_host"]): row for row in rows}
     known = {row["name"] for row in rows}
     lanes: dict[int, tuple[str, ...]] = {}
-    for place, ask in enumerate(asks):
+    for place, ask in enumerate(this.asks):
         if place in answers:
             continue
         row = seats.get((ask.teammate, ask.host))
@@ -104,49 +112,43 @@ async def _lanes(
         elif row["state"] != "seated" or row["host_id"] != ask.host:
             answers[place] = HostLost(f"{ask.teammate} has no seat at host {ask.host}; seat it there first.")
         else:
-            scopes[place] = row["scope"]
+            this.scopes[place] = row["scope"]
             lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]), bool(row["lead"]))
     return lanes
 
 
-async def _named(
-    tx: Tx,
-    asks: Sequence[Ask],
-    places: Sequence[int],
-    lanes: Mapping[int, tuple[str, ...]],
-    scopes: Mapping[int, str | None],
-    grants: dict[int, Candidate],
-    budgets: dict[int, dict[str, Any]],
-    answers: dict[int, Answer],
-) -> None:  # fmt: skip
+async def _named(this: _Round, lanes: Lanes) -> None:
     """Claims of a named task, under the same rules."""
-    wanted = [task for place in places if (task := asks[place].task) is not None]
-    rows = await hold_tasks(tx, wanted)
-    budgets.update(await hold(tx, {row["root_id"] for row in rows.values()}))
-    for place in places:
-        task = asks[place].task or 0
-        row = rows.get(task)
-        if row is None:
-            answers[place] = rules.unknown_task(task)
-        elif row["state"] != "ready" or any(grant.id == task for grant in grants.values()):
-            holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
-            answers[place] = NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")
-        elif (scope := scopes[place]) is not None and {"id": row["root_id"]} not in json.loads(scope):
-            answers[place] = NotReady(f"#{task} is not under the goal of this run; `dugnad work` or --all works on it.")
-        elif row["lane"] not in lanes[place]:
-            whose = row["lane"] or "anybody but a lead"
-            answers[place] = NotReady(f"#{task} is for {whose}, and {asks[place].teammate} may not claim it.")
-        elif row["not_for"] == asks[place].teammate:
-            answers[place] = NotReady(f"#{task} is not for {asks[place].teammate}; another teammate must claim it.")
-        elif not rules.may_begin(rules.runs_left(_counted(budgets, row["root_id"], grants)), _candidate(row)):
-            kind = budgets[row["root_id"]]["held"] or "tasks"
-            answers[place] = BudgetSpent(
-                f"Goal {root_name(row['root_id'])} has spent its {kind}; raise the cap with "
-                f"`dugnad budget {budget_id(row['root_id'])}`.",
-                kind=kind, may_free_up=False,
-            )  # fmt: skip
-        else:
-            grants[place] = _candidate(row)
+    rows = await hold_tasks(this.tx, [this.asks[place].task or 0 for place in lanes])
+    this.budgets.update(await hold(this.tx, {row["root_id"] for row in rows.values()}))
+    for place, own in lanes.items():
+        row = rows.get(this.asks[place].task or 0)
+        if refusal := _refused(this, place, own, row):
+            this.answers[place] = refusal
+        elif row is not None:
+            this.grants[place] = _candidate(row)
+
+
+def _refused(this: _Round, place: int, lanes: tuple[str, ...], row: Row | None) -> DugnadError | None:
+    """Why this asker cannot claim the task that it named."""
+    task, teammate = this.asks[place].task or 0, this.asks[place].teammate
+    if row is None:
+        return rules.unknown_task(task)
+    if row["state"] != "ready" or any(grant.id == task for grant in this.grants.values()):
+        holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
+        return NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")
+    if (scope := this.scopes[place]) is not None and {"id": row["root_id"]} not in json.loads(scope):
+        return NotReady(f"#{task} is not under the goal of this run; `dugnad work` or --all works on it.")
+    if row["lane"] not in lanes:
+        return NotReady(f"#{task} is for {row['lane'] or 'anybody but a lead'}, and {teammate} may not claim it.")
+    if row["not_for"] == teammate:
+        return NotReady(f"#{task} is not for {teammate}; another teammate must claim it.")
+    root = row["root_id"]
+    if rules.may_begin(this.runs_left(root), _candidate(row)):
+        return None
+    kind = this.budgets[root]["held"] or "tasks"
+    told = f"Goal {root_name(root)} has spent its {kind}; raise the cap with `dugnad budget {budget_id(root)}`."
+    return BudgetSpent(told, kind=kind, may_free_up=False)
 
 
 def _candidate(row: Row) -> Candidate:
@@ -154,26 +156,13 @@ def _candidate(row: Row) -> Candidate:
     return Candidate(*place, fresh=row["continues"] is None)
 
 
-def _counted(budgets: Mapping[int, dict[str, Any]], root: int, grants: Mapping[int, Candidate]) -> dict[str, Any]:
-    """The root's account, with the claims of this transaction charged."""
-    own = sum(grant.root == root and grant.fresh for grant in grants.values())
-    return {**budgets[root], "runs": budgets[root]["runs"] + own}
-
-
-async def _next(
-    tx: Tx,
-    asks: Sequence[Ask],
-    lanes: Mapping[int, tuple[str, ...]],
-    scope: str | None,
-    grants: dict[int, Candidate],
-    budgets: dict[int, dict[str, Any]],
-    answers: dict[int, Answer],
-) -> dict[int, tuple[str, ...]]:
+async def _next(this: _Round, lanes: Lanes, scope: str | None) -> dict[int, tuple[str, ...]]:
     """The best task for each asker in turn, by priority, chain and age, without roots that have no run left.
 
     An asker that meets work that is `not_for` it must look alone, with a query that leaves such work out. Returns that
     asker and those after it.
     """
+    asks, grants, budgets = this.asks, this.grants, this.budgets
     left = dict(lanes)
     later: dict[int, tuple[str, ...]] = {}
     alone = asks[next(iter(lanes))].teammate if len(lanes) == 1 else ""
@@ -182,9 +171,9 @@ async def _next(
         ahead = max(Counter(grant.lane for grant in grants.values()).values(), default=0)
         wanted = {"lanes": every_lane, "count": len(lanes) + ahead, "asker": alone}
         if scope is None:
-            rows = await tx.fetch("claim_candidates", **wanted)
+            rows = await this.tx.fetch("claim_candidates", **wanted)
         else:
-            rows = await tx.fetch("claim_candidates_under", **wanted, roots=scope)
+            rows = await this.tx.fetch("claim_candidates_under", **wanted, roots=scope)
         taken = {grant.id for grant in grants.values()}
         rows = [row for row in rows if row["id"] not in taken]
         if not rows:
@@ -194,12 +183,12 @@ async def _next(
             turn = max(1, places.index(shut_out))
             later = {**{place: left.pop(place) for place in places[turn:]}, **later}
             if shut_out in left:
-                await _next(tx, asks, left, scope, grants, budgets, answers)
+                await _next(this, left, scope)
                 return later
         candidates = [_candidate(row) for row in rows]
         if unknown := {candidate.root for candidate in candidates} - budgets.keys():
-            budgets.update(await hold(tx, unknown))
-        runs = {root: rules.runs_left(_counted(budgets, root, grants)) for root in budgets}
+            budgets.update(await hold(this.tx, unknown))
+        runs = {root: this.runs_left(root) for root in budgets}
         places = list(left)
         given, passed = rules.match([left[place] for place in places], candidates, runs)
         for asker, candidate in given.items():
@@ -207,12 +196,12 @@ async def _next(
             del left[places[asker]]
         if not passed:
             return later
-        await _shelve(tx, passed, budgets)
-    answers.update(dict.fromkeys(left, LookAgain()))
+        await _shelve(this, passed)
+    this.answers.update(dict.fromkeys(left, LookAgain()))
     return later
 
 
-def _first_shut_out(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], rows: Sequence[Row]) -> int | None:
+def _first_shut_out(asks: Sequence[Ask], lanes: Lanes, rows: Sequence[Row]) -> int | None:
     """The first asker that one of these tasks is `not_for`."""
     named = {(row["not_for"], row["lane"]) for row in rows if row["not_for"] is not None}
     if not named:
@@ -220,48 +209,43 @@ def _first_shut_out(asks: Sequence[Ask], lanes: Mapping[int, tuple[str, ...]], r
     return next((at for at, own in lanes.items() if any((asks[at].teammate, lane) in named for lane in own)), None)
 
 
-async def _shelve(tx: Tx, passed: Sequence[Candidate], budgets: dict[int, dict[str, Any]]) -> None:
+async def _shelve(this: _Round, passed: Sequence[Candidate]) -> None:
     """Shelve the ready tasks of roots that have no run left, so that they do not block the index."""
-    roots = {candidate.root for candidate in passed}
-    for root in sorted(roots):
-        if budgets[root]["held"] is None:
-            await hold_root(tx, budgets[root], "tasks")
-    await tx.fetch("shelve_tasks", tasks=ids_json(candidate.id for candidate in passed))
+    roots = sorted({candidate.root for candidate in passed})
+    for root in roots:
+        if this.budgets[root]["held"] is None:
+            await hold_root(this.tx, this.budgets[root], "tasks")
+    await this.tx.fetch("shelve_tasks", tasks=ids_json(candidate.id for candidate in passed))
     for lane in sorted({candidate.lane for candidate in passed}):
-        await tx.fetch("shelve_lane", lane=lane, count=_SHELVE_MAX, roots=ids_json(sorted(roots)))
+        await this.tx.fetch("shelve_lane", lane=lane, count=_SHELVE_MAX, roots=ids_json(roots))
 
 
-async def _take(
-    tx: Tx, asks: Sequence[Ask], grants: Mapping[int, Candidate], budgets: Mapping[int, Mapping[str, Any]]
-) -> dict[int, Answer]:
+async def _take(this: _Round) -> None:
     """Write the claims: the tasks, their attempts, the runs charged."""
-    if not grants:
-        return {}
+    if not this.grants:
+        return
+    tx = this.tx
     taken = [
-        {"id": candidate.id, "teammate": asks[place].teammate, "host": asks[place].host}
-        for place, candidate in grants.items()
+        {"id": candidate.id, "teammate": this.asks[place].teammate, "host": this.asks[place].host}
+        for place, candidate in this.grants.items()
     ]
     rows = {row["id"]: row for row in await tx.fetch("claim_tasks", tasks=as_json(taken))}
     attempts = [
         {
-            "task": candidate.id, "epoch": rows[candidate.id]["epoch"], "key": asks[place].key,
-            "teammate": asks[place].teammate, "host": asks[place].host,
-            "continues": rows[candidate.id]["continues"],
+            "task": candidate.id, "key": this.asks[place].key, "teammate": this.asks[place].teammate,
+            "host": this.asks[place].host, **{name: rows[candidate.id][name] for name in ("epoch", "continues")},
         }
-        for place, candidate in grants.items()
+        for place, candidate in this.grants.items()
     ]  # fmt: skip
     numbers = {row["task_id"]: row["number"] for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
     charges: dict[int, int] = {}
-    for candidate in grants.values():
+    for candidate in this.grants.values():
         charges[candidate.root] = charges.get(candidate.root, 0) + candidate.fresh
     await tx.fetch("charge_runs", roots=as_json([{"root": root, "n": n} for root, n in sorted(charges.items())]))
-    answers: dict[int, Answer] = {}
-    for (place, candidate), attempt in zip(grants.items(), attempts, strict=True):
-        row, ask = rows[candidate.id], asks[place]
-        number = numbers[candidate.id]
-        answers[place] = _claim(row, {**attempt, "number": number, "host_id": ask.host})
+    for (place, candidate), attempt in zip(this.grants.items(), attempts, strict=True):
+        attempt["number"] = numbers[candidate.id]
+        this.answers[place] = _claim(rows[candidate.id], attempt, attempt["host"])
         event(
-            tx, "claimed", ask.teammate, task=candidate.id, root=candidate.root, epoch=row["epoch"], host=ask.host,
-            number=number, continues=row["continues"], key=ask.key, charged=None if candidate.fresh else 0,
+            tx, "claimed", attempt["teammate"], root=candidate.root, charged=None if candidate.fresh else 0,
+            **{name: attempt[name] for name in ("task", "epoch", "host", "number", "continues", "key")},
         )  # fmt: skip
-    return answers

@@ -96,7 +96,7 @@ async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]
         if row is not None and row["state"] == "open":
             closed.setdefault(row["key"], (row, turn.used, "settled", call.teammate))
         elif row is None and turn.used != Amount():
-            unreserved.append((call.root, turn.used, Amount()))
+            unreserved.append((call.root, plain(turn.used)))
         event(
             tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
             turn_kind=turn.kind, unreserved=row is None, **plain(turn.used),

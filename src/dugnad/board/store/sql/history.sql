@@ -9,9 +9,9 @@ SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.
     ELSE newest.ended_at END AS ended_at,
   (SELECT count(*) FROM turns WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch
     AND turns.kind = 'reply') AS replies,
-  (SELECT sum(turns.tokens) FROM turns
+  (SELECT CAST(coalesce(sum(turns.tokens), 0) AS bigint) FROM turns
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS tokens,
-  (SELECT sum(turns.microdollars) FROM turns
+  (SELECT CAST(coalesce(sum(turns.microdollars), 0) AS bigint) FROM turns
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS microdollars
 FROM (
   SELECT attempts.task_id, attempts.epoch, attempts.claimed_at, attempts.ended_at, attempts.ended_as, tasks.role,

@@ -188,8 +188,8 @@ SELECT state, count(*) AS n FROM tasks WHERE root_id = :root GROUP BY state
 
 -- name: cost_by_teammate
 -- What the turns of each came to under one root.
-SELECT attempts.teammate, sum(turns.tokens) AS tokens, sum(turns.microdollars) AS microdollars,
-  sum(turns.milliseconds) AS milliseconds
+SELECT attempts.teammate, CAST(sum(turns.tokens) AS bigint) AS tokens,
+  CAST(sum(turns.microdollars) AS bigint) AS microdollars, CAST(sum(turns.milliseconds) AS bigint) AS milliseconds
 FROM tasks JOIN attempts ON attempts.task_id = tasks.id
 JOIN turns ON turns.task_id = attempts.task_id AND turns.epoch = attempts.epoch
 WHERE tasks.root_id = :root GROUP BY attempts.teammate ORDER BY attempts.teammate
