@@ -46,9 +46,9 @@ MUTANTS: tuple[Mutant, ...] = (
            "now - self._looked_at"),
     Mutant("a seat is free when its host's lease is out", 1, "board/store/sql/members.sql",
            "hosts.lost_at IS NOT NULL)))\nORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name "
-           "LIMIT :count\n\n",
+           "LIMIT :count\n",
            "hosts.lost_at IS NOT NULL OR hosts.lease_until <= now_ms())))\nORDER BY teammates.lead DESC, "
-           "teammates.spawned_at, teammates.name LIMIT :count\n\n", seed=94),
+           "teammates.spawned_at, teammates.name LIMIT :count\n", seed=94),
     # 2. Fencing.
     Mutant("no fence on settle", 2, "board/verbs/settle.py",
            "stale = refused(call.task, call.epoch, rows) or (StaleClaim() if call.task in seen else None)",
@@ -74,8 +74,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("put as ready with one open need", 3, "board/store/sql/tasks.sql",
            "CASE WHEN open_needs > 0 THEN 'blocked'", "CASE WHEN open_needs > 1 THEN 'blocked'"),
     Mutant("due a minute early", 3, "board/store/sql/claims.sql",
-           "due_at <= now_ms() ORDER BY due_at LIMIT 1000\n) RETURNING",
-           "due_at <= now_ms() + 60000 ORDER BY due_at LIMIT 1000\n) RETURNING"),
+           "due_at <= now_ms() ORDER BY due_at LIMIT 1000", "due_at <= now_ms() + 60000 ORDER BY due_at LIMIT 1000"),
     Mutant("nothing is skipped", 3, "board/verbs/needs.py", "    if not broken:\n", "    if True:\n"),
     Mutant("skipped without a reason", 3, "board/store/sql/tasks.sql",
            "reason = broken.why, due_at = NULL, ended_at", "reason = NULL, due_at = NULL, ended_at"),

@@ -130,7 +130,7 @@ async def _run(tx: Tx, batch: Sequence[_QueuedCall]) -> list[Any]:
                 answers[place] = refusal
     roots = {batch[place].call.root for places in sets.values() for place in places} - {None}
     if len(roots) > 1:
-        await tx.fetch("lock_roots", ids=ids_json(sorted(roots)))
+        await tx.fetch("hold_budgets", ids=ids_json(sorted(roots)))
     for verb, places in sets.items():
         answers.update(zip(places, await verb(tx, [batch[place].call for place in places]), strict=True))
     return [answers[place] for place in range(len(batch))]

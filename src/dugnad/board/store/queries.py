@@ -1,7 +1,8 @@
 """Loads the named statements of `sql/*.sql`.
 
 A file is a list of statements, each under a line `-- name: words_like_this`. A name may stand twice, once as
-`-- name: words (sqlite)` and once as `(postgres)`, where the two databases do better with a text of their own.
+`-- name: words (sqlite)` and once as `(postgres)`, where the two databases do better with a text of their own. A line
+`-- postgres: FOR UPDATE` is a part of the statement on PostgreSQL, and a comment on SQLite, whose writer is alone.
 Parameters are written `:name` in the files and become `?1` or `$1`, so callers pass them by name on both.
 """
 
@@ -64,6 +65,8 @@ def _statements(source: str) -> list[tuple[str, str | None, str]]:
 
 
 def _prepare(name: str, text: str, dialect: Dialect) -> Query:
+    if dialect == "postgres":
+        text = text.replace("-- postgres: ", "")
     bare = _COMMENT.sub("", text)  # A colon in a comment is not a parameter.
     order: list[str] = []
 

@@ -57,20 +57,9 @@ class Move:
         return self.state in ("done", "failed")
 
     @property
-    def columns(self) -> dict[str, object]:
-        """What becomes of the task's row."""
-        return {name: getattr(self, name) for name in _COLUMNS} | {"ended": int(self.ended)}
-
-    @property
     def delivery(self) -> dict[str, str | None]:
         """What a task that is done says; nothing of any other."""
         return {name: getattr(self.done, name, None) for name in Done.__slots__}
-
-
-# Of a move, what the task's row takes over as it is.
-_COLUMNS = (
-    "state", "tried", "back", "reason", "continues", "waiting_for", "request", "open_needs", "delay", "lane",
-)  # fmt: skip
 
 
 def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
@@ -223,7 +212,11 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
 
 
 async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
-    settled = [{"id": task, **move.columns, **move.delivery} for task, (_, move) in sorted(moves.items())]
+    names = [name for name in Move.__slots__ if name != "done"]
+    settled = [
+        {"id": task, **{name: getattr(move, name) for name in names}, **move.delivery}
+        for task, (_, move) in sorted(moves.items())
+    ]
     due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=as_json(settled))}
     closed = [
         {**_closed(rows[task], move.ended_as, move.reason), "settled_as": call.fingerprint, "handover": call.handover}

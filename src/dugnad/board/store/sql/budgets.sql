@@ -17,20 +17,10 @@ FROM budgets WHERE true
 ON CONFLICT (root_id) DO NOTHING
 RETURNING root_id
 
--- name: hold_budgets (sqlite)
-SELECT * FROM budgets WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
-
--- name: hold_budgets (postgres)
+-- name: hold_budgets
 -- In the order of the roots, so that two batches cannot wait for each other.
 SELECT * FROM budgets WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
-ORDER BY root_id FOR UPDATE
-
--- name: lock_roots (sqlite)
-SELECT 1 WHERE :ids IS NULL
-
--- name: lock_roots (postgres)
-SELECT root_id FROM budgets WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
-ORDER BY root_id FOR UPDATE
+-- postgres: ORDER BY root_id FOR UPDATE
 
 -- name: read_budget
 SELECT * FROM budgets WHERE root_id = :root

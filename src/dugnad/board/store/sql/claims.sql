@@ -1,14 +1,9 @@
 -- Claiming, settling and taking back.
 
--- name: promote_due (sqlite)
+-- name: promote_due
 UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
   SELECT id FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms() ORDER BY due_at LIMIT 1000
-) RETURNING id, root_id, lane, not_for
-
--- name: promote_due (postgres)
-UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
-  SELECT id FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms() ORDER BY due_at LIMIT 1000
-  FOR UPDATE SKIP LOCKED
+  -- postgres: FOR UPDATE SKIP LOCKED
 ) RETURNING id, root_id, lane, not_for
 
 -- name: claimants
@@ -124,7 +119,7 @@ UPDATE tasks SET lane = coalesce(given.own_lane, CASE WHEN assignee IS NULL THEN
   files_in = given.files_in, triggers = given.triggers, reason = given.reason, continues = given.continues,
   waiting_for = given.waiting_for, request = given.request, open_needs = given.open_needs,
   due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
-  ended_at = CASE WHEN given.ended = 1 THEN now_ms() END
+  ended_at = CASE WHEN given.state IN ('done', 'failed') THEN now_ms() END
 FROM (
   SELECT CAST(value ->> 'id' AS bigint) AS given_id, value ->> 'state' AS state,
     CAST(value ->> 'tried' AS bigint) AS tried, CAST(value ->> 'back' AS bigint) AS back, value ->> 'outcome' AS outcome, value ->> 'result' AS result,
@@ -132,8 +127,7 @@ FROM (
     value ->> 'triggers' AS triggers,
     value ->> 'reason' AS reason, CAST(value ->> 'continues' AS bigint) AS continues,
     value ->> 'waiting_for' AS waiting_for, value ->> 'request' AS request, value ->> 'lane' AS own_lane,
-    CAST(value ->> 'open_needs' AS bigint) AS open_needs, CAST(value ->> 'delay' AS bigint) AS delay,
-    CAST(value ->> 'ended' AS bigint) AS ended
+    CAST(value ->> 'open_needs' AS bigint) AS open_needs, CAST(value ->> 'delay' AS bigint) AS delay
   FROM json_each(CAST(:tasks AS text))
 ) AS given
 WHERE tasks.id = given.given_id
@@ -156,16 +150,12 @@ FROM json_each(CAST(:claims AS text)) AS asked
 JOIN attempts ON attempts.task_id = CAST(asked.value ->> 'task' AS bigint)
   AND attempts.epoch = CAST(asked.value ->> 'epoch' AS bigint)
 
--- name: hold_claims (sqlite)
--- Claims that look lost: their host stopped, or was declared lost. One that beats at this moment was not.
+-- name: hold_claims
+-- Claims that look lost: their host stopped, or was declared lost. A host that sends a heartbeat at this moment was not.
 SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
 WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
 ORDER BY tasks.id LIMIT :count
-
--- name: hold_claims (postgres)
-SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
-WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
-ORDER BY tasks.id LIMIT :count FOR UPDATE OF tasks SKIP LOCKED
+-- postgres: FOR UPDATE OF tasks SKIP LOCKED
 
 -- name: lost_claims
 -- Those of them that are lost indeed, looked at again now that nobody can change them: between the first look and the

@@ -26,22 +26,14 @@ SELECT id, label, started_at, lease_until, CASE WHEN stopped_at IS NULL AND lost
   AND lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
 FROM hosts WHERE stopped_at IS NULL ORDER BY started_at, id
 
--- name: lose_hosts (sqlite)
--- Those whose lease is out; where somebody watched them, only such as have not renewed it since.
+-- name: lose_hosts
+-- Hosts whose lease ran out. Of hosts that were watched, only those that have not renewed it since.
 UPDATE hosts SET lost_at = now_ms() WHERE id IN (
   SELECT id FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
     AND (lease_until <= now_ms() OR lease_until > now_ms() + :lease_max)
     AND (CAST(:silent AS text) IS NULL OR (id, lease_until) IN (
       SELECT value ->> 'id', CAST(value ->> 'lease_until' AS bigint) FROM json_each(CAST(:silent AS text))))
-) RETURNING id, label
-
--- name: lose_hosts (postgres)
-UPDATE hosts SET lost_at = now_ms() WHERE id IN (
-  SELECT id FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL
-    AND (lease_until <= now_ms() OR lease_until > now_ms() + :lease_max)
-    AND (CAST(:silent AS text) IS NULL OR (id, lease_until) IN (
-      SELECT value ->> 'id', CAST(value ->> 'lease_until' AS bigint) FROM json_each(CAST(:silent AS text))))
-  FOR UPDATE SKIP LOCKED
+  -- postgres: FOR UPDATE SKIP LOCKED
 ) RETURNING id, label
 
 -- name: prune_hosts
@@ -50,11 +42,9 @@ DELETE FROM hosts WHERE (stopped_at < now_ms() - :age OR lost_at < now_ms() - :a
   AND NOT EXISTS (SELECT 1 FROM teammates WHERE teammates.host_id = hosts.id AND teammates.state = 'seated')
 RETURNING id
 
--- name: hold_teammate (sqlite)
+-- name: hold_teammate
 SELECT * FROM teammates WHERE name = :name
-
--- name: hold_teammate (postgres)
-SELECT * FROM teammates WHERE name = :name FOR UPDATE
+-- postgres: FOR UPDATE
 
 -- name: insert_teammate
 INSERT INTO teammates (name, roles, lead, prompt, model, plan, state, spawned_at)
@@ -72,19 +62,14 @@ SELECT 1
 -- One host looks for teammates at a time, so that none is passed over because another host looks at it.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' seats', 0))
 
--- name: takeable_teammates (sqlite)
--- Wanted ones, and those whose host is gone: it stopped, or was declared lost. That its lease is out is not enough:
+-- name: takeable_teammates
+-- Wanted ones, and those whose host is gone: it stopped, or was declared lost. That its lease ran out is not enough:
 -- a clock that jumps ends all leases at once.
 SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
   hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)))
 ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count
-
--- name: takeable_teammates (postgres)
-SELECT teammates.name FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
-WHERE (CAST(:name AS text) IS NULL OR teammates.name = :name) AND (teammates.state = 'wanted' OR (teammates.state = 'seated' AND (
-  hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)))
-ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :count FOR UPDATE OF teammates
+-- postgres: FOR UPDATE OF teammates
 
 -- name: seat_teammate
 UPDATE teammates SET state = 'seated', host_id = :host, seat = seat + 1, reason = NULL WHERE name = :name RETURNING *

@@ -9,19 +9,14 @@ RETURNING id, sent_at
 -- name: messages_by_key
 SELECT * FROM messages WHERE key = :key ORDER BY recipient
 
--- name: recipient (sqlite)
-SELECT name, state, lead FROM teammates WHERE name = :name
-
--- name: recipient (postgres)
+-- name: recipient
 -- Shared until the commit, so that a message and a stop have an order.
-SELECT name, state, lead FROM teammates WHERE name = :name FOR SHARE
+SELECT name, state, lead FROM teammates WHERE name = :name
+-- postgres: FOR SHARE
 
--- name: recipients_of_all (sqlite)
+-- name: recipients_of_all
 SELECT name, state, lead FROM teammates WHERE state NOT IN ('stopped', 'failed') AND name <> :sender ORDER BY name
-
--- name: recipients_of_all (postgres)
-SELECT name, state, lead FROM teammates WHERE state NOT IN ('stopped', 'failed') AND name <> :sender
-ORDER BY name FOR SHARE
+-- postgres: FOR SHARE
 
 -- name: taken_messages
 SELECT * FROM messages WHERE recipient = :recipient AND taken_key = :key AND shown_at IS NULL ORDER BY rank, id
@@ -50,12 +45,10 @@ SELECT id FROM messages WHERE recipient = :recipient AND shown_at IS NULL LIMIT 
 -- A request and, if there is one already, its reply.
 SELECT * FROM messages WHERE request = :request ORDER BY id
 
--- name: lock_request (sqlite)
-SELECT id FROM messages WHERE request = :request ORDER BY id
-
--- name: lock_request (postgres)
+-- name: lock_request
 -- Two people may answer at once; the first answer counts.
-SELECT id FROM messages WHERE request = :request ORDER BY id FOR UPDATE
+SELECT id FROM messages WHERE request = :request ORDER BY id
+-- postgres: FOR UPDATE
 
 -- name: open_requests
 -- What a task asked that does not wait for it any more needs no answer.

@@ -61,18 +61,13 @@ UPDATE tasks SET children = children + :count WHERE id = :id
 -- name: tasks_by_id
 SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 
--- name: hold_tasks (sqlite)
+-- name: hold_tasks
 -- The rows as they stand, kept from changing until the commit; the long texts stay where they are. Also used for
 -- tasks that others are put behind: their end then sees the new need.
 SELECT id, root_id, depth, title, role, assignee, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
   teammate, host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
-
--- name: hold_tasks (postgres)
-SELECT id, root_id, depth, title, role, assignee, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
-  teammate, host_id, continues, outcome, reason
-FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
-ORDER BY id FOR UPDATE
+-- postgres: FOR UPDATE
 
 -- name: raise_chains
 -- The chain behind a task grew: lift it and everything it stands behind, up to the bound.
