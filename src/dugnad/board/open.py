@@ -13,14 +13,9 @@ from .store.seam import Store
 
 
 async def open_board(
-    url: str,
-    *,
-    limits: Limits | None = None,
-    patience: Patience | None = None,
-    sources: Sources | None = None,
-    threads: bool = True,
-    make: bool = True,
-) -> Board:
+    url: str, *, limits: Limits | None = None, patience: Patience | None = None, sources: Sources | None = None,
+    threads: bool = True, make: bool = True,
+) -> Board:  # fmt: skip
     """Open the board at `url`. A new one is made if there is none, and an old one is upgraded.
 
     sqlite:///relative/path.db, sqlite:////absolute/path.db, sqlite://:memory:, or

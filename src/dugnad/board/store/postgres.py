@@ -31,23 +31,14 @@ _READERS_MAX = 4
 _NAP_SECONDS_MAX = 1.0
 
 _GONE = (
-    OSError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.InternalClientError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
+    OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    TimeoutError,
-)
-# A key that two processes used at the same moment is one of these: run again, the second finds the first.
+)  # fmt: skip
+# Two processes that use a key at the same moment get one of these. Run again, the second finds the answer of the first.
 _COLLIDED = (
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
-    asyncpg.UniqueViolationError,
-    TryAgain,
-)
+    asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError, TryAgain,
+)  # fmt: skip
 
 
 def _is_gone(trouble: BaseException) -> bool:
@@ -240,39 +231,30 @@ class PostgresStore(Pushing):
             )
         return None
 
-    def _options(self, settings: dict[str, str]) -> dict[str, Any]:
-        milliseconds = int(self._patience.statement_seconds * 1000)
-        return {
-            "timeout": self._patience.network_seconds,
-            # Later than the server's own limit, which gives the better answer.
-            "command_timeout": self._patience.statement_seconds + self._patience.network_seconds,
-            "statement_cache_size": 512,
-            "connection_class": _Connection,
-            "server_settings": {
-                "application_name": "dugnad",
-                "search_path": self._board,
-                "synchronous_commit": "on",
-                "default_transaction_isolation": "read committed",
-                "statement_timeout": str(milliseconds),
-                "idle_in_transaction_session_timeout": str(milliseconds),
-                **settings,
-            },
-        }
-
     async def _connect(self, settings: dict[str, str]) -> Any:
-        connection = await asyncpg.connect(self._address, **self._options(settings))
-        await self._be_impatient(connection)
-        return connection
-
-    async def _be_impatient(self, connection: Any) -> None:
-        """Both ends of the wire notice when the other falls silent."""
-        connection.notice_silence(self._patience.network_seconds)
-        # A server whose system has no such setting says no, and that is all.
-        with contextlib.suppress(asyncpg.PostgresError):
+        patience = self._patience
+        milliseconds = str(int(patience.statement_seconds * 1000))
+        connection = await asyncpg.connect(
+            self._address,
+            timeout=patience.network_seconds,
+            # Later than the server's own limit, which gives the better answer.
+            command_timeout=patience.statement_seconds + patience.network_seconds,
+            statement_cache_size=512,
+            connection_class=_Connection,
+            server_settings={
+                "application_name": "dugnad", "search_path": self._board, "synchronous_commit": "on",
+                "default_transaction_isolation": "read committed", "statement_timeout": milliseconds,
+                "idle_in_transaction_session_timeout": milliseconds, **settings,
+            },
+        )  # fmt: skip
+        # Both ends of the wire notice when the other falls silent.
+        connection.notice_silence(patience.network_seconds)
+        with contextlib.suppress(asyncpg.PostgresError):  # The server's system may not have these settings.
             await connection.execute(
-                f"SET tcp_user_timeout = {int(self._patience.network_seconds * 1000)}; "
+                f"SET tcp_user_timeout = {int(patience.network_seconds * 1000)}; "
                 "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
             )
+        return connection
 
     async def _listen(self) -> None:
         self._listener = await self._connect({})
@@ -350,12 +332,8 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
             return
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (
-            ("TCP_USER_TIMEOUT", int(seconds * 1000)),
-            ("TCP_KEEPIDLE", 5),
-            ("TCP_KEEPINTVL", 2),
-            ("TCP_KEEPCNT", 3),
-        ):
+        limits = {"TCP_USER_TIMEOUT": int(seconds * 1000), "TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+        for option, value in limits.items():
             if hasattr(socket, option):
                 wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
