@@ -150,7 +150,7 @@ class Board(Reading):
         return await self._do_in_set(turns.record, call)
 
     async def keep_traceback(self, claim: Claim, traceback: str) -> None:
-        """Keep that of a bug that ended the attempt, as its last turn; people can read it, and no mind is shown it."""
+        """Store the traceback of a bug that ended the attempt, as its last turn. Only people read it, never a mind."""
         body = as_json({"traceback": traceback})
         await self.record(claim, NewTurn(number=rules.TURNS_MAX, kind="trouble", body=body))
 
@@ -178,7 +178,7 @@ class Board(Reading):
         await self._do(turns.spend, claim=claim, reservation=reservation, used=rules.amount(used))
 
     async def forfeit(self, claim: Claim) -> None:
-        """Count the claim's open reservations as spent: for a holder whose calls were cut off, and who goes on."""
+        """Count the claim's open reservations as spent, for a holder that goes on after its calls were cut off."""
         await self._do(turns.forfeit_own, claim=claim)
 
     async def open_budget(self, budget: Budget | None = None, *, by: str = HUMAN, key: str | None = None) -> int:

@@ -106,19 +106,19 @@ class Reading:
         return [(row["task_id"], types.Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
 
     async def past_attempts(self, *, most: int = 20_000) -> list[types.PastAttempt]:
-        """What the ended attempts of the newest tasks took, in order of task and epoch."""
+        """The ended attempts of the newest tasks, with their time and cost, in order of task and epoch."""
         return await self._list(records.past_attempt, "past_attempts", most=most)
 
     async def attempts(self, task: int) -> list[types.Attempt]:
         return await self._list(records.attempt, "attempts_of", task=task)
 
     async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[types.Turn]:
-        """The turns of one attempt, in order, also those that a summary covers."""
+        """The turns of one attempt, in order, including those that a summary covers."""
         asked = {"task": task, "epoch": epoch, "after": after, "page": self._page(page)}
         return await self._list(records.turn, "read_turns", **asked)
 
     async def tracebacks(self, task: int) -> dict[int, str]:
-        """Those of bugs that ended attempts, by the number of the attempt."""
+        """The tracebacks of bugs that ended attempts, by the number of the attempt."""
         last = rules.TURNS_MAX - 1
         kept = {each.number: await self.transcript(task, each.epoch, after=last) for each in await self.attempts(task)}
         return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
@@ -158,7 +158,7 @@ class Reading:
         raise rules.unknown_request(request)
 
     async def recent_talk(self, name: str, *, page: int = 20) -> list[types.Message]:
-        """The last messages from and to one, a page of each, oldest first, without unread ones."""
+        """The last messages from and to a teammate, a page of each, oldest first, without unread ones."""
         return (await self._list(records.message, "recent_talk", name=name, page=self._page(page)))[::-1]
 
     async def plan_approved(self, task: int) -> bool:

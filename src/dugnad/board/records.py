@@ -1,6 +1,6 @@
-"""From rows to records. The one place that knows both the columns' names and the records' fields.
+"""From rows to records: the only module that knows both the names of columns and the fields of records.
 
-A record's field is filled from the column of its name, or of the name below; what is derived is given beside it."""
+A field has the value of the column of its name, or of the name in `_COLUMNS`; derived fields are given separately."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Replaying the log, event by event, gives the same state as the tables.
 
-`apply` says a second time, independently, what each verb does. Tests compare it with the tables after every kind of
-change, and pruning relies on it. Derived facts (a task's chain, whether it is shelved), transcripts and the times of
-changes are not part of the state.
+`apply` repeats, independently of the verbs, what each of them does to the state. Tests compare it with the tables after
+every kind of change, and pruning relies on it. Derived facts (a task's chain, whether it is shelved), transcripts and
+the times of changes are not part of the state.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def given(facts: Mapping[str, Any]) -> Entity:
 
 
 def _of_key(key: str, parent: int | None) -> Entity:
-    """A task's kind as earlier versions told it: by how its key begins. The migration to schema 7 does the same."""
+    """A task's kind by the beginning of its key, as in earlier versions. The migration to schema 7 does the same."""
     if found := re.match(r"review:([0-9]{1,18}):([^.]*)", key):
         return {"kind": "review", "reviews": int(found[1]), "reviews_commit": found[2] or None}
     kinds = {"account:": "budget", "errand:human:": "human_message", "errand:": "message"}

@@ -6,15 +6,15 @@ from typing import Any
 
 
 def root_name(root: int) -> str:
-    """How people call what pays: #7 is a goal, and b1 a budget that several tasks share."""
+    """The name that people see: #7 is a goal, and b1 a budget that several tasks share."""
     return f"#{root}" if root > 0 else f"b{-root}"
 
 
 def drawing_on(root: int) -> dict[str, Any]:
-    """How a task is put that this root pays for: under the goal, or on the shared budget."""
+    """The arguments of `put` for a task that this root pays for: under the goal, or on the shared budget."""
     return {"parent": root} if root > 0 else {"account": root}
 
 
 def budget_id(root: int) -> str:
-    """The same, as `dugnad budget` takes it."""
+    """The name that `dugnad budget` takes."""
     return root_name(root).lstrip("#")

@@ -1,5 +1,5 @@
-"""Where a board's file lies: on which kind of disk, and among what. SQLite's locks and WAL cannot be trusted over a
-network, and SQLite believes and follows what lies beside its file."""
+"""Checks of the place of a board's file: the kind of disk, and the files beside it. SQLite's locks and WAL cannot be
+trusted over a network, and SQLite follows links and uses the journals that it finds beside its file."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ def read_mounts() -> str:
     try:
         return Path("/proc/mounts").read_text("utf-8", errors="replace")
     except OSError:
-        return ""  # Not Linux: nothing is known, and SQLite's own locking has to do.
+        return ""  # Not Linux: nothing is known, and SQLite's own locking must be enough.
 
 
 def enter(folder: Path) -> None:
-    """Before anything in `.dugnad` is used: made if it is not there, private, out of version control, and looked
-    through, as deep as names of our own go. Refused if anything there could lead elsewhere."""
+    """Prepare `.dugnad` before anything in it is used: make it, keep it private and out of version control.
+
+    Refuse it if anything in it, or in its folders, could lead elsewhere."""
     ignored = folder / ".gitignore"
     try:
         with held(folder, make=True) as inside:
@@ -72,7 +73,7 @@ def _look_through(folder: Path) -> None:
 
 
 def _check(path: Path, found: os.stat_result, kinds: tuple[Callable[[int], bool], ...] = _PLAIN) -> None:
-    """Refuse what is not of these kinds, has another name elsewhere, or is another user's."""
+    """Refuse a path that is not of these kinds, that is a link, or that belongs to another user."""
     linked = stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink > 1)
     if found.st_uid not in owners():
         says = "belongs to another user, who could make your teammates do anything"
@@ -84,10 +85,10 @@ def _check(path: Path, found: os.stat_result, kinds: tuple[Callable[[int], bool]
 
 
 def check_place(path: Path) -> None:
-    """Once for each process, before SQLite follows links, and before it believes what lies beside a board's file."""
+    """Check the board's file and the files beside it, once in each process, before SQLite opens them."""
     if path.parent.name == OWN:
         enter(path.parent)
-        with contextlib.suppress(OSError):  # SQLite's own would be for everybody to read; its other files are like it.
+        with contextlib.suppress(OSError):  # SQLite would let everybody read it; its other files get the same mode.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +105,7 @@ def check_place(path: Path) -> None:
 
 
 def _refuse_foreign_journal(journal: Path) -> None:
-    """SQLite would delete the file that a journal names at its end. None of ours names one."""
+    """SQLite would delete the file that a journal names at its end. A board's journal names none."""
     with contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - len(_NAMES_A_FILE)))
         if file.read() == _NAMES_A_FILE:
@@ -112,8 +113,8 @@ def _refuse_foreign_journal(journal: Path) -> None:
 
 
 def shrink(connection: Any, whole: bool) -> bool:
-    """Give free pages of a SQLite file back, some at a time. A file that is not made for that needs to be rewritten as
-    a whole, for which all others wait; False if that may not be."""
+    """Give free pages of a SQLite file back, some at a time. An older file must be rewritten as a whole, while all
+    others wait; returns False if `whole` does not allow that."""
     setup = load_setup("sqlite")
     if by_parts := bool(connection.execute(setup["can_shrink"]).fetchone()[0]):
         for _ in range(0, connection.execute(setup["free_pages"]).fetchone()[0], _PAGES):

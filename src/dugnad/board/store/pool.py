@@ -1,7 +1,7 @@
-"""The few connections a process reads a PostgreSQL board with.
+"""The few connections with which a process reads a PostgreSQL board.
 
-The driver's own pool does more than is needed here, at about the cost of the queries themselves: readers leave
-no transaction and nothing else behind, so there is nothing to reset, and whatever is in doubt is thrown away.
+The driver's own pool resets a connection after each use, which costs about as much as the query. Readers leave nothing
+behind that needs a reset, and a connection in doubt is dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Readers:
-    """Made when they are needed, at most so many; the one used last is used first."""
+    """Connections are made when they are needed, up to `most`; the one used last is used first."""
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], most: int) -> None:
         self._connect = connect
@@ -21,7 +21,7 @@ class Readers:
         self._all: set[Any] = set()
 
     async def fetch(self, queries: Sequence[tuple[str, Sequence[object]]]) -> list[Sequence[Any]]:
-        """The rows of each. Several see the database at one moment."""
+        """The rows of each query. Several queries see the database at one moment."""
         async with self._free:
             connection = await self._take()
             try:
@@ -30,7 +30,7 @@ class Readers:
                 else:
                     async with connection.transaction(isolation="repeatable_read", readonly=True):
                         rows = [await connection.fetch(text, *given) for text, given in queries]
-            except BaseException:  # Cancelled, refused or gone: its state is not known for sure.
+            except BaseException:  # Cancelled, refused or gone: its state is not known.
                 self._all.discard(connection)
                 connection.terminate()
                 raise

@@ -1,7 +1,7 @@
 """A board in a PostgreSQL schema: one writing connection, a small pool of readers, one listener.
 
-Connections come back by themselves. Work whose commit was not answered is run again with `repeated` set, so that
-each call looks for its own answer by key first.
+Lost connections are made again. Work whose commit was not answered runs again with `repeated` set, so that each call
+first looks for its own answer by key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COLLIDED = (
 
 
 def _is_gone(trouble: BaseException) -> bool:
-    # The driver says "connection is closed" and "wrong number of arguments" with one class; only one is trouble.
+    # The driver has one class for "connection is closed" and for "wrong number of arguments"; the second is a bug.
     return isinstance(trouble, _GONE) or (isinstance(trouble, asyncpg.InterfaceError) and "clos" in str(trouble))
 
 
@@ -50,8 +50,8 @@ def split_url(url: str) -> tuple[str, str]:
     """The address for the driver, and the schema: `?board=name`, or `dugnad` without one."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # Refuses what is no port.
-    except ValueError:  # What exactly is wrong is not repeated: it may be a piece of the password.
+        _ = parts.port  # Raises ValueError if it is not a port.
+    except ValueError:  # The message does not repeat what is wrong: it may be a piece of the password.
         raise BadBoardURL(
             "The board's address cannot be read: write postgresql://user:password@host:port/database, the port "
             "a number, and signs like / or @ in the password as %2F or %40."
@@ -105,7 +105,7 @@ class PostgresStore(Pushing):
         self._closed = False
 
     async def open(self, *, make: bool) -> None:
-        """Reach the server once, at once: a wrong address should be said now, not after half a minute."""
+        """Reach the server once, without retries: a wrong address must be reported now, not after half a minute."""
         try:
             await self._migrate(make)
             await self._listen()
@@ -119,7 +119,7 @@ class PostgresStore(Pushing):
             raise BadBoardURL(f"The board's address cannot be used: {trouble}.") from trouble
         except (
             *_GONE, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError,
-            asyncpg.InterfaceError,  # It went away while it was being opened.
+            asyncpg.InterfaceError,  # The connection was lost while it was opened.
         ) as trouble:  # fmt: skip
             raise BoardUnreachable(
                 f"{self._where()} cannot be used: {trouble or type(trouble).__name__}. "
@@ -143,7 +143,7 @@ class PostgresStore(Pushing):
         return cast(Sequence[Sequence[Row]], await self._again(fetch))
 
     async def shrink(self, *, whole: bool) -> bool:
-        return True  # The server does it by itself, when it is not busy (autovacuum).
+        return True  # The server does so by itself (autovacuum).
 
     async def close(self) -> None:
         self._closed = True
@@ -158,8 +158,7 @@ class PostgresStore(Pushing):
     async def _transact(self, work: Work, repeated: bool) -> Topics:
         if self._writer is None or self._writer.is_closed():
             self._writer = await self._connect(
-                # Statements of the verbs always go by an index; a planner that still believes the tables are
-                # empty would scan them.
+                # The verbs' statements must use an index; a planner that takes the tables for empty would scan them.
                 {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
                  "plan_cache_mode": "force_generic_plan"}
             )  # fmt: skip
@@ -168,7 +167,7 @@ class PostgresStore(Pushing):
         try:
             await work(tx)
             if tx.events:
-                # Takes the log's row lock, so it comes last: numbers appear in the order of commits.
+                # This locks the row of the log, so it comes last: numbers appear in the order of commits.
                 await tx.fetch(
                     "append_events", events=as_json(tx.events), count=len(tx.events), channel=self._channel,
                     topics=topics_json(tx.topics),
@@ -180,7 +179,7 @@ class PostgresStore(Pushing):
         return {**tx.topics, "log": 1} if tx.events else {}
 
     async def _roll_back(self, trouble: BaseException) -> None:
-        """A connection whose state is not known for sure is dropped, never used again."""
+        """Roll back, or drop the connection if its state is not known for sure."""
         if not _is_gone(trouble) and not isinstance(trouble, asyncio.CancelledError):
             with contextlib.suppress(*_GONE, asyncpg.InterfaceError):
                 await self._writer.execute("ROLLBACK")
@@ -189,7 +188,7 @@ class PostgresStore(Pushing):
         self._writer = None
 
     async def _again(self, work: Callable[[bool], Awaitable[Any]]) -> Any:
-        """Run it until the server answers: at a lost connection for a while, at a collision a few times."""
+        """Run `work` until the server answers: after a lost connection for a while, after a collision a few times."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience.reconnect_seconds
         repeated, collisions, nap = False, 0, 0.05
@@ -219,7 +218,7 @@ class PostgresStore(Pushing):
                 nap = min(nap * 2, _NAP_SECONDS_MAX)
 
     def _named(self, trouble: Exception) -> BoardTrouble | None:
-        """The server's errors about the place, under our names. Its errors about a statement are bugs and pass."""
+        """Turn the server's errors about its state into ours. Its errors about a statement are bugs and pass."""
         if isinstance(trouble, asyncpg.DiskFullError | asyncpg.OutOfMemoryError):
             return BoardFull(f"{self._where()} is out of space ({trouble}); nothing was changed.")
         if isinstance(trouble, asyncpg.ReadOnlySQLTransactionError | asyncpg.InsufficientPrivilegeError):
@@ -263,7 +262,7 @@ class PostgresStore(Pushing):
 
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
         if self._writer is not None and not self._writer.is_closed() and pid == self._writer.get_server_pid():
-            return  # Our own commit; it was told at once.
+            return  # A commit of this process, whose listeners were called at once.
         self.tell(json.loads(str(payload)))
 
     def _lost_listener(self, _connection: object) -> None:
@@ -277,7 +276,7 @@ class PostgresStore(Pushing):
         while not self._closed:
             try:
                 await self._listen()
-                self.tell({"?": 1})  # Pushes were lost meanwhile.
+                self.tell({"?": 1})  # Pushes were lost in the meantime.
                 return
             except (*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await asyncio.sleep(nap)
@@ -327,7 +326,7 @@ async def _apply(connection: Any, setup: dict[str, str], board: str) -> None:
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]
     def notice_silence(self, seconds: float) -> None:
-        """Without this a partition is noticed only when the kernel gives up, after some fifteen minutes."""
+        """Without this, a partition is noticed only when the kernel gives up, after about fifteen minutes."""
         wire = self._transport.get_extra_info("socket")
         if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
             return

@@ -50,7 +50,7 @@ def load(dialect: Dialect) -> dict[str, Query]:
 
 @cache
 def load_setup(dialect: Dialect) -> dict[str, str]:
-    """What opening a board of one kind needs; these have no counterpart in the other."""
+    """The statements that open a board; each database has its own."""
     source = files("dugnad.board.store").joinpath("setup", f"{dialect}.sql").read_text("utf-8")
     return {name: _COMMENT.sub("", text).strip() for name, _, text in _statements(source)}
 

@@ -1,4 +1,4 @@
-"""The seam to a database: transaction, fetch, push. The only words the verbs know of one.
+"""The seam to a database: transaction, fetch, push. The verbs know nothing else of it.
 
 A verb is an async function that gets a `Tx`. On PostgreSQL its awaits go over the wire; on SQLite they never
 suspend, so a writer thread (or, in simulation, the loop itself) drives the same function to its end.
@@ -30,7 +30,7 @@ def as_json(value: object) -> str:
 
 
 def storable(what: str, value: Any) -> None:
-    """Refuse what a database cannot hold, however deep in a call it stands."""
+    """Refuse a value that a database cannot hold, at any depth of a call."""
     if isinstance(value, str):
         rules.text(what, value)
     elif isinstance(value, int | float):
@@ -54,10 +54,10 @@ def ids_json(ids: Iterable[int]) -> str:
 
 
 class TryAgain(Exception):
-    """Another process's commit got in between; the whole transaction is rolled back and run again."""
+    """Another process committed in between; the whole transaction is rolled back and runs again."""
 
 
-Asked = tuple[str, Mapping[str, object]]  # The name of a statement, and what it is given.
+Asked = tuple[str, Mapping[str, object]]  # The name of a statement, and its arguments.
 
 
 class Tx(ABC):
@@ -117,22 +117,22 @@ class Store(Protocol):
     """A database that holds one board."""
 
     async def write(self, work: Work, *, alone: bool = False) -> None:
-        """Run `work` in a transaction, append its events, commit, push. Repeats it when its fate is unknown.
+        """Run `work` in a transaction, append its events, commit, push. Run it again if its fate is unknown.
 
-        `alone`: it is one small call, and no other waits.
+        `alone`: it is one small call, and no other call waits.
         """
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         """Run one reading statement, beside the writer."""
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
-        """Run several that all see the board at one moment."""
+        """Run several reading statements that all see the board at one moment."""
 
     async def shrink(self, *, whole: bool) -> bool:
-        """Give unused room back to the disk, if that can be. `whole`: nobody else is there who would have to wait."""
+        """Give unused space back to the disk, if that is possible. `whole`: nobody else would have to wait."""
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
-        """Have `listener` told of every commit, this process's own and others'."""
+        """Call `listener` after every commit, of this process and of others."""
 
     async def close(self) -> None: ...
 
@@ -140,7 +140,7 @@ class Store(Protocol):
 def event(
     tx: Tx, kind: str, actor: str, /, *, task: int | None = None, root: int | None = None, **data: object
 ) -> None:
-    # What is not there need not be said; readers take a missing field for None.
+    # Readers take a missing field for None.
     said = {name: value for name, value in data.items() if value is not None}
     tx.events.append({"kind": kind, "task": task, "root": root, "actor": actor, "data": said})
 
@@ -150,12 +150,12 @@ def wake(tx: Tx, topic: str, count: int = 1) -> None:
 
 
 def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
-    """Say that a task may be taken, to those who may; or that it will be when it is due."""
+    """Wake those who may claim a task; or, if it is not due yet, the sweep that waits for it."""
     but = f"!{task['not_for']}" if task["not_for"] is not None else ""
     wake(tx, f"ready:{task['lane']}{but}" if state == "ready" else "due")
 
 
 def topics_json(topics: Topics) -> str:
-    """What to tell the others. PostgreSQL carries 8,000 bytes; more than that concerns everyone."""
+    """The topics as a push carries them. PostgreSQL carries 8,000 bytes; if they are longer, everyone is woken."""
     text = as_json({**topics, "log": 1})
     return text if len(text) < 7_500 else '{"*":1}'

@@ -1,8 +1,8 @@
 """A board in a SQLite file: one writing connection per process, and one for reading beside it.
 
 The writer and the reader each have a thread, so the event loop does not wait for the disk; only a lone call, on a disk
-that answers within milliseconds, is done on the spot. With `threads=False` (simulation) everything runs inline on one
-connection, and the clock is whatever was handed in.
+that answers within milliseconds, runs on the event loop. With `threads=False` (simulation) everything runs inline on
+one connection, with the clock that was passed in.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAP_SECONDS = 0.002
 _CHECKPOINT_PAGES = 4_000
 _QUICK_SECONDS = 0.05  # A lone call may hold the event loop up for this long ...
 _CAREFUL_SECONDS = 10.0  # ... and if one took longer, all go to the thread for a while.
-# By key, a row or two: to hand these to the thread and back costs more than to read them.
+# These read a row or two by key: the way to the thread and back would cost more than the read.
 _AT_ONCE = frozenset({"read_budget", "first_unread"})
 
 
@@ -90,7 +90,7 @@ class SqliteStore(Pushing):
         self.writer.execute("PRAGMA busy_timeout = 0")  # The writer takes its own, shorter naps.
         self._nudge: Nudge | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Inline, or for a board that lives in one connection's memory, readers share the writer.
+        # Without threads, or with a board in memory, readers use the writer's connection.
         self._reader = self._quick_reader = self.writer
         self._write_thread: _DatabaseThread | None = None
         self._read_thread: _DatabaseThread | None = None
@@ -108,14 +108,14 @@ class SqliteStore(Pushing):
         """Hear of other processes' commits. Needs the running loop, so it is not part of making the store."""
         if self._path is None or self._write_thread is None:
             return
-        # Without the folder (a read-only disk) the slow sweep has to do.
+        # Without the folder (on a read-only disk) the slow sweep must be enough.
         with contextlib.suppress(OSError):
             self._nudge = Nudge(self._path.with_name(self._path.name + ".wake"), self.sources.new_id())
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._nudge.socket, self._nudge.drain, self._heard)
 
     async def write(self, work: Work, *, alone: bool = False) -> None:
-        # To hand one call to the thread and back costs more than the call, on a disk that answers quickly.
+        # On a quick disk, the way to the thread and back costs more than one call.
         if self._write_thread is None or (alone and time.monotonic() > self._threads_until and self._begin_at_once()):
             begun = self._write_thread is not None
             before = time.monotonic()
@@ -168,7 +168,7 @@ class SqliteStore(Pushing):
     def _begin_at_once(self) -> bool:
         try:
             self.writer.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error:  # Busy, most likely. The thread finds out, and can wait.
+        except sqlite3.Error:  # Most likely busy. The thread can wait.
             return False
         return True
 
@@ -197,7 +197,7 @@ class SqliteStore(Pushing):
 
 
 class _DatabaseThread:
-    """A thread that runs one thing after another for the event loop."""
+    """A thread that runs functions for the event loop, one after another."""
 
     def __init__(self, name: str) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -237,8 +237,8 @@ def _rows(cursor: sqlite3.Cursor) -> Sequence[Row]:
 
 
 def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
-    """Run what needs the write lock. Many short naps instead of SQLite's growing ones, so that nobody starves among
-    many writers; and turning a new file to WAL does not nap at all by itself."""
+    """Run a statement that needs the write lock. It waits in many short naps instead of SQLite's growing ones, so that
+    no process starves among many writers. SQLite itself does not wait at all when it turns a new file to WAL."""
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
@@ -272,7 +272,7 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
         try:
             setup = load_setup("sqlite")
             _refuse_another_programs(connection, path)
-            new = path is None or not path.stat().st_size  # To others this setting would be a write.
+            new = path is None or not path.stat().st_size  # On an existing board this setting would be a write.
             for name in (*(("shrinking",) if new else ()), "journal", "durable", "cache"):
                 _patiently(connection, setup[name], patience.busy_seconds)
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -285,7 +285,7 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
 
 def _refuse_another_programs(connection: sqlite3.Connection, path: Path | None) -> None:
     setup = load_setup("sqlite")
-    connection.execute("BEGIN")  # One look at both: another process may be making the board just now.
+    connection.execute("BEGIN")  # One snapshot for all three: another process may be making the board.
     names = ("version", "tables", "hidden")
     version, tables, hidden = (connection.execute(setup[name]).fetchone()[0] for name in names)
     connection.execute("COMMIT")
@@ -320,7 +320,7 @@ def _is_busy(trouble: sqlite3.Error) -> bool:
 
 
 class _named_troubles:
-    """SQLite's errors about the place, under our names. Its errors about a statement are bugs and pass."""
+    """Turns SQLite's errors about the file into ours. Its errors about a statement are bugs and pass."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -345,7 +345,7 @@ def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return BoardUnreachable(f"{path} cannot be opened; check that its folder exists and can be written.")
-    # A board that somebody put together has the version of ours, and not the tables.
+    # A file can have the version of a board without its tables.
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or str(trouble).startswith("no such table"):
         return BoardUnreachable(f"{path} is not a board, or is damaged; restore a back-up or choose another path.")
     if code == sqlite3.SQLITE_IOERR:

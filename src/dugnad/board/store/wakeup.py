@@ -1,8 +1,8 @@
 """A push between the processes of one machine that share a SQLite board.
 
-Each process binds a datagram socket in a folder beside the board; after a commit the writer sends what changed to
-every other socket there. A nudge may be lost (a full queue, a stopped process); the slow sweep covers that. The folder
-may have come with the project: only sockets that are named as ours are spoken to or taken away.
+Each process binds a datagram socket in a folder beside the board; after a commit the writer sends the topics to every
+other socket there. A datagram may be lost (a full queue, a stopped process); the slow sweep covers that. The folder may
+have come with the project, so only sockets with a name like ours are sent to or removed.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class Nudge:
         self._sender.setblocking(False)
 
     def _address(self, name: str) -> str:
-        """Beneath the folder that is held, whatever its path leads to by now."""
+        """The socket in the folder that was opened, even if its path now leads elsewhere."""
         held = f"/proc/self/fd/{self._folder_fd}"
         return f"{held if os.path.isdir(held) else self._folder}/{name}"
 
     def send(self, payload: Callable[[], str]) -> None:
-        """Tell every other process. Called by whoever committed."""
+        """Tell every other process, after a commit of this one."""
         if not (others := self._others()):
             return
         data = payload().encode()
         for name in others:
             try:
-                # Who missed one must look at everything: the database decides what concerns it.
+                # A process that missed a datagram is told to look at everything.
                 self._sender.sendto(b"?" if name in self._owed else data, self._address(name))
                 self._owed.discard(name)
             except OSError as trouble:
@@ -69,7 +69,7 @@ class Nudge:
                     self._owed.add(name)
 
     def _others(self) -> list[str]:
-        """Who else is there. Listing costs more than sending, so it is done when the folder changed, and for a moment
+        """The other processes. Listing costs more than sending, so it is done when the folder changed, and for a moment
         after: two changes within one tick of its time stamp look like one."""
         changed_at, now = os.stat(self._folder_fd).st_mtime_ns, time.monotonic()
         if changed_at != self._changed_at:
@@ -87,7 +87,7 @@ class Nudge:
         return bool(_NAME.fullmatch(name)) and stat.S_ISSOCK(found.st_mode) and found.st_uid in (0, os.geteuid())
 
     def drain(self, heard: Callable[[str], None]) -> None:
-        """Hand on what arrived. A queue that was found full may have lost some: "?" says so."""
+        """Pass on what arrived. A queue that was full may have lost some; then pass on "?" too."""
         for count in range(_DRAIN_MAX):
             try:
                 heard(self.socket.recv(_DATAGRAM_BYTES_MAX).decode())

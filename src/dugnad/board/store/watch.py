@@ -1,9 +1,9 @@
-"""Waiting without asking: one watcher per process wakes whoever a commit concerns.
+"""Waiting without polling: one hub in each process wakes the waiters that a commit concerns.
 
-A push says what changed ("ready:coder": 3 tasks, "inbox:alice": 1 message) and wakes as many waiters as there is
-work for, not all who could take it; "ready:coder!alice" is for any coder but Alice. Pushes can be lost, so while
-anybody waits, a slow sweep asks the database what there is, and whether the log has grown; it also wakes for work that
-comes due.
+A push says what changed ("ready:coder": 3 tasks, "inbox:alice": 1 message). Ready tasks wake as many waiters as there
+are tasks, not all who could claim them; "ready:coder!alice" is for any coder but Alice. Pushes can be lost, so while
+anybody waits, a slow sweep asks the database for ready work, for messages and for new events; it also wakes waiters
+when a task is due.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Look = Callable[[], Awaitable[tuple[Topics, float | None]]]
 
 
 class Watch:
-    """One waiter's interest, from entering to leaving. What happens in between is not missed."""
+    """The topics of one waiter. From entering to leaving, no change is missed."""
 
     def __init__(self, hub: Hub, topics: Iterable[str]) -> None:
         self._hub = hub
@@ -39,11 +39,11 @@ class Watch:
         self._hub.remove(self, self._topics)
 
     async def wait(self, seconds: float) -> bool:
-        """Until something of interest changes, or the time is over: then False. Begins anew afterwards."""
+        """Wait until a topic changes, or return False when the time is over. Can be called again."""
         return bool(await self.changes(seconds))
 
     async def changes(self, seconds: float) -> set[str]:
-        """The same, with what changed."""
+        """The same, but returns the topics that changed."""
         if not self.changed:
             loop = asyncio.get_running_loop()
             self._woken = loop.create_future()
@@ -57,7 +57,7 @@ class Watch:
         return changed
 
     def wake(self, topic: str) -> bool:
-        """Whether this was news."""
+        """Note the change. Returns whether it is the first since the last wait."""
         news = not self.changed
         self.changed.add(topic)
         self._release()
@@ -94,10 +94,10 @@ class Hub:
     def heard(self, topics: Topics) -> None:
         """A commit, here or elsewhere."""
         if topics.keys() & {"?", "*", "due"}:
-            self._early.set()  # Something was missed, or is due sooner than we thought: look now.
+            self._early.set()  # A push was missed, or a task is due sooner: sweep now.
         if "*" in topics:
             topics = dict.fromkeys(self._watches, 1 << 30)
-        elif "?" in topics:  # The sweep finds work and messages; the rest look for themselves.
+        elif "?" in topics:  # The sweep finds work and messages; all other waiters are woken to look for themselves.
             topics = {topic: 1 for topic in self._watches if not topic.startswith(_SWEPT)}
         for topic, count in topics.items():
             self._wake(topic, count)
@@ -109,7 +109,7 @@ class Hub:
         waiting = self._watches.get(topic)
         if not waiting:
             return
-        # Work is for as many as there is of it; everything else is for all who asked to hear of it.
+        # Ready work wakes as many waiters as there are tasks; any other topic wakes all its waiters.
         left = count if topic.startswith("ready:") else len(waiting)
         barred = self._watches.get(f"inbox:{but}", {}) if but else {}
         for watch in list(waiting):
@@ -125,7 +125,7 @@ class Hub:
                 topics, due_seconds = await self._look()
                 for topic in topics:
                     self._wake(topic, _SWEPT_PER_TOPIC)
-            except BoardTrouble:  # Whoever calls the board next is told so.
+            except BoardTrouble:  # The next call of the board reports it.
                 due_seconds = None
             nap = self._poll_seconds if due_seconds is None else min(self._poll_seconds, max(0.001, due_seconds))
             try:

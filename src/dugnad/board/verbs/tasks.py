@@ -21,7 +21,7 @@ from .settle import close_by_hand
 
 @dataclass(slots=True)
 class _PutPlan:
-    """What is put, and what it comes to: the entries that exist, and the rows of the new ones."""
+    """The tasks of a put, and the plan for them: the entries that exist, and the rows of the new ones."""
 
     tasks: Sequence[NewTask]  # Each has a key.
     by: str

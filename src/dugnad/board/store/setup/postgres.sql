@@ -1,11 +1,11 @@
--- What opening a PostgreSQL board needs. These statements are PostgreSQL's alone. SCHEMA stands for the
--- board's schema, checked against a narrow pattern before it is put in.
+-- The statements that open a PostgreSQL board. SCHEMA stands for the board's schema, whose name is checked against a
+-- narrow pattern before it is put in.
 
 -- name: encoding
 SELECT current_setting('server_encoding') AS encoding, current_setting('server_version_num')::int AS version
 
 -- name: lock_board
--- Ten processes may start together; one migrates, the others wait for it.
+-- If several processes start together, one migrates and the others wait for it.
 SELECT pg_advisory_xact_lock(hashtextextended('dugnad:' || $1, 0))
 
 -- name: schema_exists

@@ -1,4 +1,4 @@
--- What opening a SQLite board needs. These statements are SQLite's alone.
+-- The statements that open a SQLite board.
 
 -- name: version
 PRAGMA user_version
@@ -7,11 +7,11 @@ PRAGMA user_version
 SELECT count(*) FROM sqlite_master
 
 -- name: hidden
--- What would act by itself. A board of ours has neither.
+-- Triggers and views run by themselves. A board has neither.
 SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')
 
 -- name: shrinking
--- Pages that are free can be given back a few at a time. An older board gets there with its first whole VACUUM.
+-- Free pages can be given back a few at a time. An older board can do so after its first whole VACUUM.
 PRAGMA auto_vacuum = INCREMENTAL
 
 -- name: can_shrink
@@ -28,7 +28,7 @@ PRAGMA auto_vacuum = INCREMENTAL;
 VACUUM;
 
 -- name: checkpoint
--- The file gets shorter when what the WAL holds is in it.
+-- The file gets shorter when the WAL was written into it.
 PRAGMA wal_checkpoint(TRUNCATE)
 
 -- name: journal

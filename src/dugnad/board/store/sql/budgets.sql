@@ -1,4 +1,4 @@
--- The account of a root. Every change to it holds its row.
+-- The account of a root. Every change locks its row.
 
 -- name: insert_budgets
 INSERT INTO budgets (root_id, tasks_max, tokens_max, microdollars_max, milliseconds_max, tasks)
@@ -45,7 +45,7 @@ WHERE budgets.root_id = charged.charged_root
 UPDATE budgets SET held = :held WHERE root_id = :root
 
 -- name: move_amounts
--- What is spent and what is reserved change by these, which may be negative.
+-- Add to the spent and reserved amounts; what is added may be negative.
 UPDATE budgets SET
   tokens = tokens + more_tokens, microdollars = microdollars + more_microdollars,
   milliseconds = milliseconds + more_milliseconds, tokens_reserved = tokens_reserved + more_tokens_reserved,
@@ -78,7 +78,7 @@ WHERE root_id = :root
 UPDATE tasks SET shelved = 0 WHERE root_id = :root AND shelved = 1 RETURNING lane, not_for, state
 
 -- name: unpark_tasks
--- Tasks that their holders put down because the budget did not allow more.
+-- Make the tasks ready that wait for this budget.
 UPDATE tasks SET state = 'ready', waiting_for = NULL
 WHERE root_id = :root AND state = 'waiting' AND waiting_for = 'budget'
 RETURNING id, lane, not_for

@@ -7,7 +7,7 @@ UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
 ) RETURNING id, root_id, lane, not_for
 
 -- name: claimants
--- Who asks: known, seated at this host, the host alive by the database's clock.
+-- The teammates that ask: where each is seated, and whether the host is alive by the database's clock.
 SELECT teammates.name, teammates.roles, teammates.lead, teammates.state, teammates.host_id, hosts.id AS known_host,
   hosts.scope,
   CASE WHEN hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
@@ -17,7 +17,7 @@ JOIN teammates ON teammates.name = asked.value ->> 'teammate'
 LEFT JOIN hosts ON hosts.id = asked.value ->> 'host'
 
 -- name: claim_candidates (sqlite)
--- The first few of each lane, straight from the index of ready work, without what is not for the asker.
+-- The first few tasks of each lane, read from the index of ready work, without those that are not for the asker.
 SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
@@ -37,7 +37,7 @@ CROSS JOIN LATERAL (
 ) AS best
 
 -- name: claim_candidates_under (sqlite)
--- The same under some roots only. A root has few tasks, so they are looked at one by one, however many others wait.
+-- The same under some roots only. A root has few tasks, so all of them are read, and not the index of ready work.
 SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
@@ -58,13 +58,13 @@ CROSS JOIN LATERAL (
 ) AS best
 
 -- name: shelve_tasks
--- Ready, but under a root that is held: out of the index of ready work until the cap is raised.
+-- Take ready tasks of a held root out of the index of ready work, until the cap is raised.
 UPDATE tasks SET shelved = 1
 WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:tasks AS text))) AND state = 'ready'
 
 -- name: shelve_lane (sqlite)
--- The same for the front of a whole lane, where many stand together. Only of roots whose accounts we hold: of any
--- other, the cap may be raised at this very moment. What goes on with a run that was charged before needs no other.
+-- The same for the front of a whole lane, where many such tasks may be. Only for roots whose accounts are locked: the cap
+-- of another root may be raised at this moment. A task that continues a charged run stays if only runs are spent.
 WITH front AS MATERIALIZED (
   SELECT id AS front_id, root_id AS front_root, continues AS front_continues FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = :lane
@@ -76,7 +76,7 @@ WHERE tasks.id = front_id
   AND (front_continues IS NULL OR (SELECT held FROM budgets WHERE root_id = front_root) <> 'tasks')
 
 -- name: shelve_lane (postgres)
--- Rows that others hold are passed over: they may be waiting for the very account we hold.
+-- Rows that other transactions have locked are left out: those may wait for the account that this one has locked.
 WITH front AS MATERIALIZED (
   SELECT id AS front_id, root_id AS front_root, continues AS front_continues FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = :lane
@@ -112,7 +112,7 @@ SELECT task_id, epoch, number, claim_key, teammate, host_id, continues FROM atte
 WHERE claim_key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 
 -- name: settle_tasks
--- With a lane of its own, only its holder goes on with it.
+-- With `own_lane`, only its last holder can continue it.
 UPDATE tasks SET lane = coalesce(given.own_lane, CASE WHEN assignee IS NULL THEN coalesce(role, '') ELSE '@' || assignee END),
   state = given.state, epoch = epoch + 1, tries = tries + given.tried, claims = claims - given.back,
   outcome = given.outcome, result = given.result, merged_into = given.merged_into, merged_as = given.merged_as,
@@ -158,8 +158,8 @@ ORDER BY tasks.id LIMIT :count
 -- postgres: FOR UPDATE OF tasks SKIP LOCKED
 
 -- name: lost_claims
--- Those of them that are lost indeed, looked at again now that nobody can change them: between the first look and the
--- lock, one may have been taken back and claimed anew by a host that lives.
+-- Which of these claims are lost, read again now that the rows are locked: between the first read and the lock, another
+-- process may have taken one back, and a living host may have claimed it.
 SELECT tasks.id, tasks.root_id, tasks.lane, tasks.not_for, tasks.epoch, tasks.claims, tasks.tries, tasks.teammate, tasks.host_id
 FROM json_each(CAST(:ids AS text)) AS held
 JOIN tasks ON tasks.id = CAST(held.value ->> 'id' AS bigint)
@@ -168,7 +168,7 @@ WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT N
 ORDER BY tasks.id
 
 -- name: take_back_tasks
--- The epoch stays unless the task is given up: until someone else claims it, the late holder may still finish.
+-- The epoch stays, so that the late holder may finish until another teammate claims the task. If it fails, the epoch grows.
 UPDATE tasks SET state = given.state, tries = tries + 1, continues = tasks.epoch, reason = given.reason,
   due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
   ended_at = CASE WHEN given.state = 'failed' THEN now_ms() END,
@@ -188,9 +188,9 @@ SELECT id, epoch, teammate FROM tasks WHERE host_id = :host AND state = 'claimed
 SELECT * FROM attempts WHERE task_id = :task ORDER BY epoch
 
 -- name: ready_counts
--- How much there is to take in each lane by all who have it, one step in the index each, counted up to a limit; what is
--- not for one of them, apart (what is assigned counts as anything of its assignee: it is another anyway); and one for
--- each lane where something came due.
+-- The number of ready tasks in each lane, counted up to a limit, with one step in the index for each lane. Tasks that are
+-- `not_for` a teammate are counted separately; an assigned task is not, since its assignee is another teammate. A lane
+-- with tasks that are due but not yet ready has one more.
 WITH RECURSIVE found (lane) AS (
   SELECT min(lane) FROM tasks WHERE state = 'ready' AND shelved = 0
   UNION ALL

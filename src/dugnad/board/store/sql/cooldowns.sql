@@ -10,14 +10,14 @@ ON CONFLICT (key) DO UPDATE SET until = excluded.until, milliseconds = excluded.
   strikes = excluded.strikes, reason = excluded.reason
 
 -- name: running_cooldowns
--- Not those that would last much longer than they were meant to: the clock was set back since.
+-- A pause that would last much longer than it was set for is left out: the clock was set back since.
 SELECT * FROM cooldowns WHERE until > now_ms() AND until <= now_ms() + milliseconds + 60000 ORDER BY key
 
 -- name: lock_paces (sqlite)
 SELECT 1 WHERE :keys IS NULL
 
 -- name: lock_paces (postgres)
--- One process counts a key's minute at a time, so that two do not both take the last free place. In the order of the
+-- One process counts the use of a key at a time, so that two do not both take the last free place. In the order of the
 -- keys, and after the accounts, so that two batches cannot wait for each other.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' pace ' || label, 0))
 FROM (SELECT DISTINCT value ->> 'key' AS label FROM json_each(CAST(:keys AS text)) ORDER BY 1) AS labels
@@ -28,8 +28,8 @@ FROM (SELECT value ->> 'key' AS label FROM json_each(CAST(:keys AS text))) AS la
 LEFT JOIN cooldowns ON cooldowns.key = labels.label
 
 -- name: used_of_paces
--- What was asked of each key, second by second, oldest first: however much it was, these are few rows. What lies
--- more than a minute ahead was asked before the clock was set back.
+-- The use of each key, second by second, oldest first: these are few rows, however many calls there were. A reservation
+-- of more than a minute in the future was made before the clock was set back.
 SELECT pace, count(*) AS requests, CAST(sum(coalesce(tokens_used, tokens)) AS bigint) AS tokens,
   max(reserved_at) AS last_at
 FROM reservations

@@ -1,8 +1,8 @@
--- What was done before, to judge what is to come.
+-- Past work, to estimate future work.
 
 -- name: past_attempts
--- The newest tasks' attempts that ended, with what their turns came to. Errands are no measure of work. A lost attempt
--- was worked on until its last turn; it was taken back when somebody looked, perhaps the next morning.
+-- The ended attempts of the newest tasks, with the sums of their turns. Errands are left out, since they say nothing about
+-- work. A lost attempt counts as ended with its last turn, since it may have been taken back much later.
 SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.role, newest.outcome,
   CASE WHEN newest.ended_as = 'lost' THEN coalesce((SELECT max(turns.at) FROM turns
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch), newest.claimed_at)

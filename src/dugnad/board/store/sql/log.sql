@@ -55,7 +55,7 @@ UPDATE head SET snapshot_seq = :seq WHERE snapshot_seq = :expected RETURNING sna
 DELETE FROM events WHERE seq <= :seq
 
 -- name: prunable
--- What pruning at this age would take, and how many characters that has.
+-- What pruning at this age would delete, and its size in characters.
 SELECT sum(events) AS events, sum(turns) AS turns, sum(answers) AS answers, sum(hosts) AS hosts,
   CAST(coalesce(sum(size), 0) AS bigint) AS size
 FROM (
@@ -73,20 +73,20 @@ FROM (
 ) AS parts
 
 -- name: old_transcripts
--- Only of what has ended: an open task goes on from its own.
+-- Only of tasks that have ended: an open task is continued from its transcript.
 SELECT DISTINCT turns.task_id AS id FROM turns JOIN tasks ON tasks.id = turns.task_id
 WHERE tasks.state IN ('done', 'failed', 'cancelled', 'skipped') AND tasks.ended_at < now_ms() - :age
 ORDER BY turns.task_id
 
 -- name: prune_turns
--- Looked at again: it may have been opened once more since it was found.
+-- The state is compared again: the task may have been retried since it was found.
 DELETE FROM turns WHERE task_id IN (
   SELECT id FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
     AND state IN ('done', 'failed', 'cancelled', 'skipped') AND ended_at < now_ms() - :age
 ) RETURNING task_id
 
 -- name: prune_calls
--- A teammate's own call is repeated by whoever goes on with its attempt, however much later that is.
+-- Answers to `assign` stay: the teammate that continues an attempt repeats its calls, perhaps much later.
 DELETE FROM calls WHERE key IN (
   SELECT key FROM calls WHERE at < now_ms() - :age AND verb <> 'assign' LIMIT :most
 ) RETURNING verb
@@ -103,7 +103,7 @@ WHERE pg_namespace.nspname = current_schema() AND pg_class.relkind = 'r'
 SELECT 1 WHERE :key IS NULL
 
 -- name: lock_key (postgres)
--- The same call twice at once: the second waits, and finds the answer of the first.
+-- If the same call comes twice at once, the second waits and finds the answer of the first.
 SELECT pg_advisory_xact_lock(hashtextextended(CAST(:key AS text), 1))
 
 -- name: call_answer

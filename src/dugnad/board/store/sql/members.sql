@@ -6,12 +6,12 @@ VALUES (:id, :label, :scope, now_ms() + :lease, now_ms())
 ON CONFLICT (id) DO NOTHING RETURNING id
 
 -- name: renew_host
--- One row for all the claims of a host.
+-- One row renews all the claims of a host.
 UPDATE hosts SET lease_until = now_ms() + :lease WHERE id = :id AND stopped_at IS NULL AND lost_at IS NULL
 RETURNING id
 
 -- name: revive_host
--- A lost host comes back under the same id, with the claims nobody took back yet.
+-- A lost host comes back under the same id, with the claims that were not taken back yet.
 UPDATE hosts SET lease_until = now_ms() + :lease, lost_at = NULL WHERE id = :id AND stopped_at IS NULL
 RETURNING id, label
 
@@ -59,7 +59,7 @@ UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :mo
 SELECT 1
 
 -- name: lock_seats (postgres)
--- One host looks for teammates at a time, so that none is passed over because another host looks at it.
+-- One host looks for teammates at a time, so that none is left out because another host has locked it.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' seats', 0))
 
 -- name: takeable_teammates
@@ -78,7 +78,7 @@ UPDATE teammates SET state = 'seated', host_id = :host, seat = seat + 1, reason 
 UPDATE teammates SET state = :state, host_id = NULL, seat = seat + 1, reason = :reason WHERE name = :name
 
 -- name: list_teammates
--- What each is doing, derived here so that it cannot be out of date.
+-- What each teammate is doing is derived here, so that it cannot be out of date.
 SELECT teammates.*,
   CASE WHEN hosts.id IS NOT NULL AND hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive,
@@ -91,8 +91,8 @@ WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.n
 ORDER BY teammates.spawned_at, teammates.name
 
 -- name: next_lapse
--- In how long there is something to take back: when the first lease that runs will have run out, if it is not renewed;
--- at once, if a host that is gone still holds something or a lease is not to be believed.
+-- The time until there may be something to take back: until the first lease runs out, unless it is renewed; or zero, if
+-- a stopped or lost host still has a claim, or if a lease is longer than any lease can be.
 SELECT CASE
   WHEN EXISTS (
     SELECT 1 FROM hosts WHERE (stopped_at IS NOT NULL OR lost_at IS NOT NULL)

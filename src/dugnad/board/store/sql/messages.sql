@@ -10,7 +10,7 @@ RETURNING id, sent_at
 SELECT * FROM messages WHERE key = :key ORDER BY recipient
 
 -- name: recipient
--- Shared until the commit, so that a message and a stop have an order.
+-- The row is locked until the commit, so that a message and a stop have an order.
 SELECT name, state, lead FROM teammates WHERE name = :name
 -- postgres: FOR SHARE
 
@@ -51,7 +51,7 @@ SELECT id FROM messages WHERE request = :request ORDER BY id
 -- postgres: FOR UPDATE
 
 -- name: open_requests
--- What a task asked that does not wait for it any more needs no answer.
+-- A question of a task that no longer waits for it needs no answer.
 SELECT asked.* FROM messages AS asked
 WHERE asked.recipient = :recipient AND asked.kind IN ('question', 'plan', 'shutdown') AND NOT EXISTS (
   SELECT 1 FROM messages AS reply WHERE reply.request = asked.request AND reply.kind IN ('answer', 'plan_reply', 'shutdown_reply')
@@ -79,8 +79,8 @@ WITH RECURSIVE found (name) AS (
 SELECT name FROM found WHERE name IS NOT NULL
 
 -- name: recent_talk
--- What one said and was told last, newest first; what was not shown yet is still to come. A page of either: what was
--- told may be nowhere else, and must not make room for a word of one's own to everybody.
+-- The last messages from and to a teammate, newest first, without those to it that were not shown yet. A page of each, so
+-- that its own broadcasts do not push out messages to it, which may be stored nowhere else.
 SELECT * FROM (
   SELECT * FROM (
     SELECT * FROM messages WHERE recipient = :name AND shown_at IS NOT NULL ORDER BY id DESC LIMIT :page
@@ -93,7 +93,7 @@ SELECT * FROM (
 SELECT id FROM messages WHERE task_id = :task AND kind = 'plan_reply' AND accepted = 1 LIMIT 1
 
 -- name: shutdown_requests
--- What teammates of a host were asked in this life of theirs, and the answer if there is one.
+-- The shutdown requests to teammates of a host since they were last spawned, and the replies if there are any.
 SELECT asked.recipient, asked.sender, asked.request, asked.text, reply.accepted
 FROM teammates JOIN messages AS asked ON asked.recipient = teammates.name AND asked.kind = 'shutdown'
 LEFT JOIN messages AS reply ON reply.request = asked.request AND reply.kind = 'shutdown_reply'

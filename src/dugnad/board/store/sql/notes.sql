@@ -13,7 +13,7 @@ SELECT * FROM notes WHERE key = :key
 SELECT * FROM notes WHERE id = :id
 
 -- name: search_notes
--- Every word has to occur. No words: all notes, newest first.
+-- The notes that contain every word; without words, all notes. Newest first.
 SELECT * FROM notes
 WHERE (CAST(:before AS bigint) IS NULL OR id < :before)
   AND (CAST(:root AS bigint) IS NULL OR root_id = :root)

@@ -1,4 +1,4 @@
--- Whole tables, for comparing them with what the log replays to.
+-- Whole tables, to compare them with the state that the log replays to.
 
 -- name: dump_tasks
 SELECT * FROM tasks ORDER BY id

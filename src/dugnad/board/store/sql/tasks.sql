@@ -62,15 +62,15 @@ UPDATE tasks SET children = children + :count WHERE id = :id
 SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 
 -- name: hold_tasks
--- The rows as they stand, kept from changing until the commit; the long texts stay where they are. Also used for
--- tasks that others are put behind: their end then sees the new need.
+-- The rows, locked until the commit, without the long texts. Tasks that a new task needs are locked too: the transaction
+-- that ends one of them then sees the new need.
 SELECT id, root_id, depth, title, role, assignee, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
   teammate, host_id, continues, outcome, reason
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
 -- postgres: FOR UPDATE
 
 -- name: raise_chains
--- The chain behind a task grew: lift it and everything it stands behind, up to the bound.
+-- The chain behind a task grew: raise its number, and those of the tasks it needs, up to the bound.
 WITH RECURSIVE up (id, chain) AS (
   SELECT CAST(value ->> 'id' AS bigint), CAST(value ->> 'chain' AS bigint) FROM json_each(CAST(:tasks AS text))
   UNION
@@ -86,11 +86,11 @@ WHERE tasks.id = lifted.id AND tasks.chain < lifted.chain
 SELECT seq FROM head
 
 -- name: lock_needs (postgres)
--- Two needs added at once could close a circle that neither sees; one waits for the other.
+-- Two needs that are added at once could close a circle that neither transaction sees; so one waits for the other.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' needs', 0))
 
 -- name: path_of_needs
--- Everything `from_id` waits for, each with the task it is reached by.
+-- All tasks that `from_id` waits for, each with the task that needs it.
 WITH RECURSIVE way (id, via) AS (
   SELECT needs_id, task_id FROM needs WHERE task_id = :from_id AND state = 'open'
   UNION
@@ -106,14 +106,14 @@ ON CONFLICT (task_id, needs_id) DO UPDATE SET state = excluded.state, outcome = 
 SELECT outcome, state FROM needs WHERE task_id = :task AND needs_id = :needs
 
 -- name: block_task
--- A new epoch, so that a late holder who was lost before cannot undo the need.
+-- A new epoch, so that a late holder, whose host was lost before, cannot settle the task.
 UPDATE tasks SET open_needs = open_needs + 1, state = 'blocked', epoch = epoch + 1 WHERE id = :id
 
 -- name: needs_of
 SELECT needs_id, outcome, state FROM needs WHERE task_id = :task ORDER BY needs_id
 
 -- name: needs_behind
--- The open edges that end at these tasks, with who waits there.
+-- The open needs for these tasks.
 SELECT needs.task_id, needs.needs_id, needs.outcome
 FROM json_each(CAST(:ids AS text)) AS ended
 JOIN needs ON needs.needs_id = CAST(ended.value ->> 'id' AS bigint) AND needs.state = 'open'
@@ -129,7 +129,7 @@ FROM (
 WHERE needs.task_id = judged.task_id AND needs.needs_id = judged.needs_id
 
 -- name: count_down
--- Atomic, so that two needs ending together in two processes both count. An ended task counts too, but stays ended.
+-- Atomic, so that two needs that end at once in two processes both count. An ended task is counted down, but stays ended.
 UPDATE tasks SET
   open_needs = open_needs - met.n,
   state = CASE
@@ -168,7 +168,7 @@ WHERE id = :id RETURNING epoch
 SELECT task_id FROM needs WHERE needs_id = :id AND state = 'broken' ORDER BY task_id
 
 -- name: release_task
--- Whoever takes it from a holder begins anew; who waited goes on there.
+-- If it was claimed, the next claim begins anew; if it was waiting, the next claim continues.
 UPDATE tasks SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,
   state = CASE WHEN CAST(:delay AS bigint) > 0 THEN 'scheduled' ELSE 'ready' END, epoch = epoch + 1,
   due_at = CASE WHEN :delay > 0 THEN now_ms() + :delay END, waiting_for = NULL, request = NULL, reason = :reason,
@@ -182,7 +182,7 @@ UPDATE tasks SET assignee = :assignee, lane = :lane WHERE id = :id
 SELECT state, count(*) AS n FROM tasks WHERE root_id = :root GROUP BY state
 
 -- name: cost_by_teammate
--- What the turns of each came to under one root.
+-- The cost of each teammate's turns under one root.
 SELECT attempts.teammate, CAST(sum(turns.tokens) AS bigint) AS tokens,
   CAST(sum(turns.microdollars) AS bigint) AS microdollars, CAST(sum(turns.milliseconds) AS bigint) AS milliseconds
 FROM tasks JOIN attempts ON attempts.task_id = tasks.id

@@ -1,7 +1,7 @@
--- What happened in an attempt, as it happened.
+-- The turns of an attempt.
 
 -- name: insert_turns
--- A turn that is there already stays as it is; which were new is what comes back.
+-- A turn that exists stays as it is. Returns the new ones.
 INSERT INTO turns (task_id, epoch, number, kind, body, tokens, microdollars, milliseconds, covers_from, covers_to, at)
 SELECT CAST(value ->> 'task' AS bigint), CAST(value ->> 'epoch' AS bigint), CAST(value ->> 'number' AS bigint),
   value ->> 'kind', value ->> 'body', CAST(value ->> 'tokens' AS bigint), CAST(value ->> 'microdollars' AS bigint),
