@@ -17,6 +17,7 @@ from ..text import one_line
 from ..tools.policy import is_question
 from ..types import ENDED, HUMAN, OPEN, Budget, Message, TaskState
 from ..view import tables
+from ..view.events import event_line
 from ..view.numbers import counted
 from . import parse
 from .incoming import announcement
@@ -129,7 +130,7 @@ async def log(session: Session, rest: str) -> Shown:
     else:
         count = min(parse.task_number(rest), limits.events_shown_max) if rest else limits.events_shown
         events = deque(await board.events(max(0, await board.last_event() - count)), maxlen=max(1, count))
-    return Group(*map(tables.event_line, events)) if events else "Nothing has happened yet."
+    return Group(*map(event_line, events)) if events else "Nothing has happened yet."
 
 
 async def show(session: Session, rest: str) -> Shown:

@@ -287,6 +287,13 @@ def utf8(data: bytes, what: str) -> str:
         raise BadInput(f"{what} is not UTF-8 text; save it as UTF-8.") from None
 
 
+def confirm(question: str, *, refusal: BadInput) -> bool:
+    """Ask on the terminal. Without a terminal, refuse."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise refusal
+    return click.confirm(question, err=True)
+
+
 # Failing.
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..errors import BadInput
 from ..types import HUMAN, Event
-from ..view.json import event_shape, note_shape
+from ..view.json import shape_of
 from ..view.numbers import day
 from .command import CommandContext, all_pages, console, show, show_json, verb
 from .parameters import TaskId
@@ -71,7 +71,7 @@ class _EventPrinter:
         if not self.wants(event):
             return
         if self._as_json:
-            show_json(event_shape(event))
+            show_json(shape_of(event))
             return
         if self._terminal and (today := day(event.at)) != self._day:
             self._day = today
@@ -104,7 +104,7 @@ async def notes(
         if not write[0].strip():
             raise BadInput("A note needs a title of a few words.")
         note = await call.board.write_note(HUMAN, *write)
-        call.answer({"note": note_shape(note)}, f"Note {note.id} is written.")
+        call.answer({"note": shape_of(note)}, f"Note {note.id} is written.")
         return
     found = await call.board.search_notes(" ".join(words), before=before, page=limit)
 
@@ -118,4 +118,4 @@ async def notes(
             return table
         return Group(table, Text(f"\nThere may be more notes: dugnad notes --before {found[-1].id}", style="dim"))
 
-    call.answer({"notes": [*map(note_shape, found)]}, picture)
+    call.answer({"notes": [*map(shape_of, found)]}, picture)

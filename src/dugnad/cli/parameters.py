@@ -24,15 +24,42 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _OFFERED_MAX = 100
 
 
-class TaskId(Parameter):
+class OfTheBoard(Parameter):
+    """A parameter whose values the shell can offer from the board."""
+
+    async def offered(self, board: Board) -> Sequence[tuple[str, str]]:
+        """The values, each with what it is."""
+        raise NotImplementedError
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """If the board cannot be read there is nothing to offer: completion never fails."""
+        import asyncio
+
+        from ..text import one_line
+        from .command import board_given, here, opened
+
+        async def look() -> Sequence[tuple[str, str]]:
+            project = here()
+            async with opened(project, project.board_url(board_given(ctx), os.environ)) as board:
+                return await self.offered(board)
+
+        try:
+            found = asyncio.run(look())
+        except Exception:  # Completion is no place for an error message.
+            return []
+        wanted = incomplete.removeprefix("#")
+        return [CompletionItem(value, help=one_line(what, 60)) for value, what in found if value.startswith(wanted)]
+
+
+class TaskId(OfTheBoard):
     """12 or #12. The shell offers tasks in the states given, with their titles."""
 
     name = "task"
 
     def __init__(self, *states: str) -> None:
-        self._states = states
+        self._states: Any = states or None
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, int):
             return value
         found = _TASK.fullmatch(value)
@@ -40,23 +67,31 @@ class TaskId(Parameter):
             self.fail(f"{value!r} is not the number of a task; write 12 or #12.", param, ctx)
         return int(found[1])
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        async def tasks(board: Board) -> Sequence[tuple[str, str]]:
-            states: Any = self._states or None
-            return [(str(task.id), task.title) for task in await board.list_tasks(states=states, page=_OFFERED_MAX)]
-
-        return offered(ctx, incomplete, tasks)
+    async def offered(self, board: Board) -> Sequence[tuple[str, str]]:
+        return [(str(task.id), task.title) for task in await board.list_tasks(states=self._states, page=_OFFERED_MAX)]
 
 
 class BudgetId(TaskId):
     """A task, whose goal's budget is meant; or b1, a budget that several tasks share."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         shared = re.fullmatch(r"b([1-9]\d{0,17})", str(value))
         return -int(shared[1]) if shared else super().convert(value, param, ctx)
 
 
-class RequestId(Parameter):
+class Needs(TaskId):
+    """3 or 3:approved, or several, separated by commas."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from ..types import Need
+
+        if isinstance(value, tuple):
+            return value
+        parts = [each.strip().partition(":") for each in value.split(",") if each.strip()]
+        return tuple(Need(super(Needs, self).convert(task, param, ctx), outcome or None) for task, _, outcome in parts)
+
+
+class RequestId(OfTheBoard):
     """A request that waits for an answer: the number of its task (12) or of its message (m34)."""
 
     name = "id"
@@ -68,21 +103,15 @@ class RequestId(Parameter):
             return f"m{found[1]}"
         self.fail(f"{value!r} is neither a task (12) nor a message (m34); `dugnad inbox` lists both.", param, ctx)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        async def requests(board: Board) -> Sequence[tuple[str, str]]:
-            return [(f"m{asked.id}", f"{asked.sender}: {asked.text}") for asked in await board.requests()]
-
-        return offered(ctx, incomplete, requests)
+    async def offered(self, board: Board) -> Sequence[tuple[str, str]]:
+        return [(f"m{asked.id}", f"{asked.sender}: {asked.text}") for asked in await board.requests()]
 
 
-class TeammateName(Parameter):
+class TeammateName(OfTheBoard):
     name = "name"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        async def names(board: Board) -> Sequence[tuple[str, str]]:
-            return [(member.name, ", ".join((*member.roles, member.status))) for member in await board.team()]
-
-        return offered(ctx, incomplete, names)
+    async def offered(self, board: Board) -> Sequence[tuple[str, str]]:
+        return [(member.name, ", ".join((*member.roles, member.status))) for member in await board.team()]
 
 
 class Span(Parameter):
@@ -101,26 +130,6 @@ class Span(Parameter):
             return float(text)
         except ValueError:
             self.fail(f"{value!r} is not a time; write 90s, 10m, 2h or 1d.", param, ctx)
-
-
-class Needs(Parameter):
-    """3 or 3:approved, or several, separated by commas."""
-
-    name = "needs"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
-        from ..types import Need
-
-        if isinstance(value, tuple):
-            return value
-        found = []
-        for part in filter(None, (each.strip() for each in value.split(","))):
-            task, _, outcome = part.partition(":")
-            found.append(Need(TaskId().convert(task, param, ctx), outcome or None))
-        return tuple(found)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return TaskId().shell_complete(ctx, param, incomplete)
 
 
 class Cap(Parameter):
@@ -157,25 +166,3 @@ def budget_options(whole: Parameter, number: Parameter) -> Callable[[Any], Any]:
         return command
 
     return add
-
-
-def offered(context: click.Context, incomplete: str, ask: Callable[[Board], Any]) -> list[CompletionItem]:
-    """Completions from the board. If the board cannot be read there are none: completion never fails."""
-    import asyncio
-
-    from ..text import one_line
-    from .command import board_given, here, opened
-
-    async def look() -> list[CompletionItem]:
-        project = here()
-        async with opened(project, project.board_url(board_given(context), os.environ)) as board:
-            return [
-                CompletionItem(value, help=one_line(what, 60))
-                for value, what in await ask(board)
-                if value.startswith(incomplete.removeprefix("#"))
-            ]
-
-    try:
-        return asyncio.run(look())
-    except Exception:  # Completion is no place for an error message.
-        return []

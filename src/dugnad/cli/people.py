@@ -13,7 +13,7 @@ from rich.text import Text
 from ..errors import BadInput
 from ..text import plain
 from ..types import HUMAN, Message
-from ..view.json import host_shape, message_shape, teammate_shape
+from ..view.json import message_shape, shape_of
 from ..view.numbers import counted
 from .command import CommandContext, all_pages, text_or_stdin, verb
 from .parameters import RequestId, TeammateName
@@ -38,10 +38,9 @@ async def team(call: CommandContext) -> None:
         return Group(team_table(members, held), Text(f"\n{below}", style="dim"))
 
     teammates = [
-        {**teammate_shape(member), "holds": [task.id for task in held if task.teammate == member.name]}
-        for member in members
+        {**shape_of(member), "holds": [task.id for task in held if task.teammate == member.name]} for member in members
     ]
-    call.answer({"teammates": teammates, "hosts": [*map(host_shape, hosts)]}, picture)
+    call.answer({"teammates": teammates, "hosts": [*map(shape_of, hosts)]}, picture)
 
 
 @verb("spawn", makes_board=True, example="""
@@ -62,7 +61,7 @@ async def spawn(call: CommandContext, *, name: str, roles: tuple[str, ...], **se
     alive = any(host.alive for host in await call.board.hosts())
     joins = "is joining" if alive else "will join when a host starts (`dugnad run` or `dugnad work`)"
     said = joins if teammate.status == "wanted" else f"is {teammate.status}"
-    call.answer({"teammate": teammate_shape(teammate)}, f"{teammate.name} {said}.")
+    call.answer({"teammate": shape_of(teammate)}, f"{teammate.name} {said}.")
 
 
 def _split(given: Iterable[str]) -> list[str]:
@@ -83,7 +82,7 @@ async def stop(call: CommandContext, *, name: str, why: str, now: bool) -> None:
 
     said = await requests.stop(call.board, name, why=why, now=now)
     teammate = await call.board.teammate(name)
-    call.answer({"teammate": teammate_shape(teammate), "said": said}, plain(said))
+    call.answer({"teammate": shape_of(teammate), "said": said}, plain(said))
 
 
 @verb("tell", example='dugnad tell alice "Please use the new client."')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,10 @@ from ..errors import BadInput
 from ..safe_open import OWN
 from ..view.numbers import counted
 from ..workspace.files.kept import files_in, remove_files
-from .command import CommandContext, board_given, here, verb
+from .command import CommandContext, board_given, confirm, here, verb
 from .parameters import Span
+
+_NO_TERMINAL = "There is no terminal to ask for confirmation; try --dry-run first, then --yes."
 
 
 @verb("prune", example="""
@@ -43,7 +44,9 @@ async def prune(call: CommandContext, *, older: float, dry_run: bool, yes: bool)
         call.answer({**shape, "bytes_after": None}, f"{says} The size of the board is {_size(before)}.")
         return
     if not yes:
-        _ask(f"{_sentence(words)} will be deleted. The size of the board is {_size(before)}. Delete them?")
+        question = f"{_sentence(words)} will be deleted. The size of the board is {_size(before)}. Delete them?"
+        if not confirm(question, refusal=BadInput(_NO_TERMINAL)):
+            raise click.Abort
     gone = await call.board.prune(older)
     removed = [each for each in outputs if each.remove()]
     smaller = await call.board.shrink()
@@ -53,12 +56,6 @@ async def prune(call: CommandContext, *, older: float, dry_run: bool, yes: bool)
     if not smaller:
         says += " The board uses the free space again. To make the file smaller, prune when no host is running."
     call.answer({**shape, **_counts(gone, removed), "bytes_after": after}, says)
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise BadInput("There is no terminal to ask for confirmation; try --dry-run first, then --yes.")
-    click.confirm(question, abort=True, err=True)
 
 
 def _counts(found: Pruned, outputs: list[_OldOutput]) -> dict[str, int]:

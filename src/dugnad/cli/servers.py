@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from ..tools.mcp.offer import Server
 from ..types import Teammate
 from ..view.numbers import counted
 from ..workspace.sandbox.sandbox import Sandbox, probe
-from .command import answer, examples, is_no_project, json_option
+from .command import answer, confirm, examples, is_no_project, json_option
 
 _STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trouble": "bold red"}
 
@@ -68,9 +67,8 @@ def approve(name: str, yes: bool, as_json: bool) -> int:
     if not as_json:
         _show_whole(standing)
     if standing.state != "approved":
-        if not yes and not sys.stdin.isatty():
-            raise BadInput("There is no terminal to ask on; look at it, then approve it with --yes.")
-        if not yes and not click.confirm(f"May teammates use {name} in this form?", err=True):
+        refusal = BadInput("There is no terminal to ask on; look at it, then approve it with --yes.")
+        if not yes and not confirm(f"May teammates use {name} in this form?", refusal=refusal):
             click.echo("It is not approved.", err=True)
             return 1
         write_approved(os.environ, name, standing.text)

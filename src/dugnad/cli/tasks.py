@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..safe_open import read_named
 from ..text import one_line
 from ..types import ENDED, OPEN, Budget, NewTask, Task, Turn
-from ..view.json import attempt_shape, need_shape, spending_shape, task_shape, turn_shape
+from ..view.json import shape_of, spending_shape, turn_shape
 from .command import CommandContext, all_pages, read_stdin, text_or_stdin, utf8, verb
 from .parameters import BudgetId, Cap, Needs, Span, TaskId, TeammateName, budget_options
 
@@ -97,7 +97,7 @@ async def add(
     lines = [title] if title is not None else titles or []
     put = await call.board.put_many([NewTask(title=each, **fields) for each in lines])
     said = "\n".join(f"#{task.id} {task.state}: {one_line(task.title, 80)}" for task in put)
-    call.answer({"tasks": [*map(task_shape, put)]} if titles is not None else {"task": task_shape(put[0])}, said)
+    call.answer({"tasks": [*map(shape_of, put)]} if titles is not None else {"task": shape_of(put[0])}, said)
 
 
 # Looking.
@@ -142,7 +142,7 @@ async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, ev
             return Text(f"No task matches. On the board: {below}." if below else "The board is empty.")
         return Group(tasks_table(found, now_ms=call.board.sources.now_ms()), Text(f"\n{below}", style="dim"))
 
-    call.answer({"tasks": [*map(task_shape, found)], "counts": counts, "more_after": more}, picture)
+    call.answer({"tasks": [*map(shape_of, found)], "counts": counts, "more_after": more}, picture)
 
 
 async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) -> list[Task]:
@@ -201,8 +201,8 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble:
         return Group(*pages, *trouble_page(task_id, tracebacks, whole=trouble))
 
     shape = {
-        "task": task_shape(task), "needs": [need_shape(need, state) for need, state in needs],
-        "attempts": [*map(attempt_shape, attempts)], "children": [*map(task_shape, children)],
+        "task": shape_of(task), "needs": [{**shape_of(need), "state": state} for need, state in needs],
+        "attempts": [*map(shape_of, attempts)], "children": [*map(shape_of, children)],
     }  # fmt: skip
     shape |= {"transcript": [*map(turn_shape, turns)]} if transcript else {}
     shape |= {"tracebacks": {str(at): text for at, text in tracebacks.items()}} if trouble else {}
@@ -244,7 +244,7 @@ async def release(call: CommandContext, *, task_id: int, why: str, delay: float)
     """Take a claimed or waiting task from its holder, so that anyone may claim it."""
     await call.board.release(task_id, why=why, delay_seconds=delay)
     task = await call.board.find(task_id)
-    call.answer({"task": task_shape(task)}, f"#{task_id} is {task.state}.")
+    call.answer({"task": shape_of(task)}, f"#{task_id} is {task.state}.")
 
 
 # Budgets.

@@ -16,6 +16,7 @@ from .command import (
     answer,
     board_option,
     board_url,
+    confirm,
     examples,
     file_of,
     here,
@@ -110,9 +111,8 @@ def trust(yes: bool, forget: bool, as_json: bool) -> int:
         for each in lines or [_nothing_new(found)]:
             click.echo(each)
     if not found.known and not yes and not as_json:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise NotAccepted("There is no terminal to ask on; look at it, then accept it with `dugnad trust --yes`.")
-        if not click.confirm("Work with it?", err=True):
+        refusal = "There is no terminal to ask on; look at it, then accept it with `dugnad trust --yes`."
+        if not confirm("Work with it?", refusal=NotAccepted(refusal)):
             raise NotAccepted("It was not accepted.")
     if not found.known and (yes or not as_json):
         _accept(project, found)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+import platform
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+import click
 
 from ..board import Board
 from ..config.project import Project
@@ -17,17 +21,19 @@ from ..team import Report
 from ..team.workspaces.folders import folders
 from ..team.workspaces.workspace import OpenWorkspace, Workshop, shared
 from ..team.workspaces.worktrees import Worktrees
+from ..text import plain
+from ..types import HUMAN
 from ..workspace.git.git import Git
 from ..workspace.git.merge_queue import prepare_target
 from ..workspace.git.worktree import BRANCHES
 from ..workspace.git.worktrees import Trees
 from ..workspace.sandbox.destinations import parse_hosts
-from ..workspace.sandbox.sandbox import Sandbox
+from ..workspace.sandbox.sandbox import Sandbox, probe
 from .base_trees import Base, in_place, of_folder, of_git
 from .command import is_no_project, make_folder
-from .sandbox import find_sandbox
 
 Say = Callable[[str], None]
+_UNSAFE = "--unsafe-no-sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,35 @@ async def workplaces(
     finally:
         if sandbox is not None:
             await sandbox.close()
+
+
+async def find_sandbox(board: Board, root: Path, user: UserSettings, *, unsafe: bool) -> Sandbox | None:
+    """None: there is none, and commands do not run. `unsafe` is what was typed just now; no file can say it.
+
+    What is said goes to standard error: it is for the person, also where a program reads the rest.
+    """
+
+    def warn(words: str, colour: str) -> None:
+        click.secho(plain(words), fg=colour, bold=True, err=True)
+
+    found = await probe(os.environ.get("PATH", os.defpath), outside=root)
+    if found.level == "none" and not unsafe:
+        warn(found.says + (f" To fix it: {found.mend}" if found.mend else ""), "yellow")
+        return None
+    if found.level == "none":
+        warn(
+            f"UNSAFE: commands run without any sandbox, as you typed {_UNSAFE}. {found.says.partition('. ')[0]}.", "red"
+        )
+        await board.remark(HUMAN, "unsandboxed", machine=platform.node(), why=found.says)
+    elif unsafe:
+        warn(f"There is a sandbox here, and commands run in it: {_UNSAFE} changes nothing.", "yellow")
+    return Sandbox(found, unsafe=unsafe, readable=_readable(user.sandbox.readable))
+
+
+def _readable(named: Sequence[str]) -> tuple[Path, ...]:
+    """The interpreter that runs us may lie outside the system's folders, and a project's checks need one."""
+    own = dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr"))
+    return (*own, *(Path(each).expanduser() for each in named))
 
 
 async def _places(

@@ -10,7 +10,7 @@ from ..team.growth import one_chain
 from ..team.report import Report
 from ..text import clean, one_line
 from ..tools.task_tools import budget_line, whole_result
-from .json import Shape, amount_shape, message_shape, spending_shape, task_shape
+from .json import Shape, amount_shape, message_shape, shape_of, spending_shape
 from .numbers import money
 from .tables import STATE_STYLES
 
@@ -21,11 +21,11 @@ def report_shape(end: Report) -> Shape:
     deliveries = end.deliveries
     return {
         "exit": end.exit_code,
-        "tasks": [task_shape(task) for task in end.tasks],
-        "budgets": [spending_shape(account) for account in end.accounts.values()],
+        "tasks": [*map(shape_of, end.tasks)],
+        "budgets": [*map(spending_shape, end.accounts.values())],
         "spent": amount_shape(end.spent),
         "by": {name: amount_shape(used) for name, used in end.cost.items()},
-        "requests": [message_shape(asked) for asked in end.requests],
+        "requests": [*map(message_shape, end.requests)],
         "failed_teammates": dict(end.trouble),
         "interrupted": end.interrupted,
         "deliveries": deliveries

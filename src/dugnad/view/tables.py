@@ -16,22 +16,7 @@ from ..board.roots import budget_id, root_name
 from ..text import one_line, plain
 from ..tools.task_tools import whole_result
 from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
-from .events import event_line
 from .numbers import clock, counted, money, span
-
-__all__ = [
-    "STATE_STYLES",
-    "STATUS_STYLES",
-    "Indented",
-    "budget_text",
-    "event_line",
-    "messages_table",
-    "notes_table",
-    "task_page",
-    "tasks_table",
-    "team_table",
-    "used",
-]
 
 STATE_STYLES = {
     "ready": "green", "claimed": "bold cyan", "waiting": "bold yellow", "blocked": "dim", "scheduled": "blue",
