@@ -86,6 +86,11 @@ class Spending:
     tasks: int  # Tasks under this root, itself included.
     held: str | None  # Why nothing under this root can be claimed now, or None.
 
+    def left(self, kind: str) -> int | None:
+        """What is neither spent nor reserved of tokens, microdollars or milliseconds; None: there is no cap."""
+        cap = getattr(self, f"{kind}_max")
+        return None if cap is None else int(cap - getattr(self.spent, kind) - getattr(self.reserved, kind))
+
     @property
     def caps(self) -> Budget:
         dollars, milliseconds = self.microdollars_max, self.milliseconds_max

@@ -1,7 +1,6 @@
-"""One mind: it takes a claim and works it to an outcome, durable at every step.
+"""dugnad's own agent: it takes a claim and works to an outcome, and records every step.
 
-Who runs it settles the outcome; here nothing is settled, and nothing is written on the way out: a crash is just an
-attempt that is never resumed here, and goes on from its last recorded step wherever it is claimed next.
+It does not settle the outcome; its caller does. After a crash the next attempt continues from the last recorded step.
 """
 
 from __future__ import annotations
@@ -15,35 +14,35 @@ from pathlib import Path
 from ..board import Board
 from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
-from ..models.port import Model, Reply, Request, Said
+from ..models.port import Model, Request, Said
 from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import NOTHING, Told, clean, joined, shorten
+from ..text import NOTHING, Told, joined
 from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
-from ..tools.message_tools import answer_since, inbox_text
+from ..tools.message_tools import answer_since
 from ..tools.policy import Decision
-from ..types import MESSAGES, Attempt, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
+from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .identity import identity, standing, system_text
-from .mind import Stop
 from .model_calls import Asker, ModelAnswer, PutDown, must_be_priced
 from .packet import packet
-from .resume import recall
+from .resume import Attempts, hand_over, recall, take_messages
+from .stop import Stop
 from .tool_calls import Actor, Result
 
 
 @dataclass(kw_only=True)
 class Agent:
-    """A teammate's mind: who it is, what it thinks with, what it can do."""
+    """A teammate's mind: who it is, which model it asks, what it can do."""
 
     board: Board
     teammate: Teammate
     model: Model
     tools: Sequence[Tool] = ()  # Besides the built-in ones.
-    policy: Policy = field(default_factory=Policy)  # Which of them a person is asked about, and which are denied.
+    policy: Policy = field(default_factory=Policy)  # Which tools a person is asked about, and which are denied.
     built_in: Sequence[Tool] = BUILT_IN  # Fewer make a shorter prompt, for a small model.
     team: str = "dugnad"
     project: Path | None = None
@@ -52,10 +51,10 @@ class Agent:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     sources: Sources = field(default_factory=Sources)
-    claimed: list[Claim] = field(default_factory=list)  # By name, while working another; theirs is the next turn.
-    may_act: Callable[[], bool] = lambda: True  # False: the host's lease ran out, so the claim may be another's by now.
-    stop: Stop = field(default_factory=Stop)  # Said by the host: put the task down when the turn is recorded.
-    doing: str = ""  # For whoever watches: what it is at right now,
+    claimed: list[Claim] = field(default_factory=list)  # Claimed by name during another task; worked on next.
+    may_act: Callable[[], bool] = lambda: True  # False: the host's lease ran out, so another may have the claim.
+    stop: Stop = field(default_factory=Stop)  # The host says: put the task down when the turn is recorded.
+    doing: str = ""  # What it does right now, for people who watch,
     doing_since: int = 0  # and since when.
     turn: int = 0
 
@@ -72,17 +71,17 @@ class Agent:
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
         readable: tuple[Path, ...] = (),
     ) -> None:  # fmt: skip
-        """Give it the tools of the place where the next task is worked, and what there is to know of that place."""
+        """Give it the tools of the workspace of the next task, and what it must know about that workspace."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
         self._specs = tuple(each.spec for each in self._tools.values())
-        self._told_of_place = told
+        self._told_of_workspace = told
 
     async def work(
-        self, claim: Claim, *, told: Told = NOTHING, attempts: Sequence[Attempt] | None = None
+        self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None
     ) -> Outcome:  # fmt: skip
-        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check.
-        `attempts` are those at the task, if they are known already."""
+        """Work on a task until its outcome is decided. `told` is something new to continue with, like a red check.
+        `attempts` are those at the task, if the caller knows them already."""
         await self._find_skills()
         talk, resumed = await self._begin(claim, told, attempts)
         try:
@@ -103,21 +102,21 @@ class Agent:
             outcome = Failed(str(rejected), retry=True)
         finally:
             self._note("")
-        return await self._leave(claim, talk, outcome)
+        self._begun.clear()
+        return await hand_over(self.board, claim, talk, outcome)
 
     async def _find_skills(self) -> None:
-        """In a thread: a project may lie on a disk that does not answer."""
+        """In a thread, because the disk of a project may not answer."""
         if self.skills is None and self.project is not None:
             self._skills = await asyncio.to_thread(find_skills, self.project)
         if not self._skills and self._tools.pop("use_skill", None) is not None:
             self._specs = tuple(each.spec for each in self._tools.values())
 
     def _holds_back(self, claim: Claim, talk: Conversation, outcome: Outcome) -> bool:
-        """Who ends with plain text while something still goes on is told so, once; `finish` tells it as its result."""
+        """A teammate that ends with plain text while its jobs run is told so once; `finish` says it in its result."""
         if not isinstance(outcome, Done) or talk.ended is not None:
             return False
-        left = self._actor(claim, talk).unfinished()
-        if left:
+        if left := self._actor(claim, talk).unfinished():
             talk.say(left)
         return bool(left)
 
@@ -127,34 +126,20 @@ class Agent:
     def _note(self, doing: str) -> None:
         self.doing, self.doing_since = doing, self.sources.now_ms()
 
-    async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
-        """Whoever tries next, with a fresh mind, is left a word."""
-        self._begun.clear()
-        if isinstance(outcome, Failed) or (isinstance(outcome, Released) and not outcome.resume):
-            said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
-            words = "\n".join([*said[-2:], *talk.desk.todo])
-            if words:
-                await self.board.hand_over(claim, shorten(clean(words), 4_000))
-        return outcome
-
-    async def _begin(self, claim: Claim, told: Told, attempts: Sequence[Attempt] | None) -> tuple[Conversation, bool]:
-        """The conversation as far as it is recorded, in this attempt and those it goes on from."""
-        spending = await self.board.budget(claim.task.root)
-        must_be_priced(self.model, spending)
-        needs_plan = claim.task.plan or self.teammate.plan
+    async def _begin(self, claim: Claim, told: Told, attempts: Attempts | None) -> tuple[Conversation, bool]:
+        """The conversation as far as it is recorded, in this attempt and those it continues."""
         talk = Conversation()
-        talk.spending = spending
+        talk.spending = await self.board.budget(claim.task.root)
+        must_be_priced(self.model, talk.spending)
+        needs_plan = claim.task.plan or self.teammate.plan
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES
         attempts = await recall(self.board, claim, talk, attempts)
-        if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
-            talk.ended = None  # Whoever had it was shut down; the work goes on.
-            talk.say(tell("teammate.go_on"))
         resumed = talk.replies > 0
         if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
             talk.say(tell("teammate.taken_over", who=who))
         if not resumed:
-            # A small window must not be filled by what a task starts with.
+            # The packet must not fill a small window.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
             limits = replace(self.limits, packet_chars_max=most)
             talk.packet = await packet(self.board, claim, attempts, limits, self.project)
@@ -162,16 +147,16 @@ class Agent:
             if talk.plan_missing:
                 talk.say(tell("teammate.plan_first"))
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
-            talk.say(answer)  # To what the runtime asked, not a tool: whether to take more turns.
+            talk.say(answer)  # To a question of the runtime and not of a tool: whether to take more turns.
         if told:
             await self._go_on(claim, talk, told)
-        if self._told_of_place and talk.ended is None:  # Of one who has ended already nothing more is asked.
-            talk.say(self._told_of_place)
-            self._told_of_place = NOTHING
+        if self._told_of_workspace and talk.ended is None:  # Otherwise the model is not asked any more.
+            talk.say(self._told_of_workspace)
+            self._told_of_workspace = NOTHING
         return talk, resumed
 
     async def _go_on(self, claim: Claim, talk: Conversation, told: Told) -> None:
-        """The end was not the end: calls that came after it were never run, and something new is said."""
+        """The attempt had ended and goes on: calls behind the end were never run, and something new is said."""
         if talk.ended is not None:
             for place in list(talk.open_calls):
                 await self._actor(claim, talk).record(talk, place, Result(text=tell("results.not_run")))
@@ -182,21 +167,13 @@ class Agent:
         if talk.open_calls:
             try:
                 await self._actor(claim, talk).act(talk, resumed=resumed)
-            finally:  # Also when the task is put down: what was claimed by name is held, and must be worked.
-                held = {(each.task.id, each.epoch) for each in self.claimed}  # A call may be made twice.
+            finally:  # Also when the task is put down: the teammate holds what it claimed by name.
+                held = {(each.task.id, each.epoch) for each in self.claimed}  # A call may run twice.
                 self.claimed += [each for each in talk.desk.claims if (each.task.id, each.epoch) not in held]
                 talk.desk.claims = []
 
     async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
-        """What was sent to this teammate is shown with the next request, once."""
-        name = self.teammate.name
-        if await self.board.has_unread(name):
-            messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
-            leads = frozenset(member.name for member in await self.board.team() if member.lead)
-            if messages:
-                # People come before the work, also before its packet.
-                talk.to_say.insert(0, inbox_text(messages, leads))
-                talk.shown += [message.id for message in messages]
+        await take_messages(self.board, claim, talk)
         for text in (nudge(talk, self.limits), reminder(talk, self.limits)):
             if text:
                 talk.say(text)
@@ -204,7 +181,7 @@ class Agent:
     async def _turn(self, claim: Claim, talk: Conversation) -> None:
         """Build the request, ask within the budget, record the reply and its cost."""
         for overflowed in range(3):
-            if talk.turns or overflowed or talk.spending is None:  # The first turn has just looked.
+            if talk.turns or overflowed or talk.spending is None:  # `_begin` has just read it for the first turn.
                 talk.spending = await self.board.budget(claim.task.root)
             spending = talk.spending
             request = self._request(claim, talk, spending)
@@ -233,14 +210,10 @@ class Agent:
             system=system_text(self.teammate, claim, self.team, self._skills),
             messages=(*talk.entries, Said(joined([*talk.to_say, here]))),
             tools=self._specs,
-            output_tokens_max=self.limits.output_tokens_max,
-            seconds_max=self.limits.model_seconds_max,
-            teammate=self.teammate.name,
-            task=claim.task.id,
-            title=claim.task.title,
-            turn=talk.replies + 1,
+            output_tokens_max=self.limits.output_tokens_max, seconds_max=self.limits.model_seconds_max,
+            teammate=self.teammate.name, task=claim.task.id, title=claim.task.title, turn=talk.replies + 1,
             memory=talk.memory,
-        )
+        )  # fmt: skip
 
     # Making room.
 
@@ -269,7 +242,7 @@ class Agent:
         return bool(shortened)
 
     async def _compact(self, claim: Claim, talk: Conversation, *, harder: int = 0) -> bool:
-        """Replace the older part of the view by a summary. False: there is nothing that could be summarised."""
+        """Replace the older part of the view by a summary. False: there is nothing to summarise."""
         keep = int(self._window * self.limits.keep_share) >> (2 * harder)
         if not (kept_from := compaction.cut(talk, keep)):
             talk.desk.compaction_wanted = False
@@ -295,26 +268,22 @@ class Agent:
             return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
         except ModelMisconfigured:
             raise
-        except ModelTrouble:  # A summary by hand is better than a task that cannot go on.
+        except ModelTrouble:  # A plain summary is better than a task that cannot go on.
             return None
 
-    # Whoever does a step for one claim.
+    # The parts that work for one claim.
 
     async def _consult(self, claim: Claim, prompt: str, role: str | None) -> str:
-        # A mind that leaves no transcript cannot wait for a person.
+        # A consulted mind has no transcript, so it cannot wait for a person.
         tools = {each.name: each for each in READING if each.name in self._tools and self._decide(each.name) == "allow"}
         who = identity(self.teammate, claim, self.team)
         return await consult(self._asker(claim), lambda talk: self._actor(claim, talk, tools), who, prompt, role)
 
     def _asker(self, claim: Claim) -> Asker:
-        pace = Pace(
-            key=self.model.key,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-        )
+        requests, tokens = self.requests_per_minute, self.tokens_per_minute
         return Asker(
-            board=self.board, claim=claim, model=self.model, limits=self.limits, sources=self.sources, pace=pace,
-            doing=self._note,
+            board=self.board, claim=claim, model=self.model, limits=self.limits, sources=self.sources,
+            pace=Pace(key=self.model.key, requests_per_minute=requests, tokens_per_minute=tokens), doing=self._note,
         )  # fmt: skip
 
     def _decide(self, tool: str, roles: Sequence[str] | None = None) -> Decision:

@@ -1,7 +1,7 @@
 """Asking a model within the budget: reserve, ask, and what to do when there is no reply.
 
-A rate limit is state, not failure: the provider's key cools down for the whole team, and the call is made again. What
-may have been billed counts as spent. Only when patience is over is the task put down, never failed.
+A rate limit is state and not a failure: the provider's key cools down for the whole team, and the call is made again.
+What may have been billed counts as spent. When patience is over, the task is put down; it never fails for that.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
 from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
 
 _LOG = logger(__name__)
-_OUTPUT_TOKENS_MIN = 256  # With less left than this there is no use in asking.
+_OUTPUT_TOKENS_MIN = 256  # It is no use to ask for fewer.
 
 
 class PutDown(Exception):
-    """The task cannot go on now, through no fault of its own."""
+    """The attempt ends here, with this outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -60,7 +60,7 @@ class Asker:
     limits: AgentLimits
     sources: Sources
     pace: Pace
-    doing: Callable[[str], None] = lambda what: None  # Is told what is waited for, for whoever watches.
+    doing: Callable[[str], None] = lambda what: None  # Is told what the mind waits for, for people who watch.
 
     async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> ModelAnswer:
         failures = waits = 0
@@ -83,35 +83,31 @@ class Asker:
                 waits, why = waits + 1, str(limited)
                 await self._cool_down(limited.seconds, why)
             except (ModelUnavailable, AnswerLost) as trouble:
-                # The time is known; what was billed is not, so all of it counts.
+                # The time is known. Of a lost answer it is not known what was billed, so all of it counts.
                 spent = max(0, min(self.sources.working_ms() - began, amount.milliseconds))
-                lost = (
-                    replace(amount, milliseconds=spent)
-                    if isinstance(trouble, AnswerLost)
-                    else Amount(milliseconds=spent)
-                )
-                await self.board.spend(self.claim, reservation, lost)
+                lost = amount if isinstance(trouble, AnswerLost) else Amount()
+                await self.board.spend(self.claim, reservation, replace(lost, milliseconds=spent))
                 failures, why = failures + 1, str(trouble)
                 _LOG.warning("model-failed model=%s ms=%d failures=%d why=%s", self.model.name, spent, failures, why)
                 self.doing(f"waits for {self.model.name}: {one_line(why, 60)}")
                 if failures > self.limits.retries_max and isinstance(trouble, AnswerLost):
-                    break  # It is this very request that gets no answer; the provider may serve others well.
+                    break  # This one request gets no answer; the provider may answer others.
                 if failures > self.limits.retries_max:
                     failures, waits = 0, waits + 1
                     await self._cool_down(None, why)
                 else:
                     await asyncio.sleep(self.limits.retry_seconds * 2 ** (failures - 1) * (0.5 + self.sources.chance()))
-            except ModelTrouble:  # Refused outright: it cost nothing, and the caller knows what to do.
+            except ModelTrouble:  # The provider refused it, so it cost nothing. The caller knows what to do.
                 await self._return(reservation)
                 raise
             else:
-                # The call was cut at what was reserved; what the clock shows beyond that is our own.
+                # The call was cut at what was reserved; time beyond that is our own.
                 spent = min(self.sources.working_ms() - began, amount.milliseconds)
                 used = used_by(reply, self.model, input_tokens, spent)
                 tries = failures + waits
                 _LOG.info("model-called model=%s tokens=%d ms=%d retries=%d", reply.model, used.tokens, spent, tries)
                 return ModelAnswer(reply, used, reservation)
-        rested = waits >= self.limits.patience_max  # Nothing is wrong with the work, so it goes on where it is.
+        rested = waits >= self.limits.patience_max  # Nothing is wrong with the work, so it continues later.
         raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds, resume=rested))
 
     async def _return(self, reservation: str) -> None:
@@ -129,7 +125,7 @@ class Asker:
             return await self._reserve_now(request, spending, input_tokens)
         except BudgetSpent:
             pass
-        # Others hold what is missing. Whenever one of them gives something back, ask again; a quiet minute is a wait.
+        # Others hold what is missing. Ask again whenever one of them gives something back; a quiet minute is a wait.
         root = self.claim.task.root
         with self.board.watch([f"budget:{root}"]) as watch:
             while True:
@@ -160,7 +156,7 @@ class Asker:
 
 
 def worst(model: Model, input_tokens: int, output_tokens: int) -> int:
-    """What a call can cost at most: all of its input written to the provider's cache, if that is dearer."""
+    """The most that a call can cost: all of its input written to the provider's cache, if that costs more."""
     if model.facts.price is None:
         return 0
     plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -177,36 +173,30 @@ def reserved_for(request: Request, input_tokens: int, model: Model) -> Amount:
 
 
 def used_by(reply: Reply, model: Model, input_tokens: int, milliseconds: int) -> Amount:
-    """What a reply cost, by the provider's count; by ours where it gives none: a reply is never free."""
+    """What a reply cost by the provider's count, or by ours if it gives none: a reply is never free."""
     price, usage = model.facts.price, reply.usage
     if not usage.tokens:
         usage = Usage(input_tokens=input_tokens, output_tokens=1 + size_bytes(reply) // BYTES_PER_TOKEN)
-    return Amount(
-        tokens=usage.tokens,
-        microdollars=price.microdollars(usage) if price else 0,
-        milliseconds=max(0, milliseconds),
-    )
+    microdollars = price.microdollars(usage) if price else 0
+    return Amount(tokens=usage.tokens, microdollars=microdollars, milliseconds=max(0, milliseconds))
 
 
 def fit(request: Request, spending: Spending, input_tokens: int, model: Model) -> Request:
     """The request with no longer output, and no longer wait, than the budget has left.
 
-    While others hold a part of it, there is a limit to how little is worth asking for: they will give some back.
+    While others hold a part of the budget, very little is not worth asking for: they will give some back.
     """
     output, seconds = request.output_tokens_max, request.seconds_max
     alone = spending.reserved == Amount()
     least = _OUTPUT_TOKENS_MIN if alone else max(_OUTPUT_TOKENS_MIN, output // 4)
     least_seconds = 1.0 if alone else max(1.0, seconds / 10)
-    if spending.tokens_max is not None:
-        left = spending.tokens_max - spending.spent.tokens - spending.reserved.tokens
+    if (left := spending.left("tokens")) is not None:
         output = min(output, max(least, left - input_tokens))
-    if spending.microdollars_max is not None and model.facts.price is not None:
-        left = spending.microdollars_max - spending.spent.microdollars - spending.reserved.microdollars
+    if (left := spending.left("microdollars")) is not None and model.facts.price is not None:
         paid = worst(model, input_tokens, 0)
         affordable = int((left - paid) / model.facts.price.output) if model.facts.price.output else output
         output = min(output, max(least, affordable))
-    if spending.milliseconds_max is not None:
-        left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
+    if (left := spending.left("milliseconds")) is not None:
         seconds = min(seconds, max(least_seconds, left / 1000))
     if (output, seconds) == (request.output_tokens_max, request.seconds_max):
         return request
@@ -222,7 +212,6 @@ def sound(reply: Reply) -> Reply:
 
 
 def must_be_priced(model: Model, spending: Spending) -> None:
-    """A cap in dollars cannot be kept with a model whose price nobody knows."""
     if spending.microdollars_max is not None and model.facts.price is None:
         raise ModelMisconfigured(
             f"{root_name(spending.root)} has a cap in dollars, but the price of {model.name} is not known. Give its "

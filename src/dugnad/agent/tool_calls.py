@@ -1,4 +1,4 @@
-"""Doing what the model asked for: run its tools, record each result before anything else happens."""
+"""Running the tools that the model called. Each result is recorded before anything else happens."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from .conversation import Conversation, outcome_body
 from .model_calls import PutDown
 
 _LOG = logger(__name__)
-# What these put on the board bears a name. Another who goes on with the task has it done in the name of its author.
+# What these tools put on the board bears a name. A teammate that takes over the task acts in the author's name.
 _SIGNED = frozenset({"add_task", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
-# These concern the attempt, not the call: they go up.
+# These errors concern the attempt and not the call.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
 
 
@@ -50,10 +50,10 @@ class Result:
     text: str
     ends: Outcome | None = None
     bad: bool = False
-    always: bool = False  # A person need not be asked about this tool again while the task is worked.
+    always: bool = False  # A person allowed this tool for the rest of the task.
     used: Amount = field(default_factory=Amount)
     reservation: str | None = None
-    shown: tuple[int, ...] = ()  # Messages the model sees through this result.
+    shown: tuple[int, ...] = ()  # Messages that this result shows to the model.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Actor:
     limits: AgentLimits
     context: Callable[[str, int | None], Context]  # For a call's key, and the epoch it has waited since.
     now_ms: Callable[[], int]
-    doing: Callable[[str], None]  # Is told which tool runs, for whoever watches,
+    doing: Callable[[str], None]  # Is told which tool runs, for people who watch,
     saying: Callable[[str], None] = lambda text: None  # and what goes on in it.
     may_act: Callable[[], bool] = lambda: True
     decide: Callable[..., Decision] = lambda tool, roles=(): "allow"  # What the policy says of a tool, and of roles.
@@ -74,11 +74,11 @@ class Actor:
 
     async def act(self, talk: Conversation, *, resumed: bool) -> None:
         """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
-        # Whatever put the task down before was the first call without a result; and since they run in order, only the
+        # The call that put the task down before was the first one without a result. Calls run in order, so only the
         # first batch can have begun before a crash.
         waited = min(talk.open_calls) if resumed and talk.since is not None else None
-        others: list[int] = []  # Tasks that calls of this reply wait for; they are waited for together.
-        behind: list[int] = []  # A call that would wait for a person while others are waited for.
+        others: list[int] = []  # Tasks that calls of this reply wait for, all together.
+        behind: list[int] = []  # A call that would wait for a person while the task waits for other tasks.
         recording = asyncio.Lock()
 
         async def one(place: int, begun: bool) -> None:
@@ -93,11 +93,11 @@ class Actor:
                 others.extend(result.ends.tasks)
             elif not others:
                 raise PutDown(result.ends)
-            else:  # An answer is for the first call without a result, so this one asks when it is the first.
+            else:  # An answer goes to the first open call, so this call asks when it is the first.
                 behind.append(place)
 
         for number, batch in enumerate(self._batches(talk.open_calls)):
-            # Behind a wait only what may be run again can go ahead of it.
+            # While an earlier call waits, only calls that may run twice can run.
             if talk.ended is not None or (others and not all(self._is_keyed(talk, place) for place in batch)):
                 break
             await _side_by_side([one(place, resumed and number == 0) for place in batch])
@@ -111,8 +111,8 @@ class Actor:
         return name in self.tools and self.tools[name].keyed
 
     def _asks(self, name: str) -> bool:
-        """Whether a person may have to be asked about a call. Such a call is alone: what is put down for an answer is
-        the first call that has no result."""
+        """Whether a person may have to be asked about a call. Such a call runs alone: an answer goes to the first call
+        without a result."""
         return any(self.decide(each) == "ask" for each in reaches(name))
 
     def _batches(self, calls: Mapping[int, ToolCall]) -> list[list[int]]:
@@ -133,21 +133,17 @@ class Actor:
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
         label = f"{talk.epoch}.{talk.number + 1}"
         text = shorten(whole, self.limits.tool_chars_max, tell("results.shows_them", output=label))
-        body: dict[str, Any] = {"place": place, "text": text}
-        if text != whole:
-            body["whole"] = whole
-        if result.ends is not None:
-            body["ends"] = outcome_body(result.ends)
-        if result.bad:
-            body["bad"] = True
-        if result.always:
-            body["always"] = True
+        more = {
+            "whole": whole if text != whole else None, "ends": result.ends and outcome_body(result.ends),
+            "bad": result.bad, "always": result.always,
+        }  # fmt: skip
+        body = {"place": place, "text": text, **{key: value for key, value in more.items() if value}}
         turn = talk.next_turn("tool", body, used=result.used, reservation=result.reservation, shown=tuple(result.shown))
         talk.number = await self.board.record(self.claim, turn)
         talk.apply_result(place, text, ends=result.ends, bad=result.bad, always=result.always)
 
     async def run(self, talk: Conversation, place: int, *, resumed: bool = False, waited: bool = False) -> Result:
-        """One call. What is wrong with it is a text for the model; a guard asks a person."""
+        """One call. The model is told what is wrong with it; a guard asks a person."""
         call = talk.open_calls[place]
         epoch, number = talk.reply_at
         who = talk.authors.get(epoch, self.claim.teammate)
@@ -162,8 +158,8 @@ class Actor:
             if said is not None and not said.allowed:
                 return Result(text=_refusal(said))
             if said_at is not None and said_at == talk.since:
-                context = self.context(context.key, None)  # What was answered is no answer to the tool itself.
-            # A call that waited, and was not begun since, ended with the wait: it is asked again.
+                context = self.context(context.key, None)  # The answer was for the policy and not for the tool.
+            # A call that waited, and did not begin since, ended with the wait: it runs again.
             asked_again = (
                 waited and self.claim.continues == talk.since and (self.claim.epoch, context.key) not in self.begun
             )
@@ -179,12 +175,11 @@ class Actor:
             if said is None and decision == "ask" and found.name not in talk.allowed:
                 may_i = question(who, self.claim.task, found.name, arguments, context.key)
                 return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
-            if not found.own and not self.may_act():  # The board fences its own; the world outside has no fence.
-                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+            self._must_have_lease(found)
             self.doing(call.name)
             return _with_word(await self._timed(talk, found, context, arguments), said)
         except LimitReached as guard:
-            # Once a person has answered, the model is told instead of running into the guard again.
+            # When a person has answered, the model gets the answer; otherwise it would meet the guard again.
             if answer := await answer_to(context):
                 return Result(text=tell("results.guard", guard=guard, answer=answer))
             what_now = f"A guard stopped {self.claim.teammate}: {guard} What now?"
@@ -196,6 +191,11 @@ class Actor:
             return Result(text=f"Error: {bad}{cut}", bad=True)
         except DugnadError as error:
             return Result(text=f"Error: {error}")
+
+    def _must_have_lease(self, found: Tool) -> None:
+        """The board refuses stale calls of our own tools; the world outside does not."""
+        if not found.own and not self.may_act():
+            raise StaleClaim("The lease of the host ran out, so another teammate may hold the task.")
 
     def _find(self, name: str) -> Tool:
         found = self.tools.get(name)
@@ -214,30 +214,29 @@ class Actor:
     async def _verdict(
         self, talk: Conversation, name: str, arguments: Mapping[str, Any], key: str
     ) -> tuple[int, Permission] | tuple[None, None]:  # fmt: skip
-        """What a person said of this very call when it was last asked about, and the attempt that asked."""
+        """What a person last said about this call, and the attempt that asked."""
         for epoch in reversed(talk.waits):
             try:
                 asked, reply = await self.board.request(f"task-{self.claim.task.id}-{epoch}")
-            except UnknownRequest:  # It waited for something else than an answer.
+            except UnknownRequest:  # It did not wait for an answer.
                 continue
-            # By its whole text: a question that somebody else worded says nothing of this call.
+            # The whole text must match: a question that somebody else worded says nothing about this call.
             if reply is None or asked.text != question(asked.sender, self.claim.task, name, arguments, key):
                 continue
-            if reply.shown_at is None:  # It is the answer to this call; it need not come through the inbox as well.
+            if reply.shown_at is None:  # This call shows the answer, so the inbox need not.
                 await self.board.show(reply.recipient, [reply.id])
             if reply.sender == HUMAN:
                 return epoch, verdict(reply.text, reply.accepted)
         return None, None
 
     async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
-        """Within a tool's time, and for what is not ours also within the root's seconds."""
+        """Run a tool within its time and, unless it is our own, within the root's seconds."""
         # Our own tools take as long as the board does; a consulted mind reserves for its own calls.
         seconds: float | None = None
         reservation = None
         if not found.own:
             seconds, reservation = await self._reserve(talk, found.seconds(arguments) or self.limits.tool_seconds_max)
-            if not self.may_act():  # The board may have taken longer to answer than the lease ran.
-                raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+            self._must_have_lease(found)  # It may have run out while the board answered.
         context = replace(context, seconds=seconds, say=lambda text: self.saying(f"{found.name}: {text}"))
         began = self.now_ms()
         text, ends = "", None
@@ -256,7 +255,7 @@ class Actor:
             text = tell("results.too_slow", tool=found.name, seconds=seconds)
         except ToolError as error:
             text = f"Error: {error}"
-        except DugnadError:  # What was set aside comes back before the call is answered for.
+        except DugnadError:  # Give back the reservation first.
             if reservation:
                 await self.board.spend(self.claim, reservation, Amount(milliseconds=max(0, self.now_ms() - began)))
             raise
@@ -269,11 +268,9 @@ class Actor:
     async def _reserve(self, talk: Conversation, seconds: float) -> tuple[float, str | None]:
         if talk.spending is not None and talk.spending.milliseconds_max is None:
             return seconds, None
-        spending = await self.board.budget(self.claim.task.root)
-        if spending.milliseconds_max is None:
+        if (left := (await self.board.budget(self.claim.task.root)).left("milliseconds")) is None:
             return seconds, None
-        left = spending.milliseconds_max - spending.spent.milliseconds - spending.reserved.milliseconds
-        # Who asks for more than others leaves half of what is left to them.
+        # A call that asks for more than usual gets at most half of what is left.
         most = min(seconds * 1000, max(self.limits.tool_seconds_max * 1000, left / 2))
         amount = Amount(milliseconds=int(min(most, max(1_000, left))))
         try:
@@ -286,11 +283,11 @@ class Actor:
         return list(dict.fromkeys(each.keeper for each in self.tools.values() if each.keeper is not None))
 
     def unfinished(self) -> Told:
-        """What goes on beside the conversation and would end with it; each is told once."""
+        """What still runs beside the conversation and would end with it. Each is told once."""
         return joined((each.unfinished() for each in self._keepers), "\n")
 
     async def read_output(self, label: str, start: int, most: int) -> Piece:
-        """A part of what a tool gave: of what it keeps itself, or of the transcript."""
+        """A part of a tool's output: from the files that the tool keeps, or from the transcript."""
         if not (found := _LABEL.fullmatch(label)):
             for keeper in self._keepers:
                 if piece := await asyncio.to_thread(keeper.piece, label, start, most):
@@ -313,7 +310,7 @@ def _refusal(said: Permission) -> Told:
 
 
 def _with_word(result: Result, said: Permission | None) -> Result:
-    """What the call gave, after what a person said when they allowed it."""
+    """The result of the call, behind what a person said when they allowed it."""
     if said is None:
         return result
     words = f"{tell('results.allowed_with', words=said.words)}\n\n" if said.words else ""
@@ -321,7 +318,7 @@ def _with_word(result: Result, said: Permission | None) -> Result:
 
 
 async def _side_by_side(work: list[Any]) -> None:
-    """All of them; when one cannot go on, the others are stopped and the first trouble is raised as it is."""
+    """Wait for all of them. If one fails, cancel the others and raise its error as it is."""
     if len(work) == 1:
         await work[0]
         return

@@ -1,8 +1,8 @@
-"""Somebody else's agent as a teammate's mind: a command that is run in the tree with the task's packet.
+"""An external agent as a teammate's mind: a command that runs in the workspace with the task's packet.
 
-One run is one turn. That it begins is recorded, then what it answered with its cost, before anything else happens; what
-it asks for is done by our own tools, as if one of our teammates had called them. A run that was cut off by a crash is
-not taken for done: the next one is told of it.
+One run is one turn. Before anything else happens, its beginning is recorded, and then its answer with the cost. What it
+asks for is done by our own tools, as if one of our teammates had called them. A run that a crash cut off does not count
+as done: the next run is told about it.
 """
 
 from __future__ import annotations
@@ -23,73 +23,72 @@ from ...prompts import tell
 from ...settings import AgentLimits
 from ...text import NOTHING, Told, clean, joined, shorten
 from ...tools import Context, Policy, Tool
-from ...tools.message_tools import answer_since, inbox_text
+from ...tools.message_tools import answer_since
 from ...tools.policy import Decision
 from ...types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import Conversation
 from ..identity import standing
-from ..mind import Stop
 from ..model_calls import PutDown
 from ..packet import packet
-from ..resume import Attempts, recall
+from ..resume import Attempts, hand_over, recall, take_messages
+from ..stop import Stop
 from ..tool_calls import Actor, Result
 from .answer import TOOLS, own_words, protocol, remove_file, with_file
 from .command import ExternalCommand
-from .decide import GUARD, decide, run_of, understood
+from .decide import GUARD, decide, understood
 from .prompt import prompt_text, remark
 from .reports import AgentReport, read_report
 
 _OUTPUT_BYTES_MAX = 8 * 1024 * 1024
-_TEXT_CHARS_MAX = 500_000  # Of what it said; a turn has its bound.
+_TEXT_CHARS_MAX = 500_000  # Of its answer; a turn has a bound.
 _STATUS = "git status --short 2>/dev/null | head -n 60"
 _STATUS_SECONDS = 20.0
 _PAUSE_SECONDS = 1.0
-_CALLED_MAX = 2  # Further runs because somebody wrote meanwhile, after it was done.
+_CALLED_MAX = 2  # Further runs after it was done, because somebody wrote meanwhile.
 
 
 @dataclass(kw_only=True)
 class ExternalAgent:
-    """A teammate whose work is done by a command of the user's."""
+    """A mind whose work is done by a command of the user's. `Agent` explains the fields that both have."""
 
     board: Board
     teammate: Teammate
     command: ExternalCommand
     sandbox: Sandbox | None = None
-    tree: Path | None = None  # Where it works; each attempt is given its own.
+    tree: Path | None = None  # Where it works; each attempt gets its own.
     team: str = "dugnad"
     project: Path | None = None
-    policy: Policy = field(default_factory=Policy)  # What of its wishes a person is asked about, and what is denied.
+    policy: Policy = field(default_factory=Policy)
     limits: AgentLimits = field(default_factory=AgentLimits)
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)
     may_act: Callable[[], bool] = lambda: True
-    stop: Stop = field(default_factory=Stop)  # A run takes as long as a whole task, so one under way ends at once.
+    stop: Stop = field(default_factory=Stop)  # Ends a run at once, because it takes as long as a whole task.
     doing: str = ""
     doing_since: int = 0
     turn: int = 0
-    _told_of_place: Told = NOTHING
+    _told_of_workspace: Told = NOTHING
     _readable: tuple[Path, ...] = ()
 
     def equip(
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
         readable: tuple[Path, ...] = (),
     ) -> None:  # fmt: skip
-        """Where the next task is worked. The command has tools of its own."""
-        self.tree, self._told_of_place, self._readable = tree or self.tree, told, readable
+        """Set the workspace of the next task. The command has tools of its own."""
+        self.tree, self._told_of_workspace, self._readable = tree or self.tree, told, readable
 
     async def work(
         self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None
     ) -> Outcome:  # fmt: skip
-        """Work a task until it is decided how it ended. `told` is something new to go on with, like a red check.
-        `attempts` are those at the task, if they are known already."""
+        """Work on a task until its outcome is decided; see `Agent.work`."""
         talk = Conversation()
         try:
-            sandbox, tree = self._place(claim)
+            sandbox, tree = self._workspace(claim)
             await self._begin(claim, talk, told, attempts)
             called, resumed = 0, talk.replies > 0
             while True:
-                remove_file(tree)  # What was in it is recorded, or from a run that was cut off.
+                remove_file(tree)  # Its content is recorded, or comes from a run that was cut off.
                 await self._act(claim, talk, resumed=resumed)
                 outcome = decide(talk, self.command, self.limits, self.board.limits)
                 if isinstance(outcome, Done) and called < _CALLED_MAX and await self._is_called(talk):
@@ -99,18 +98,17 @@ class ExternalAgent:
                 if self.stop:
                     raise PutDown(Released(self.stop.why, resume=True))
                 await self._run(claim, talk, sandbox, tree)
-                self._must_be_let_in(talk)
                 resumed = False
         except PutDown as put_down:
             outcome = put_down.outcome
         finally:
             self._note("")
-        return await self._leave(claim, talk, outcome)
+        return await hand_over(self.board, claim, talk, outcome)
 
     def _note(self, doing: str) -> None:
         self.doing, self.doing_since = doing, self.sources.now_ms()
 
-    def _place(self, claim: Claim) -> tuple[Sandbox, Path]:
+    def _workspace(self, claim: Claim) -> tuple[Sandbox, Path]:
         if self.sandbox is not None and self.tree is not None:
             return self.sandbox, self.tree
         question = (
@@ -128,9 +126,6 @@ class ExternalAgent:
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
         if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
             self._ask_for_trust(claim, answer)
-        if isinstance(talk.ended, Released) and talk.ended.resume and talk.recorded != claim.epoch:
-            talk.ended = None
-            talk.say(tell("teammate.go_on"))
         if not talk.replies:
             talk.packet = await packet(self.board, claim, attempts, self.limits, self.project)
             talk.say(talk.packet)
@@ -139,9 +134,9 @@ class ExternalAgent:
         if told:
             talk.ended = None
             talk.say(told)
-        if self._told_of_place and talk.ended is None:
-            talk.say(self._told_of_place)
-            self._told_of_place = NOTHING
+        if self._told_of_workspace and talk.ended is None:
+            talk.say(self._told_of_workspace)
+            self._told_of_workspace = NOTHING
 
     def _must_be_counted(self, spending: Spending) -> None:
         if spending.microdollars_max is not None and not self.command.reports_dollars:
@@ -151,7 +146,7 @@ class ExternalAgent:
             )
 
     def _ask_for_trust(self, claim: Claim, answer: str | None) -> None:
-        """A command cannot be held to reading only, so it cannot be let look around for a plan."""
+        """Nothing can limit a command to reading, so it cannot look around and make a plan first."""
         if answer:
             raise PutDown(Failed(f"{self.command.name} was not let work without a plan. {answer}"))
         question = (
@@ -160,29 +155,14 @@ class ExternalAgent:
         )
         raise PutDown(Waiting(on="plan", question=question))
 
-    def _must_be_let_in(self, talk: Conversation) -> None:
-        """What the provider does not know us for is no fault of the task."""
-        if isinstance(talk.last, Reply) and (run := run_of(talk.last)).ended == "refused":
-            raise ModelMisconfigured(f"{self.command.name} was refused by its provider: {run.trouble}")
-
     async def _is_called(self, talk: Conversation) -> bool:
-        """Whether a person or a lead wrote while it worked; they should not have to wait for another task."""
+        """Whether a person or a lead wrote while it worked. They should not have to wait for the next task."""
         name = self.teammate.name
         if talk.turns >= self.command.runs_max or not await self.board.has_unread(name):
             return False
         leads = {member.name for member in await self.board.team() if member.lead}
         unread = await self.board.inbox(name)
         return any(each.kind != "shutdown" and each.sender in (HUMAN, *leads) for each in unread)
-
-    async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
-        name = self.teammate.name
-        if not await self.board.has_unread(name):
-            return
-        messages = await self.board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
-        leads = frozenset(member.name for member in await self.board.team() if member.lead)
-        if messages:
-            talk.to_say.insert(0, inbox_text(messages, leads))  # People come before the work, also before its packet.
-            talk.shown += [message.id for message in messages]
 
     # What it asked for.
 
@@ -207,7 +187,7 @@ class ExternalAgent:
             await actor.act(talk, resumed=resumed)
 
     async def _is_stopped(self, actor: Actor, talk: Conversation) -> bool:
-        """Whether a person has answered for a guard: one answer holds for all it still wanted to have done."""
+        """Whether a person has answered a guard's question: one answer counts for all calls that are still open."""
         first = min(talk.open_calls)
         if talk.open_calls[first].name == "ask_human":
             return False
@@ -224,7 +204,7 @@ class ExternalAgent:
     async def _run(self, claim: Claim, talk: Conversation, sandbox: Sandbox, tree: Path) -> None:
         """Reserve, record that it begins, run it, record what came of it."""
         await self._must_be_there(sandbox, tree)
-        await self._take_messages(claim, talk)
+        await take_messages(self.board, claim, talk)
         status = await self._status(sandbox, tree) if talk.begun else ""
         if text := remark(talk, status, self.board.limits):
             talk.say(text)
@@ -233,10 +213,10 @@ class ExternalAgent:
         said = Said(joined([*talk.to_say, here]))
         talk.number = await self.board.record(claim, talk.next_turn("request", {"command": self.command.name}))
         if not self.may_act():
-            raise StaleClaim("The lease of the host ran out; the task may be in other hands.")
+            raise StaleClaim("The lease of the host ran out, so another teammate may hold the task.")
         self.turn = talk.turns + 1
         self._note(f"runs {self.command.name}")
-        # A word that nobody but this run knows. What it runs can write files for it; in a review that must not count.
+        # Only this run knows this word. The code that it runs can write files too; in a review they must not count.
         word, by_file = self.sources.new_id()[-14:], claim.task.kind != "review"
         how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
         prompt = f"{clean(prompt_text(self.teammate, claim, self.team, talk, said, how))}\n".encode()
@@ -249,50 +229,39 @@ class ExternalAgent:
                 await self.board.spend(claim, reservation, self.command.at_most_in(ran, amount))
             raise
         if self.stop and report.ended != "well":
-            await self._put_down(claim, reservation, report, self.command.at_most_in(seconds, amount))
+            # The run gets no reply, so the next one is told that it was interrupted.
+            most = self.command.at_most_in(seconds, amount)
+            await self.board.spend(claim, reservation, report.used(most, seconds))
+            raise PutDown(Released(self.stop.why, resume=True))
         reply = self._reply(report, word, tree if by_file else None)
-        used = Amount(
-            tokens=amount.tokens if report.usage is None else report.usage.tokens,
-            microdollars=amount.microdollars if report.microdollars is None else report.microdollars,
-            milliseconds=min(int(seconds * 1000), amount.milliseconds),
-        )
+        used = report.used(amount, seconds)
         body = talk.reply_turn(said, reply)
         turn = talk.next_turn("reply", body, used=used, reservation=reservation, shown=tuple(talk.shown))
         talk.number = await self._record(claim, turn)
         talk.apply_reply(said, reply)
         talk.recorded = claim.epoch
-
-    async def _put_down(self, claim: Claim, reservation: str, report: AgentReport, most: Amount) -> None:
-        """It was asked to end: what it says it spent counts, or else what it can have spent in that time. The run stays
-        without a reply, so the next one is told that it was interrupted."""
-        used = Amount(
-            tokens=most.tokens if report.usage is None else report.usage.tokens,
-            microdollars=most.microdollars if report.microdollars is None else report.microdollars,
-            milliseconds=most.milliseconds,
-        )
-        await self.board.spend(claim, reservation, used)
-        raise PutDown(Released(self.stop.why, resume=True))
+        if report.ended == "refused":  # That is no fault of the task.
+            raise ModelMisconfigured(f"{self.command.name} was refused by its provider: {clean(report.trouble)}")
 
     async def _ran(
         self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
     ) -> tuple[AgentReport, float]:  # fmt: skip
         environment = dict(self.command.environment)
         if sandbox.bare:
-            environment.pop("IS_SANDBOX", None)  # It would not be true.
+            environment.pop("IS_SANDBOX", None)  # It is not true here.
         try:
             ran = await sandbox.until(self.stop.said).run(
                 self.command.line(amount, spending), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
                 readable=(*self.command.readable, *self._readable), hosts=self.command.hosts, stdin=prompt,
             )  # fmt: skip
-        except DugnadError as refused:  # It was not run, so it cost nothing.
-            return AgentReport(
-                ended="failed", trouble=f"it could not be run: {refused}", microdollars=0, usage=Usage()
-            ), 0.0
+        except DugnadError as refused:  # It did not run, so it cost nothing.
+            why = f"it could not be run: {refused}"
+            return AgentReport(ended="failed", trouble=why, microdollars=0, usage=Usage()), 0.0
         return read_report(self.command.reads, ran), ran.seconds
 
     def _reply(self, report: AgentReport, word: str, tree: Path | None) -> Reply:
-        """What it said as a reply, its wishes as calls; with how the run ended beside it."""
+        """Its answer as a reply, with what it asks for as calls, and with how the run ended."""
         text = shorten(report.text, _TEXT_CHARS_MAX)
         text = with_file(text, tree, word) if tree is not None and report.ended == "well" else text
         text = own_words(text, word)
@@ -303,7 +272,7 @@ class ExternalAgent:
         )  # fmt: skip
 
     async def _record(self, claim: Claim, turn: NewTurn) -> int:
-        """Until the board answers: what a run cost must not be lost to a moment without a database."""
+        """Try until the board answers: the cost of a run must not be lost while the database is away."""
         while True:
             try:
                 return await self.board.record(claim, turn)
@@ -312,7 +281,7 @@ class ExternalAgent:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _reserve(self, claim: Claim) -> tuple[Amount, str, Spending]:
-        """What a run may cost, set aside; after a wait, where others may give something back."""
+        """Reserve what a run may cost. If others may give something back, wait for that."""
         root = claim.task.root
         with self.board.watch([f"budget:{root}"]) as watch:
             for _ in range(self.limits.patience_max):
@@ -345,7 +314,7 @@ class ExternalAgent:
             )
 
     async def _status(self, sandbox: Sandbox, tree: Path) -> str:
-        """What git says of the tree; nothing where it says nothing."""
+        """What `git status` says; empty if it fails."""
         try:
             ran = await sandbox.run(
                 _STATUS, tree=tree, seconds=_STATUS_SECONDS, output_bytes_max=10_000, readable=self._readable
@@ -353,11 +322,3 @@ class ExternalAgent:
         except DugnadError:
             return ""
         return ran.output.decode(errors="replace").rstrip() if ran.code == 0 else ""
-
-    async def _leave(self, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:
-        """Whoever tries next, with a fresh mind, is left a word."""
-        if isinstance(outcome, Failed) or (isinstance(outcome, Released) and not outcome.resume):
-            said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
-            if said:
-                await self.board.hand_over(claim, shorten(clean("\n".join(said[-2:])), 4_000))
-        return outcome

@@ -1,7 +1,7 @@
-"""What another agent hands back besides plain text: a small JSON object, strictly parsed, in our own tools' terms.
+"""What an external agent answers besides plain text: a small JSON object, strictly parsed.
 
-Each thing it asks for becomes a call of the tool that a teammate of ours would call. So it is recorded, keyed, fenced
-and bounded in the same way, and asked again after a crash or a wait in the same way.
+Each thing it asks for becomes a call of one of our own tools. So it is recorded, keyed, fenced and bounded in the same
+way, and called again after a crash or a wait in the same way.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ...tools import BUILT_IN, BadCall
 
 FILE = ".dugnad-answer.json"
 _FENCE = "```dugnad"
-_NOT_ITS_OWN = "?"  # Behind the fence of a block that has not the word of its run.
+_NOT_ITS_OWN = "?"  # Behind the fence of a block without the word of its run.
 _BYTES_MAX = 256 * 1024
 _ENTRIES_MAX = 100  # Of one kind.
 _TOOLS = {"follow_ups": "add_task", "notes": "note", "messages": "send_message", "responses": "respond"}
@@ -32,17 +33,13 @@ TOOLS = {each.name: each for each in BUILT_IN if each.name in _BY_KEY.values()}
 
 
 def protocol(word: str, *, file: bool, denied: Container[str] = ()) -> Told:
-    """How an agent hands back. What the policy denies is not offered."""
+    """How an agent answers. What the policy denies is not offered."""
     keys = {
-        "result": tell("external.result"),
-        "outcome": tell("external.outcome"),
-        "follow_ups": tell("external.follow_ups"),
-        "notes": tell("external.notes"),
-        "messages": tell("external.messages"),
-        "responses": tell("external.responses"),
-        "question": tell("external.question"),
-        "failure": tell("external.failure"),
-    }
+        "result": tell("external.result"), "outcome": tell("external.outcome"),
+        "follow_ups": tell("external.follow_ups"), "notes": tell("external.notes"),
+        "messages": tell("external.messages"), "responses": tell("external.responses"),
+        "question": tell("external.question"), "failure": tell("external.failure"),
+    }  # fmt: skip
     offered = [tell("external.key", key=key, says=says) for key, says in keys.items() if _BY_KEY.get(key) not in denied]
     how = joined((tell("external.protocol"), tell("external.in_a_file", name=FILE) if file else None), " ")
     return joined((how, tell("external.block", fence=_FENCE, word=word, keys=joined(offered, "\n"))))
@@ -50,7 +47,7 @@ def protocol(word: str, *, file: bool, denied: Container[str] = ()) -> Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAnswer:
-    """`wrong` says what is wrong with it; then nothing of it is done."""
+    """`wrong` says what is wrong with it; then no part of it is done."""
 
     result: str = ""
     outcome: str | None = None
@@ -61,7 +58,7 @@ class AgentAnswer:
 
 
 def read_answer(text: str) -> AgentAnswer:
-    """What a final text says: plain text is the result, a block at its end says more."""
+    """The answer in a final text: plain text is the result, and a block at its end says more."""
     before, fence, block = f"\n{text}".rpartition(f"\n{_FENCE}")
     if not fence:
         return AgentAnswer(result=text.strip()) if text.strip() else AgentAnswer(wrong=tell("external.no_words"))
@@ -117,7 +114,7 @@ def _no_number(word: str) -> Any:
 
 
 def _calls(given: dict[str, Any]) -> tuple[ToolCall, ...]:
-    """Each entry as a call, looked at by the tool before any of them is made. A question waits, so it is last."""
+    """Each entry as a call. All are checked before the first one is made. A question waits, so it is last."""
     wanted: list[tuple[str, dict[str, Any]]] = []
     for word, tool in _TOOLS.items():
         entries = given.get(word, [])
@@ -135,20 +132,17 @@ def _calls(given: dict[str, Any]) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-# Whose words they are.
-
-
 def own_words(text: str, word: str) -> str:
-    """The final text as it is recorded: a block with the word of the run as a block, any other marked as none. What an
-    agent ran may have printed one, and an agent may repeat what it read."""
+    """The final text as it is recorded. Only a block with the word of the run stays a block; others are marked. A
+    program that the agent ran may have printed one, and an agent may repeat what it read."""
     before, fence, block = f"\n{text}".rpartition(f"\n{_FENCE} {word}\n")
     before, block = (each.replace(f"\n{_FENCE}", f"\n{_FENCE}{_NOT_ITS_OWN}") for each in (before, f"\n{block}"))
     return f"{before}\n{_FENCE}{block}"[1:] if fence else block[2:]
 
 
 def with_file(text: str, tree: Path, word: str) -> str:
-    """The final text, with what is in the file as its block where it has none of its own. Everything that runs in the
-    tree can write the file, so it counts only with the word of the run."""
+    """The final text, with the content of the file as its block if it has none of its own. Every program in the
+    workspace can write the file, so it counts only with the word of the run."""
     if f"\n{_FENCE} {word}\n" in f"\n{text}":
         return text
     try:
@@ -165,8 +159,6 @@ def with_file(text: str, tree: Path, word: str) -> str:
 
 
 def remove_file(tree: Path) -> None:
-    """It is no part of the work. A folder of that name is somebody's own."""
-    try:
+    """It is no part of the work. A folder of that name is left alone."""
+    with suppress(OSError):
         os.unlink(tree / FILE)
-    except OSError:
-        pass

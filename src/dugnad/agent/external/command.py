@@ -1,7 +1,6 @@
-"""Somebody else's agent, as the user set it up: which command, with what, and within which bounds.
+"""An external agent as the user set it up: which command, with what, and within which bounds.
 
-It stands where a model stands, so that it is chosen like one: `model = "command:claude"`. It is not asked, though; it
-is run, for a whole task at a time.
+It is chosen like a model: `model = "command:claude"`. It is not asked, though: one run works on a whole task.
 """
 
 from __future__ import annotations
@@ -22,37 +21,37 @@ PREFIX = "command:"
 Reads = Literal["claude-json", "codex-jsonl", "text"]
 READS: tuple[str, ...] = get_args(Reads)
 SECONDS = 1_800.0
-_DOLLARS = 5.0  # Of one run, where a goal has a cap in dollars and nobody said how much of it a run may take.
+_DOLLARS = 5.0  # For one run, if the goal has a cap in dollars and `dollars_per_run` is not set.
 _TOKENS = 2_000_000
-# What a run can spend in a minute, where nobody said otherwise; and how long the request that was under way when it was
-# cut off may go on at the provider.
+# The most that a run spends in a minute, unless it is set otherwise; and how long a provider may still work on the
+# request of a run that was cut off.
 _DOLLARS_PER_MINUTE = 3.0
 _TOKENS_PER_MINUTE = 600_000
 _UNDER_WAY_SECONDS = 10.0
-# With less left than this there is no use in starting.
+# It is no use to start a run with less.
 _LEAST = Amount(tokens=10_000, microdollars=50_000, milliseconds=30_000)
-# Errors are only of interest where it failed; mixed into the answer they would spoil it.
+# Errors are shown only if the command failed; mixed into the answer they would spoil it.
 _SCRIPT = 'errors=$(mktemp) && {words} 2>"$errors"; code=$?; [ $code = 0 ] || tail -c 4000 "$errors"; exit $code'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalCommand:
-    """Given to a teammate in place of a model."""
+    """What a teammate has instead of a model."""
 
-    name: str  # command:NAME, as a person would write it.
+    name: str  # command:NAME.
     run: tuple[str, ...]
-    reads: Reads = "text"  # What its output is like.
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # All of it, besides what all have.
-    hosts: tuple[str, ...] = ()  # What it may reach.
+    reads: Reads = "text"  # The format of its output.
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # Besides what every command gets.
+    hosts: tuple[str, ...] = ()  # That it may reach.
     readable: tuple[Path, ...] = ()  # Where it is installed, outside the system's folders.
     dollars_option: str = ""  # Its own option for a cap, if it has one.
     seconds: float = SECONDS
     dollars_per_run: float | None = None
     tokens_per_run: int | None = None
-    dollars_per_minute: float = _DOLLARS_PER_MINUTE  # What it can spend at most, for a run that was cut off
+    dollars_per_minute: float = _DOLLARS_PER_MINUTE  # The most it can spend, counted for a run that was cut off
     tokens_per_minute: int = _TOKENS_PER_MINUTE  # and did not say what it spent.
     runs_max: int = 6  # In one attempt; then a person is asked.
-    missing: tuple[str, ...] = ()  # What it should be given and is not set, as the user wrote it.
+    missing: tuple[str, ...] = ()  # Variables that it should get and that are not set, as the user wrote them.
     facts: Facts = field(default_factory=Facts)
 
     @property
@@ -69,13 +68,13 @@ class ExternalCommand:
     async def close(self) -> None: ...
 
     def line(self, amount: Amount, spending: Spending) -> str:
-        """What the shell is to run, with the command's own cap where it has one."""
+        """What the shell runs, with the command's own option for a cap if it has one."""
         capped = spending.microdollars_max is not None or self.dollars_per_run is not None
         own = (self.dollars_option, f"{amount.microdollars / 1e6:.6f}") if self.dollars_option and capped else ()
         return _SCRIPT.format(words=shlex.join([*self.run, *own]))
 
     def at_most_in(self, seconds: float, amount: Amount) -> Amount:
-        """What a run that was cut off after so long can have spent: never more than was set aside for it."""
+        """The most that a run of this length can have spent, and never more than was reserved for it."""
         minutes = (seconds + _UNDER_WAY_SECONDS) / 60
         return Amount(
             tokens=min(amount.tokens, math.ceil(self.tokens_per_minute * minutes)),
@@ -86,7 +85,7 @@ class ExternalCommand:
     def at_most(self, spending: Spending) -> Amount:
         """What one run may cost: what was set up, and no more than is left.
 
-        While others hold a part of it, there is a limit to how little is worth starting with: they will give some back.
+        While others hold a part of the budget, very little is not worth starting with: they will give some back.
         """
         dollars = None if self.dollars_per_run is None else int(self.dollars_per_run * 1e6)
         wanted = {
@@ -99,17 +98,15 @@ class ExternalCommand:
 
 
 def _share(spending: Spending, kind: str, said: int | None, usual: int, *, alone: bool) -> int:
-    cap = getattr(spending, f"{kind}_max")
-    if cap is None:
+    if (left := spending.left(kind)) is None:
         return said or 0
     most = usual if said is None else said
     least = min(most, getattr(_LEAST, kind) if alone else max(getattr(_LEAST, kind), most // 4))
-    left = cap - getattr(spending.spent, kind) - getattr(spending.reserved, kind)
     return int(min(most, max(least, left)))
 
 
-# What `[commands.NAME]` need not say of the well-known ones. They ask nobody for permission: the sandbox they run in
-# is what holds them. Settings of the project are not read, for they could name programs to run and servers to ask.
+# What `[commands.NAME]` need not say for well-known agents. They ask nobody for permission, because the sandbox limits
+# them. They do not read settings of the project, which could name programs to run and servers to ask.
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "claude": {

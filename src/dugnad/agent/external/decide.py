@@ -1,8 +1,7 @@
-"""Whether an attempt by somebody else's agent is over, and how: pure, from the conversation alone."""
+"""Whether an attempt by an external agent is over, and how: pure, from the conversation alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import get_args
 
 from ...board.verbs.settle import check_outcome
@@ -17,27 +16,22 @@ from .answer import AgentAnswer, read_answer
 from .command import PREFIX, ExternalCommand
 from .reports import Ending
 
-# How the result of a call begins that was not granted. Recorded transcripts have them too, so they stay as they are.
+# How the result of a call begins that was not granted. Recorded transcripts have these words, so they must not change.
 GUARD = "A guard stopped this:"
 NOT_GRANTED = ("Error:", GUARD, "A person refused:")
 _RESULT_CHARS_MAX = 50_000
 _WRONG_MAX = 2  # Answers in a row that were not understood.
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRun:
-    ended: Ending
-    trouble: str = ""
-
-
-def run_of(reply: Reply) -> AgentRun:
-    """How the run behind a reply ended. A reply of another mind, from an earlier attempt, is a reply."""
+def run_of(reply: Reply) -> tuple[Ending, str]:
+    """How the run behind a reply ended, and what went wrong. A reply of another mind, from an earlier attempt, ended
+    well."""
     ended, _, trouble = reply.run.partition(": ")
-    return AgentRun(ended, trouble) if ended in get_args(Ending) else AgentRun("well")  # type: ignore[arg-type]
+    return (ended, trouble) if ended in get_args(Ending) else ("well", "")  # type: ignore[return-value]
 
 
 def refusals(talk: Conversation) -> list[tuple[str, str]]:
-    """What of the last reply's wishes was not granted: the tool, and why."""
+    """The calls of the last reply that were not granted: the tool, and why."""
     found: list[tuple[str, str]] = []
     for entry in reversed(talk.entries):
         if not isinstance(entry, ToolResult):
@@ -52,7 +46,7 @@ def last_reply(talk: Conversation) -> Reply | None:
 
 
 def decide(talk: Conversation, command: ExternalCommand, limits: AgentLimits, board: Limits) -> Outcome | None:
-    """The outcome, or None: there is another run to make."""
+    """The outcome, or None: the command runs again."""
     if talk.ended is not None:
         return talk.ended
     last = last_reply(talk)
@@ -70,12 +64,12 @@ def decide(talk: Conversation, command: ExternalCommand, limits: AgentLimits, bo
 def _end(
     talk: Conversation, last: Reply, command: ExternalCommand, limits: AgentLimits, board: Limits
 ) -> Outcome | None:
-    run = run_of(last)
-    if run.ended in ("failed", "late"):
-        return Failed(f"{command.name}: {run.trouble}", retry=True)
-    if run.ended == "busy":
-        return Released(f"{command.name}: {run.trouble}", limits.give_back_seconds)
-    if run.ended != "well" or talk.begun or refusals(talk):
+    ended, trouble = run_of(last)
+    if ended in ("failed", "late"):
+        return Failed(f"{command.name}: {trouble}", retry=True)
+    if ended == "busy":
+        return Released(f"{command.name}: {trouble}", limits.give_back_seconds)
+    if ended != "well" or talk.begun or refusals(talk):
         return None
     if not last.model.startswith(PREFIX) and last.calls:
         return None
@@ -106,7 +100,7 @@ def wrong_in_a_row(talk: Conversation, board: Limits) -> int:
     count = 0
     for entry in reversed(talk.entries):
         if isinstance(entry, Reply):
-            if run_of(entry).ended != "well" or not understood(entry.text, board).wrong:
+            if run_of(entry)[0] != "well" or not understood(entry.text, board).wrong:
                 break
             count += 1
     return count

@@ -1,4 +1,4 @@
-"""What somebody else's agent is told: who it is, its task, what happened so far, and how to hand back. Pure."""
+"""What an external agent is told: who it is, its task, what happened so far, and how to answer. Pure."""
 
 from __future__ import annotations
 
@@ -27,29 +27,28 @@ def _entry(entry: Message) -> Told:
     if isinstance(entry, Said):
         return entry.text
     if isinstance(entry, Reply):
-        said = shorten(entry.text, _ANSWER_CHARS_MAX)
-        return tell("external.ended_with", said=said)
+        return tell("external.ended_with", said=shorten(entry.text, _ANSWER_CHARS_MAX))
     return _came_of(entry.name, entry.text)
 
 
 def _came_of(tool: str, result: str) -> Told:
-    """There is but one text here, so what a tool gave is marked, unless it is a sentence."""
+    """The prompt is one text, so a long result of a tool is marked as such."""
     if "\n" in result or len(result) > _SENTENCE_CHARS_MAX:
         return tell("external.came_of_long", tool=tool, result=result)
     return tell("external.came_of", tool=tool, result=result)
 
 
 def remark(talk: Conversation, status: str, board: Limits) -> Told | None:
-    """Why there is another run, where nothing else says so."""
+    """Why the command runs again, if nothing else says so."""
     if talk.begun:
         interrupted = tell("external.interrupted")
         return tell("external.interrupted_with", interrupted=interrupted, status=status) if status else interrupted
     last = last_reply(talk)
     if last is None:
         return None
-    run = run_of(last)
-    if run.ended != "well":
-        return tell("external.ended_early", trouble=run.trouble)
+    ended, trouble = run_of(last)
+    if ended != "well":
+        return tell("external.ended_early", trouble=trouble)
     if refused := refusals(talk):
         return tell("external.not_granted", refused=joined((_came_of(*each) for each in refused), "\n"))
     return understood(last.text, board).wrong or None

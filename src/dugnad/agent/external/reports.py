@@ -1,31 +1,32 @@
-"""What other agents print when they are done, read strictly. Pure.
+"""What external agents print when they are done, read strictly. Pure.
 
-Their words are believed as words: what they say they did is a result like any other, and what they say it cost is
-counted. Where they say nothing of the cost, whoever asks counts all that was set aside.
+What an agent says it did is a result like any other, and what it says it cost is counted. If it does not report the
+cost, all that was reserved counts.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...models.port import Usage
 from ...text import clean, one_line
+from ...types import Amount
 from ...workspace.sandbox.sandbox import CommandResult
 from .command import Reads
 
 Ending = Literal[
     "well",
-    "cut",  # It reached a limit of its own, and can go on from there.
-    "late",  # It was ended because it took too long.
+    "cut",  # It reached a limit of its own, and can continue from there.
+    "late",  # It took too long and was ended.
     "busy",  # Its provider has no room now.
-    "refused",  # Its provider does not know us: a person has to act.
+    "refused",  # Its provider refused the key: a person has to act.
     "failed",
 ]
-# By the status its provider answered with, where it reports one. What an agent says decides nothing: it may say
-# "authentication" because it worked on one.
+# By the HTTP status that it reports of its provider. Its words decide nothing: an agent may say "authentication"
+# because it worked on that.
 _BY_STATUS: dict[Any, Ending] = {401: "refused", 402: "refused", 403: "refused", 429: "busy", 503: "busy", 529: "busy"}
 _NUMBER_MAX = 2**53
 
@@ -40,23 +41,26 @@ class AgentReport:
     microdollars: int | None = None
     usage: Usage | None = None
 
+    def used(self, most: Amount, seconds: float) -> Amount:
+        """What it says it cost, or the most that it can have cost."""
+        return Amount(
+            tokens=most.tokens if self.usage is None else self.usage.tokens,
+            microdollars=most.microdollars if self.microdollars is None else self.microdollars,
+            milliseconds=min(int(seconds * 1000), most.milliseconds),
+        )
+
 
 def read_report(reads: Reads, ran: CommandResult) -> AgentReport:
     output = clean(ran.output.decode(errors="replace"))
     found = _READERS[reads](output)
     if ran.timed_out:
-        return _with(found, "late", f"it was ended after {ran.seconds:.0f} seconds, which is its limit")
+        why = f"it was ended after {ran.seconds:.0f} seconds, which is its limit"
+        return replace(found, ended="late", trouble=why)
     if found.ended == "well" and ran.code != 0:
-        return _with(found, "failed", f"it ended with exit code {ran.code}: {_tail(output)}")
+        return replace(found, ended="failed", trouble=f"it ended with exit code {ran.code}: {_tail(output)}")
     if found.ended != "well" and ran.code != 0:
-        return _with(found, found.ended, f"{found.trouble} (exit code {ran.code})")
+        return replace(found, trouble=f"{found.trouble} (exit code {ran.code})")
     return found
-
-
-def _with(found: AgentReport, ended: Ending, trouble: str) -> AgentReport:
-    return AgentReport(
-        ended=ended, text=found.text, trouble=trouble, microdollars=found.microdollars, usage=found.usage
-    )  # fmt: skip
 
 
 def _tail(output: str) -> str:
@@ -116,7 +120,7 @@ def _codex(output: str) -> AgentReport:
             ended, trouble = "well", ""
             used = event.get("usage")
             usage = _codex_usage(used) if _says(used) else usage
-        elif kind in ("turn.failed", "error"):  # The latter also tells of what was tried again, so it may end well.
+        elif kind in ("turn.failed", "error"):  # It prints "error" also before it tries again, so it may end well.
             told = event.get("error") if kind == "turn.failed" else event
             fields = told if isinstance(told, dict) else {"message": told}
             trouble = one_line(fields.get("message"), 500)
@@ -140,7 +144,7 @@ _READERS = {"claude-json": _claude, "codex-jsonl": _codex, "text": _text}
 
 
 def _objects(output: str) -> list[dict[str, Any]]:
-    """The JSON objects among the lines; what else is printed between them is somebody's chatter."""
+    """The JSON objects among the lines. Other lines are ignored."""
     found: list[dict[str, Any]] = []
     for line in output.splitlines():
         if not line.lstrip().startswith(("{", "[")):
@@ -163,5 +167,5 @@ def _count(used: dict[str, Any], name: str) -> int:
 
 
 def _says(used: Any) -> bool:
-    """Whether it counts at all; nothing used is an answer too."""
+    """Whether it counts at all; zero is an answer too."""
     return isinstance(used, dict) and _is_number(used.get("input_tokens")) and _is_number(used.get("output_tokens"))
