@@ -159,7 +159,7 @@ def test_a_review_is_rehearsed_between_the_work_and_what_waits_for_it(shell: She
     found = shell.json("rehearse", "--agents", "2", "--seeds", "5")
     path = [step["task"] for step in found["teams"][0]["critical_path"]]
     assert path == ["#1 Code", "Review #1 Code", "#1 Code, after its review", "#2 Publish"]
-    assert "Of the tasks, 1 must be looked at by another" in found["warnings"][-1]
+    assert "1 of the tasks need a review before they are done" in found["warnings"][-1]
     assert "reviewer" in found["basis"][0]
 
 

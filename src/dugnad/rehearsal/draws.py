@@ -13,11 +13,10 @@ _DURATION_MAX_MS = 10**12
 
 
 class Draws:
-    """How long each attempt takes in one future, and how it ends. Every team plays the same futures."""
+    """One future. Every team plays the same futures."""
 
     def __init__(self, tasks: Sequence[PlannedTask], seed: int) -> None:
-        self._tasks = tasks
-        self._seed = seed
+        self._tasks, self._seed = tasks, seed
         chance = Random(seed)
         self._first = [_attempt(task, chance) for task in tasks]
 
@@ -38,7 +37,5 @@ def _attempt(task: PlannedTask, chance: Random) -> tuple[int, int, str | None]:
     luck = chance.random()
     if luck < expected.failed + expected.retried:
         return milliseconds, FAILED if luck < expected.failed else RETRY, None
-    word, more = task.outcomes[0][0], task.outcomes
-    if len(more) > 1:
-        word = chance.choices([each for each, _ in more], [likely for _, likely in more])[0]
-    return milliseconds, DONE, word
+    words, shares = zip(*task.outcomes, strict=True)
+    return milliseconds, DONE, words[0] if len(words) == 1 else chance.choices(words, shares)[0]

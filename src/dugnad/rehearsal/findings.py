@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -15,9 +16,9 @@ from .plan import AGENTS_MAX, ANYONE, RehearsalPlan, account
 from .play import Bar, Loss, Mate, PlayedRun, PreparedPlan, rehearse
 from .warnings import cautions
 
-WORTH = 0.05  # What makes the whole faster by less than this is not worth a teammate.
-_PLAYED_MAX = 10_000_000  # Tasks played in all: minutes, not hours.
-_SEARCHED = 10_000  # Tasks played for each number of teammates that is tried, so that a search takes a second.
+WORTH = 0.05  # A teammate that makes the whole faster by less than this is not worth it.
+_PLAYED_MAX = 10_000_000  # Tasks played in all, so that it takes minutes and not hours.
+_SEARCHED = 10_000  # Tasks played for each team size that is tried, so that a search takes a second.
 _SEEDS_LEAST = 3
 _LOSS_SEEDS = 25
 _IDLE_SHOWN = 8
@@ -40,7 +41,7 @@ class PathStep:
     mate: str
     start: int
     end: int
-    why: str  # What its beginning waited for: "", "its need", "a free teammate", "a delay" or "another try".
+    why: str  # What it waited for: "", "its need", "a free teammate", "a delay" or "another try".
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +53,15 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostHost:
-    """What losing one host adds."""
+    """What the loss of one host adds."""
 
     makespan: Range
-    dollars: Range  # Paid for what had been done already.
+    dollars: Range  # Paid for work that is done twice.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What a team of so many came to."""
+    """What the rehearsals of a team of one size say."""
 
     agents: int
     makespan: Range  # Milliseconds.
@@ -68,8 +69,8 @@ class Size:
     tokens: Range
     busy: float  # The share of the teammates' time that is work, in the median run.
     finished: float  # The share of runs in which every task ended.
-    failed: float  # Tasks that fail, on average,
-    skipped: float  # and those that are skipped: a need of them ended otherwise than they asked for.
+    failed: float  # Tasks that fail, on average.
+    skipped: float  # Tasks that are skipped, because a need of theirs ended with another outcome than they ask for.
     path: tuple[PathStep, ...]
     idle: tuple[Idle, ...]
     lost_host: LostHost | None
@@ -81,15 +82,14 @@ class Size:
 class Findings:
     sizes: tuple[Size, ...]
     seeds: int
-    shortest: int  # The longest chain of needs, in milliseconds, in the median run: no team is faster.
-    enough: int  # Beyond so many teammates nothing gets faster.
+    shortest: int  # Milliseconds of the longest chain of needs in the median run: no team is faster.
+    enough: int  # A larger team is not faster.
     warnings: tuple[str, ...]
 
     @property
     def shown(self) -> Size:
-        """The team to look at: the smallest asked for that is enough, else the largest."""
-        fit = [each for each in self.sizes if each.agents >= self.enough]
-        return fit[0] if fit else self.sizes[-1]
+        """The smallest of these teams that is enough, or else the largest."""
+        return next((each for each in self.sizes if each.agents >= self.enough), self.sizes[-1])
 
 
 def find(plan: RehearsalPlan, agents: Sequence[int], *, seeds: int) -> Findings:
@@ -119,15 +119,15 @@ def find(plan: RehearsalPlan, agents: Sequence[int], *, seeds: int) -> Findings:
 
 
 def mates_of(plan: RehearsalPlan, count: int) -> list[Mate]:
-    """So many teammates: of the plan's roles in the plan's shares, or each for every role.
+    """A team of this size: with the plan's roles in the plan's shares, or else with every role for each teammate.
 
-    With fewer teammates than roles some have several. Whoever tasks are assigned to is one of them.
+    If there are fewer teammates than roles, some have several. Teammates to whom tasks are assigned are among them.
     """
     roles = sorted({task.role for task in plan.tasks if task.role is not None})
     shares = _shared(plan.agents, count) if plan.agents is not None else [tuple(roles)] * count
     own = [list(plan.names[first::count]) for first in range(count)]
     assigned = {task.assignee for task in plan.tasks if task.assignee is not None}
-    strangers = iter(fresh_names(assigned))  # Nobody becomes whom a task waits for by being called so.
+    strangers = iter(fresh_names(assigned))  # No other teammate gets a name to which tasks are assigned.
     mates = []
     for has, names in zip(shares, own, strict=True):
         name = names[0] if names else next(strangers)
@@ -189,14 +189,14 @@ def _range(values: Sequence[float]) -> Range:
 def _lost_host(
     plan: RehearsalPlan, stage: PreparedPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]
 ) -> LostHost | None:
-    """The team on two hosts, of which one is gone at a random moment; one alone is started again."""
+    """The team runs on two hosts, and one of them is lost at a random moment. A single teammate is started again."""
     longer, dollars = [], []
     for seed, before in enumerate(ran[:_LOSS_SEEDS]):
         if not before.makespan:
             continue
         chance = Random(f"loss {seed}")
         gone = frozenset(range(seed % 2, len(mates), 2)) or frozenset({0})
-        beat = plan.limits.lease_seconds * 1000 * (1 - chance.random() / 3)  # It is renewed three times a lease.
+        beat = plan.limits.lease_seconds * 1000 * (1 - chance.random() / 3)  # A host renews it three times a lease.
         loss = Loss(at=int(before.makespan * chance.random()), mates=gone, lease_ms=int(beat))
         after = rehearse(stage, mates, Draws(plan.tasks, seed), loss=loss)
         longer.append(max(0, after.makespan - before.makespan))
@@ -205,7 +205,7 @@ def _lost_host(
 
 
 def _path(plan: RehearsalPlan, mates: Sequence[Mate], bars: Sequence[Bar]) -> tuple[PathStep, ...]:
-    """Back from the last end: each piece began when its need ended, or when its teammate had time."""
+    """Goes back from the last end: each piece began when its need ended, or when its teammate was free."""
     if not bars:
         return ()
     ended = {(each.task, each.end): each for each in bars}
@@ -221,7 +221,7 @@ def _path(plan: RehearsalPlan, mates: Sequence[Mate], bars: Sequence[Bar]) -> tu
             tries = [each.end for each in bars if each.task == bar.task and each.end <= bar.start]
             earlier, why = ended[bar.task, max(tries)], "another try"
         elif bar.ready_by is not None:
-            # One that was skipped has no bar; what it waited for is not followed further.
+            # A skipped task has no bar, so the path ends there.
             earlier = last_of.get(bar.ready_by)
             why = "its need" if earlier is None or earlier.end == bar.start else "a delay"
         elif bar.start:
@@ -233,14 +233,12 @@ def _path(plan: RehearsalPlan, mates: Sequence[Mate], bars: Sequence[Bar]) -> tu
 
 
 def _idle(plan: RehearsalPlan, mates: Sequence[Mate], ran: PlayedRun) -> tuple[Idle, ...]:
-    """Who waits for what in the median run, longest first."""
-    sums: dict[tuple[str, str], int] = {}
+    """Which teammates wait for what in the median run, the longest wait first."""
+    sums: Counter[tuple[str, str]] = Counter()
     free = [0] * len(mates)
 
     def add(mate: int, until: int, what: str) -> None:
-        if until > free[mate]:
-            key = (mates[mate].label, what)
-            sums[key] = sums.get(key, 0) + until - free[mate]
+        sums[mates[mate].label, what] += max(0, until - free[mate])
 
     for bar in sorted(ran.bars, key=lambda each: each.start):
         if bar.ready_by is None:
@@ -254,19 +252,19 @@ def _idle(plan: RehearsalPlan, mates: Sequence[Mate], ran: PlayedRun) -> tuple[I
         free[bar.mate] = bar.end
     for mate in range(len(mates)):
         add(mate, ran.makespan, "the others to finish: there is nothing left to take")
-    longest = sorted(sums.items(), key=lambda each: -each[1])[:_IDLE_SHOWN]
-    return tuple(Idle(who=who, waits_for=what, milliseconds=length) for (who, what), length in longest)
+    longest = sums.most_common(_IDLE_SHOWN)
+    return tuple(Idle(who=who, waits_for=what, milliseconds=length) for (who, what), length in longest if length)
 
 
 def _shortest(plan: RehearsalPlan, few: Sequence[Draws]) -> float:
-    """What no team can beat: each task is begun as soon as its needs and delays allow, whatever it costs."""
+    """What no team can beat: each task begins as soon as its needs and delays allow, without a budget."""
     stage = PreparedPlan(replace(plan, accounts={root: account(root, Budget()) for root in plan.accounts}))
     everything = tuple(sorted({task.lane for task in plan.tasks}))
     return _median(stage, [Mate("", everything)] * len(plan.tasks), few)
 
 
 def _enough(plan: RehearsalPlan, stage: PreparedPlan, few: Sequence[Draws]) -> int:
-    """The smallest team than which none is faster by a twentieth, whatever sizes were asked for."""
+    """The smallest team for which no larger team is faster by a twentieth, among all sizes."""
     low, high = 0, min(AGENTS_MAX, 4 * len(plan.tasks))
     aim = _median(stage, mates_of(plan, high), few) / (1 - WORTH)
     while high - low > 1:

@@ -1,4 +1,4 @@
-"""A rehearsal as a picture: a row a teammate, a bar an attempt, the critical path marked. Nothing in it runs."""
+"""A rehearsal as an SVG picture: a row for each teammate, a bar for each attempt, the critical path marked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Drawn:
 
 
 def gantt(title: str, subtitle: str, rows: Sequence[str], bars: Collection[Drawn]) -> str:
-    """The picture. Whatever stands in titles and names is shown as text."""
+    """The picture. Titles and names are shown as text, also if they look like SVG."""
     span = max((bar.end for bar in bars), default=1)
     height = max(_ROW_MIN, min(_ROW_MAX, 1_600 // max(1, len(rows))))
     bottom = _TOP + height * len(rows)
@@ -96,7 +96,7 @@ def _bar(bar: Drawn, span: int, height: int, colour: str) -> list[str]:
 
 
 def _text(words: str) -> str:
-    """What XML can hold, and takes for nothing but text."""
+    """Escaped for XML, without characters that XML cannot hold."""
     return escape(_NOT_XML.sub("\ufffd", words), {'"': "&quot;"})
 
 

@@ -1,6 +1,6 @@
-"""From a board to a plan: its open tasks as they stand, and what earlier attempts say of how long such work takes.
+"""From a board to a plan: its open tasks, and how long earlier attempts at such work took.
 
-The board is only read. What it does not know is assumed, and everything that was learned or assumed is said.
+The board is only read. What it does not know is assumed. The plan says what was learned and what is assumed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .plan import WITHIN, Estimate, PlannedTask, RehearsalPlan, account_of
 from .reviews import finishing, with_reviews
 
 FEWEST = 3  # Attempts from which something is learned.
-_SPREAD = (0.05, 1.5)  # Within these a spread is believed.
-_GOES_ON = frozenset({"waiting", "released", "lost", "cancelled"})  # Such an attempt is a part of one, or none at all.
+_SPREAD = (0.05, 1.5)  # The least and the largest spread that is believed.
+_GOES_ON = frozenset({"waiting", "released", "lost", "cancelled"})  # Such an attempt is only a part of one.
 TASKS_MAX = 100_000
 
 
@@ -34,7 +34,7 @@ class Assumed:
     turn_dollars: float | None = None
 
     def estimate(self, *, turns: float | None = None, seconds: float | None = None) -> Estimate:
-        """Of an attempt with so many turns, or one that takes so long."""
+        """Of an attempt with this number of turns, or with this duration."""
         if turns is None:
             turns = self.turns if seconds is None else max(1.0, seconds / self.turn_seconds)
         return Estimate(
@@ -47,14 +47,14 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experience:
-    """What earlier attempts say, by role and in all; and how their tasks ended."""
+    """What was learned from earlier attempts, by role and in all, and how their tasks ended."""
 
     roles: Mapping[str | None, Estimate]
     all: Estimate | None = None
     outcomes: Mapping[str | None, Counter[str | None]]
 
     def estimate(self, role: str | None, assumed: Assumed) -> Estimate:
-        """Of the role, else of the whole board, else what is assumed."""
+        """What was learned of the role, or else of the whole board, or else what is assumed."""
         found = self.roles.get(role) or self.all
         if found is None:
             return assumed.estimate()
@@ -63,7 +63,7 @@ class Experience:
         return found
 
     def basis(self, roles: Iterable[str | None], assumed: Assumed) -> list[str]:
-        """Where the figures come from, a sentence a role."""
+        """Where the figures come from, in a sentence for each role."""
         said, unknown = [], []
         for role in sorted(set(roles), key=lambda each: each or ""):
             label = role or "work for anyone"
@@ -91,7 +91,7 @@ def _words(found: Estimate) -> str:
 
 
 def learn(past: Sequence[PastAttempt]) -> Experience:
-    """From attempts in order of task and epoch. What was put down and taken up again is one attempt."""
+    """From attempts in order of task and epoch. Attempts that go on from one another count as one."""
     whole: list[PastAttempt] = []
     part: PastAttempt | None = None
     for each in past:
@@ -121,7 +121,7 @@ def _fit(attempts: Sequence[PastAttempt]) -> Estimate:
     middle = sum(logs) / count
     spread = math.sqrt(sum((each - middle) ** 2 for each in logs) / (count - 1))
     seconds = math.exp(middle)
-    share = seconds * count / max(0.001, sum(each.seconds for each in attempts))  # Of the mean, at the median.
+    share = seconds * count / max(0.001, sum(each.seconds for each in attempts))  # The median as a share of the mean.
     dollars = sum(each.used.microdollars for each in attempts) / 1_000_000 / count * share
     ends = Counter(each.ended_as for each in attempts)
     return Estimate(
@@ -146,8 +146,8 @@ async def experience_of(board: Board) -> Experience:
 async def plan_of(
     board: Board, name: str, *, assumed: Assumed, members: Iterable[str] = (), reviewer: str | None = None
 ) -> RehearsalPlan:
-    """The board's open tasks. `members` are teammates the project wants besides those the board knows, and `reviewer`
-    is the role that looks at all work, if the project has one."""
+    """The board's open tasks. `members` are teammates of the project that the board may not know yet, and `reviewer`
+    is the role that reviews all work, if the project has one."""
     tasks: list[Task] = []
     while page := await board.list_tasks(states=sorted(OPEN), after=tasks[-1].id if tasks else 0, page=1_000):  # type: ignore[arg-type]
         tasks += page
@@ -159,19 +159,19 @@ async def plan_of(
     edges: dict[int, list[Need]] = {}
     there = {task.id: task for task in tasks}
     for waiting, need in await board.open_needs():
-        if need.task in there:  # Else it has ended since we looked.
+        if need.task in there:  # Other tasks have ended in the meantime.
             edges.setdefault(waiting, []).append(need)
     now = await board.now_ms()
     team = {member.name for member in await board.team() if member.status not in GONE}
     asked = asked_for(need for each in edges.values() for need in each)
-    looked_at = {
-        task.id for task in tasks if any(there[need.task].reviews == task.id for need in edges.get(task.id, ()))
+    reviewed = {
+        each.id for each in tasks if any(there[need.task].reviews == each.id for need in edges.get(each.id, ()))
     }
-    reviews = {task.id: role for task in tasks if task.id not in looked_at and (role := _looks(task, reviewer))}
+    reviews = {task.id: role for task in tasks if task.id not in reviewed and (role := _reviewer(task, reviewer))}
 
     def expected(task: Task) -> Estimate:
         whole = experience.estimate(task.role, assumed)
-        return finishing(whole) if task.id in looked_at else whole
+        return finishing(whole) if task.id in reviewed else whole
 
     same = [each.name for each in fields(PlannedTask) if each.name in Task.__slots__]
     planned = tuple(
@@ -197,8 +197,8 @@ async def plan_of(
     )
 
 
-def _looks(task: Task, reviewer: str | None) -> str | None:
-    """The role of who will look at it. Nobody looks at a review, or at an answer to a message."""
+def _reviewer(task: Task, reviewer: str | None) -> str | None:
+    """The role that will review it. Reviews and answers to messages are not reviewed."""
     if task.kind == "review":
         return None
     return task.review or (None if task.kind in MESSAGES else reviewer)
@@ -214,7 +214,7 @@ def asked_for(needs: Iterable[Need]) -> dict[int, list[str]]:
 
 
 def shares(asked: Iterable[str], seen: Counter[str | None] | None) -> tuple[tuple[str | None, float], ...]:
-    """How a task of which outcomes are asked for may be done: as often as before, else each alike."""
+    """How likely each outcome is: as often as before, or else each of those that are asked for alike."""
     words = sorted(set(asked))
     if not words:
         return ((None, 1.0),)
@@ -224,7 +224,7 @@ def shares(asked: Iterable[str], seen: Counter[str | None] | None) -> tuple[tupl
 
 
 def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int) -> list[str]:
-    """What on this board the rehearsal takes more lightly than life will."""
+    """Where the rehearsal of this board is more optimistic than the real run."""
     said = []
     if waiting := [task for task in tasks if task.state == "waiting" and task.waiting_for in ("human", "plan")]:
         wait = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
@@ -235,8 +235,8 @@ def _cautions(tasks: Sequence[Task], accounts: Sequence[Spending], reviews: int)
         said.append(f"{plans} of the tasks need an approved plan; the rehearsal takes it as approved at once.")
     if reviews:
         said.append(
-            f"Of the tasks, {reviews} must be looked at by another before they are done; each review is rehearsed as "
-            "a task of its own, and as approving the first time."
+            f"{reviews} of the tasks need a review before they are done; each review is rehearsed as a task of its own "
+            "that approves the work the first time."
         )
     if held := [each for each in accounts if each.held is not None]:
         said.append(

@@ -10,13 +10,13 @@ from ..board import rules
 from ..settings import Limits
 from ..types import Amount, Budget, Need, Spending
 
-WITHIN = 0.4  # Where nothing is known of the spread, a duration is anywhere within so much of what is expected.
+WITHIN = 0.4  # If the spread is not known, a duration differs from the expected one by at most this share.
 AGENTS_MAX = 10_000
-ANYONE = "any"  # What a plan calls work, and teammates, without a role.
+ANYONE = "any"  # In a plan: the role of work and of teammates without a role.
 
 
 def length(milliseconds: float) -> str:
-    """How long, in the two units that matter: 4m 10s, 2h 14m."""
+    """A duration in its two largest units: 4m 10s, 2h 14m."""
     seconds = round(milliseconds / 1000)
     parts = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
@@ -35,8 +35,8 @@ class Estimate:
     seconds: float  # The median.
     spread: float | None = None  # Of the logarithm of the duration; None: within 40 % either way.
     turns: float = 1.0
-    tokens: float = 0.0  # Of an attempt of `seconds`, as is the next.
-    dollars: float | None = None  # None: nobody knows.
+    tokens: float = 0.0  # Of an attempt of `seconds`.
+    dollars: float | None = None  # Of the same. None: not known.
     retried: float = 0.0  # The share of attempts that fail and are tried again,
     failed: float = 0.0  # and of those that fail for good.
     attempts: int = 0  # How many it was learned from; 0: it is assumed.
@@ -44,7 +44,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """A task as the rehearsal knows it. Of a board's, as it stands; what was done already is not in it."""
+    """A task as the rehearsal knows it: of a plan, or of a board as it stands."""
 
     id: int
     name: str

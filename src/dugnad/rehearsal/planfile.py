@@ -35,7 +35,7 @@ def _outcome(place: FileLocation, word: str) -> str | None:
 
 
 def _agents(place: FileLocation, value: Any) -> int | Mapping[str, int]:
-    """agents = 4, or [agents] with so many of each role."""
+    """agents = 4, or [agents] with a number for each role."""
     found = kind_of(Mapping[_Role, Annotated[int, 0]] if isinstance(value, dict) else int)(place, value)
     count = sum(found.values()) if isinstance(value, dict) else found
     if not 1 <= count <= AGENTS_MAX:
@@ -57,7 +57,7 @@ class _Expected:
         return self.turns is not None or self.minutes is not None
 
     def over(self, found: Estimate, assumed: Assumed) -> Estimate:
-        """What is said here, and what was found where nothing is."""
+        """What is written here, and for the rest what was found."""
         if self.has_length:
             seconds = None if self.minutes is None else self.minutes * 60
             said_here = assumed.estimate(turns=self.turns, seconds=seconds)
@@ -99,7 +99,7 @@ def read_plan(
     path: Path, *, environment: Mapping[str, str], limits: Limits, assumed: Callable[[Mapping[str, Any]], Assumed],
     experience: Experience,
 ) -> RehearsalPlan:  # fmt: skip
-    """The plan in a file. `assumed` makes what holds where nothing is known from what the file's top level says."""
+    """The plan in a file. `assumed` makes the assumptions from what the top level of the file says."""
     place = FileLocation(file=str(path), environment=environment)
     plan = read(_PlanFile, place, read_toml(path, place, bytes_max=_BYTES_MAX, dots_max=_BYTES_MAX))
     if not plan.tasks:
@@ -155,7 +155,7 @@ def _numbers(path: Path, rows: Sequence[_TaskTable]) -> dict[str, list[int]]:
         if row.title in found:
             raise BadInput(f"{path}: two tasks are called {row.title!r}; give one of them another title.")
         if total + row.count > TASKS_MAX:
-            raise BadInput(f"{path}: there are more than {TASKS_MAX:,} tasks, and no more can be rehearsed.")
+            raise BadInput(f"{path}: there are more than {TASKS_MAX:,} tasks; rehearse a part of them.")
         found[row.title] = list(range(total + 1, total + row.count + 1))
         total += row.count
     return found

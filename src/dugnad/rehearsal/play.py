@@ -1,9 +1,8 @@
 """One rehearsal: a plan, a team and one set of drawn durations, played from the first claim to the last end.
 
-A discrete-event simulation in whole milliseconds, with nothing in it that waits. Who may claim what and in which order,
-what a need makes of an end, when a retry is due, what a lost host's task becomes and whether a budget allows it are the
-board's own pure rules, called from here; only the bookkeeping around them is written a second time. What the real
-team does besides (messages, follow-ups it invents, compaction) is not rehearsed.
+This is a discrete-event simulation in whole milliseconds. It calls the board's own pure rules for the order of claims,
+for needs, retries, lost hosts and budgets; only the bookkeeping around them is written a second time. Messages,
+follow-ups and compaction are not rehearsed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .plan import PlannedTask, RehearsalPlan
 
 @dataclass(frozen=True, slots=True)
 class Mate:
-    """One who takes work from these lanes."""
+    """A teammate that takes work from these lanes."""
 
     name: str
     lanes: tuple[str, ...]
@@ -34,7 +33,7 @@ class Mate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One host is gone from one moment to the next, and with it these teammates, until its lease has run out."""
+    """One host is lost with these teammates. They come back when its lease has run out."""
 
     at: int
     mates: frozenset[int]
@@ -71,7 +70,7 @@ class PlayedRun:
 
 
 class PreparedPlan:
-    """A plan made ready to be played many times: everything by place, nothing by name."""
+    """A plan made ready to be played many times. A task is named by its place in the plan."""
 
     def __init__(self, plan: RehearsalPlan) -> None:
         self.tasks = plan.tasks
@@ -113,7 +112,7 @@ class _Player:
         self.ran = PlayedRun(left=count)
         self.events: list[tuple[int, int, Callable[..., None], tuple[int, ...]]] = []  # When, in which order, what.
         self.numbers = 0
-        self.chance = Random(0)  # Of back-offs; only whoever failed or was lost asks for it.
+        self.chance = Random(0)  # For the back-off after a failure or a lost host.
         # Tasks.
         self.ready: dict[str, list[Any]] = {each.lane: [] for each in stage.candidates}
         self.waiting = 0  # How many stand in `ready`.
@@ -128,7 +127,7 @@ class _Player:
         self.runs_left = dict(stage.runs_left)
         self.accounts = {root: dict(row) for root, row in stage.capped.items()}
         self.stopped = set(stage.held)
-        # Teammates. Those with the same lanes stand in one queue, whoever has rested longest first.
+        # Teammates. Those with the same lanes stand in one queue; the one that has waited longest is first.
         self.epochs = [0] * len(mates)
         self.holds: list[tuple[int, int, int, int, str | None] | None] = [None] * len(mates)
         queues: dict[tuple[str, ...], deque[tuple[int, int]]] = {}
@@ -172,8 +171,8 @@ class _Player:
                 self._begin(best[1].popleft()[1], number)
 
     def _next_for(self, lanes: tuple[str, ...]) -> int | None:
-        """What one who asks is given. None: only the work of a root that may do no more was put away; look again."""
-        # Within a lane and between lanes the order is the same, so whatever else stands there cannot be given.
+        """The task that a claim gets. None: a task was removed because its root may do no more work; look again."""
+        # The order within a lane and between lanes is the same, so no other task can be given.
         _, number = min([heap[0] for lane in lanes if (heap := self.ready[lane])])
         candidate = self.stage.candidates[number]
         heappop(self.ready[candidate.lane])
@@ -205,14 +204,14 @@ class _Player:
         return True
 
     def _stop(self, root: int, kind: str) -> None:
-        """Nothing more under this root. Only a person could go on."""
+        """Begin nothing more under this root. Only a person could raise its budget."""
         self.runs_left[root] = 0 if kind == "tasks" else -1
         if root not in self.stopped:
             self.stopped.add(root)
             self.ran.stops.append((self.now, root, kind))
 
     def _next_attempt(self, number: int) -> tuple[int, int, str | None]:
-        """A fresh one; or, where a host was lost, the rest of the one before."""
+        """A new attempt, or after the loss of a host the rest of the attempt before."""
         if number in self.rest:
             _, end, outcome = self.draws.attempt(number, self.drawn[number])
             return self.rest[number], end, outcome
@@ -271,7 +270,7 @@ class _Player:
         )  # fmt: skip
 
     def _end_task(self, number: int, state: str, outcome: str | None) -> None:
-        """Count down whoever waited for it, and skip whoever now waits in vain, and whoever waited for those."""
+        """Count down the needs of the tasks behind it. Skip a task whose need cannot be met, and those behind it."""
         over = [(number, state, outcome)]
         while over:
             number, state, outcome = over.pop()
@@ -281,9 +280,9 @@ class _Player:
             self.ran.left -= 1
             self.ran.failed += state == "failed"
             self.ran.skipped += state == "skipped"
-            plainly = state == "done"  # What most needs ask for; the rule is asked about all others.
             for other, wanted in self.stage.behind[number]:
-                if (wanted is not None or not plainly) and rules.judge(wanted, state, outcome) != "met":
+                plainly = wanted is None and state == "done"  # Most needs ask for this; the rule decides all others.
+                if not plainly and rules.judge(wanted, state, outcome) != "met":
                     over.append((other, "skipped", None))
                     continue
                 self.open_needs[other] -= 1
@@ -306,7 +305,7 @@ class _Player:
     # Losing a host.
 
     def _lose_host(self) -> None:
-        """What its teammates had finished of their turns is kept; the turn each was in has to be taken again."""
+        """Finished turns are kept. The turn in which each teammate was has to be taken again."""
         assert self.loss is not None
         for _, queue in self.queues:
             kept = [each for each in queue if each[1] not in self.loss.mates]
@@ -323,7 +322,7 @@ class _Player:
             worked = self.now - start
             done = worked - worked % turn
             self.rest[number] = milliseconds - done
-            # Whether the provider billed the call under way nobody knows, so the board counts it as spent.
+            # The provider may have billed the call that was under way, so the board counts it as spent.
             paid = min(milliseconds, done + turn)
             self._pay(number, paid)
             self.ran.busy -= paid - worked

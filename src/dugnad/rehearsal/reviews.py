@@ -1,4 +1,4 @@
-"""Reviews that the board will ask for: work that is done waits until another has looked at it, and then ends."""
+"""Reviews that the board will ask for: work that is done waits for its review, and then ends."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .plan import Estimate, PlannedTask
 
 
 def finishing(whole: Estimate) -> Estimate:
-    """Of an attempt that was approved: it is taken up again, asks no model, and ends."""
+    """Of an attempt whose work was approved: it asks no model, and ends."""
     return Estimate(seconds=0.001, spread=0.0, dollars=None if whole.dollars is None else 0.0)
 
 
 def with_reviews(
     tasks: Sequence[PlannedTask], roles: Mapping[int, str], estimate: Callable[[str], Estimate]
 ) -> tuple[PlannedTask, ...]:
-    """The tasks, and behind each of `roles` a review by one of that role, then the end of it.
+    """The tasks, and behind each task in `roles` a review by that role, and the end of the task after its review.
 
-    Whoever waits for such a task waits for that end too. All are numbered anew: of equal tasks the oldest comes first,
-    so what is taken up again must stand where it stood, and a review behind all there are.
+    A task that needs such a task also needs that end. All get new numbers. Of equal tasks the oldest comes first, so a
+    task that goes on keeps its place, and a review comes behind all others.
     """
     if not roles:
         return tuple(tasks)

@@ -1,4 +1,4 @@
-"""What a rehearsal warns of: work nobody would take, a chain that needs no team, a budget that is too small."""
+"""What a rehearsal warns of: work without a teammate, a chain that needs no team, a budget that is too small."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from graphlib import TopologicalSorter
 from .plan import RehearsalPlan, length
 from .play import Mate, PlayedRun
 
-_CHAIN = 1.15  # Work that could be shared by no more than this is a chain.
+_CHAIN = 1.15  # Tasks are a chain if the whole work takes at most this much longer than its longest way.
 
 
 def cautions(plan: RehearsalPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]) -> list[str]:
-    """Of the largest team that was rehearsed, in sentences that say what to do."""
+    """What the largest rehearsed team runs into, in sentences that say what to do."""
     return [*_nobody(plan, mates), *_chain(plan), *_priceless(plan), *_budget(plan, ran)]
 
 
@@ -51,7 +51,7 @@ def _longest_way(plan: RehearsalPlan) -> float:
 
 
 def _priceless(plan: RehearsalPlan) -> list[str]:
-    """A budget of dollars holds nothing back where nobody knows what anything costs."""
+    """A budget of dollars holds nothing back where the costs are not known."""
     capped = {root for root, row in plan.accounts.items() if row["microdollars_max"] is not None}
     free = sum(task.root in capped and task.estimate.dollars is None for task in plan.tasks)
     if not free:
