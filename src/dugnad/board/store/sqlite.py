@@ -157,9 +157,9 @@ class SqliteStore(Pushing):
     async def close(self) -> None:
         if self._nudge is not None and self._loop is not None:
             self._loop.remove_reader(self._nudge.socket)
-        for thread in {self._read_thread, self._write_thread} - {None}:
-            assert thread is not None
-            await asyncio.to_thread(thread.stop)
+        for thread in {self._read_thread, self._write_thread}:
+            if thread is not None:
+                await asyncio.to_thread(thread.stop)
         if self._nudge is not None:
             self._nudge.close()
         for connection in {self._reader, self._quick_reader, self.writer}:

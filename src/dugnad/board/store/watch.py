@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from types import TracebackType
 
 from ...errors import BoardTrouble
 from .seam import Topics
@@ -33,9 +32,7 @@ class Watch:
         self._hub.add(self, self._topics)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._hub.remove(self, self._topics)
 
     async def wait(self, seconds: float) -> bool:

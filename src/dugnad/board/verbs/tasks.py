@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class _PutPlan:
     claim: Claim | None  # If set, these are follow-ups of its task.
     ids: list[int] = field(default_factory=list)
     new: list[dict[str, Any]] = field(default_factory=list)
+    entries: dict[int, NewTask] = field(default_factory=dict)  # The new ones, by their ids.
     needs: list[dict[str, Any]] = field(default_factory=list)
     broken: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # Ended tasks that break a need.
 
@@ -107,18 +109,19 @@ async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, s
             plan.ids.append(existing[place]["id"] if place in existing else seen[place])
             continue
         if depth > tx.limits.depth_max:
-            raise LimitReached(
-                f"{task.title!r} would be follow-up number {depth} in a row; {tx.limits.depth_max} are allowed.",
-                guard="depth",
-            )
+            told = f"{task.title!r} would be follow-up number {depth} in a row; {tx.limits.depth_max} are allowed."
+            raise LimitReached(told, guard="depth")
         own = next(fresh)
         seen[place] = own
         known[own] = (root or own, depth)
         plan.ids.append(own)
+        plan.entries[own] = task
         plan.new.append(
             {
-                "entry": len(plan.ids) - 1, "id": own, "root": root or own, "parent": parent, "depth": depth,
-                "chain": 0, "open_needs": 0,
+                **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
+                "id": own, "root": root or own, "scope": root or 0, "parent": parent, "depth": depth, "chain": 0,
+                "open_needs": 0, "lane": rules.lane(task.role, task.assignee), "not_before": task.not_before,
+                "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
             }
         )  # fmt: skip
 
@@ -127,10 +130,8 @@ async def _count_repeats(tx: Tx, plan: _PutPlan, repeated: Sequence[Row]) -> Non
     """An equal follow-up is answered with the existing task, up to a limit."""
     for row in await tx.fetch("count_repeats", tasks=ids_json(row["id"] for row in repeated)):
         if row["repeats"] > tx.limits.repeats_max:
-            raise LimitReached(
-                f"The same follow-up (#{row['id']}) was asked for more than {tx.limits.repeats_max} times.",
-                guard="repeats",
-            )
+            told = f"The same follow-up (#{row['id']}) was asked for more than {tx.limits.repeats_max} times."
+            raise LimitReached(told, guard="repeats")
         event(tx, "repeated", plan.by, task=row["id"], root=row["root_id"], repeats=row["repeats"])
 
 
@@ -138,27 +139,22 @@ async def _count_tasks(tx: Tx, plan: _PutPlan, holder: Row | None) -> Mapping[in
     """Count the new tasks under their roots, within the guards. Returns the roots' accounts."""
     if holder:
         if holder["children"] + len(plan.new) > tx.limits.children_max:
-            raise LimitReached(
-                f"#{holder['id']} has {holder['children']} follow-ups; at most {tx.limits.children_max} are allowed.",
-                guard="children",
-            )
+            told = f"#{holder['id']} has {holder['children']} follow-ups; at most {tx.limits.children_max} are allowed."
+            raise LimitReached(told, guard="children")
         await tx.fetch("count_children", id=holder["id"], count=len(plan.new))
     roots = [row for row in plan.new if row["root"] == row["id"]]
     if roots:
-        caps = [{"root": row["id"], **rules.caps(plan.tasks[row["entry"]].budget)} for row in roots]
+        caps = [{"root": row["id"], **rules.caps(plan.entries[row["id"]].budget)} for row in roots]
         await tx.fetch("insert_budgets", budgets=as_json(caps))
-    counts: dict[int, int] = {}
-    for row in plan.new:
-        counts[row["root"]] = counts.get(row["root"], 0) + 1
+    counts = Counter(row["root"] for row in plan.new)
     budgets = await hold(tx, counts)
     for root in counts.keys() - budgets.keys():
         raise UnknownTask(f"There is no budget {root_name(root)} to draw on.")
     for root, count in counts.items():
         if budgets[root]["tasks"] + count > tx.limits.tasks_per_root_max:
             name, most = root_name(root), tx.limits.tasks_per_root_max
-            raise LimitReached(
-                f"Goal {name} has {budgets[root]['tasks']} tasks; at most {most} are allowed.", guard="tasks"
-            )
+            told = f"Goal {name} has {budgets[root]['tasks']} tasks; at most {most} are allowed."
+            raise LimitReached(told, guard="tasks")
     await tx.fetch("count_tasks_of_roots", roots=as_json([{"root": root, "n": n} for root, n in counts.items()]))
     return budgets
 
@@ -168,18 +164,16 @@ async def _needs_of_new(tx: Tx, plan: _PutPlan) -> None:
     edges: dict[int, list[int]] = {}
     wanted: list[tuple[int, Need]] = []
     for row in plan.new:
-        entry = plan.tasks[row["entry"]]
-        given = rules.needs(entry)
+        given = rules.needs(plan.entries[row["id"]])
         resolved = [need if need.task > 0 else Need(plan.ids[-need.task - 1], need.outcome) for need in given]
         edges[row["id"]] = [need.task for need in resolved]
         if len(set(edges[row["id"]])) < len(resolved):
-            raise BadInput(f"{entry.title!r} needs the same task twice, by its number and by its place in the list.")
+            raise BadInput(f"{row['title']!r} needs the same task twice, by its number and by its place in the list.")
         wanted += [(row["id"], need) for need in resolved]
     if not wanted:
         return
     if way := rules.circle(edges):
-        titles = {row["id"]: repr(plan.tasks[row["entry"]].title) for row in plan.new}
-        rules.refuse_circle([titles[each] for each in way])
+        rules.refuse_circle([repr(plan.entries[each].title) for each in way])
     outside = {need.task for _, need in wanted} - edges.keys()
     found = await hold_tasks(tx, outside) if outside else {}
     for each in outside - found.keys():
@@ -204,38 +198,24 @@ async def _needs_of_new(tx: Tx, plan: _PutPlan) -> None:
 
 
 async def _insert(tx: Tx, plan: _PutPlan, budgets: Mapping[int, Row]) -> None:
-    rows = []
     for row in plan.new:
-        task = plan.tasks[row["entry"]]
-        rows.append(
-            {
-                **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
-                **row,
-                "scope": 0 if row["root"] == row["id"] else row["root"],
-                "lane": rules.lane(task.role, task.assignee),
-                "shelved": int(budgets[row["root"]]["held"] is not None),
-                "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
-                "not_before": task.not_before,
-            }
-        )
-    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(rows), put_by=plan.by)}
-    if len(inserted) < len(rows):
+        row["shelved"] = int(budgets[row["root"]]["held"] is not None)
+    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(plan.new), put_by=plan.by)}
+    if len(inserted) < len(plan.new):
         raise TryAgain  # Another process has just used one of the keys; the next try finds its task.
     if plan.needs:
         await tx.fetch("insert_needs", needs=as_json(plan.needs))
-    needs_by_task: dict[int, list[dict[str, Any]]] = {}
+    needs: dict[int, list[list[object]]] = {}
     for need in plan.needs:
-        needs_by_task.setdefault(need["task"], []).append(need)
-    for row in rows:
-        stored = inserted[row["id"]]
-        task = plan.tasks[row["entry"]]
+        needs.setdefault(need["task"], []).append([need["needs"], need["outcome"], need["state"]])
+    for row in plan.new:
+        stored, task = inserted[row["id"]], plan.entries[row["id"]]
         event(
             tx, "put", plan.by, task=row["id"], root=row["root"], depth=row["depth"],
             **{name: None if getattr(task, name) is False else row[name] for name in GIVEN},
-            state=stored["state"], due_at=stored["due_at"],
+            state=stored["state"], due_at=stored["due_at"], put_at=stored["put_at"],
             followup_of=plan.claim and plan.claim.task.id, followup_epoch=plan.claim and plan.claim.epoch,
-            put_at=stored["put_at"],
-            needs=[[need["needs"], need["outcome"], need["state"]] for need in needs_by_task.get(row["id"], ())],
+            needs=needs.get(row["id"], []),
             caps=rules.caps(task.budget) if row["root"] == row["id"] else None,
         )  # fmt: skip
         if stored["state"] == "ready" and not row["shelved"]:
