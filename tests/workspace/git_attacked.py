@@ -19,7 +19,7 @@ from dugnad.workspace.git.merge_queue import prepare_target
 from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.git.worktrees import Trees
 from tests.workspace.git_attacks import ATTACKS, FILES, Attack
-from tests.workspace.repository import CLEAN, PERSON, finish, git, new_repository, place, trees_of
+from tests.workspace.repository import CLEAN, PERSON, attempt, finish, git, new_repository, trees_of
 
 
 @dataclass(kw_only=True)
@@ -107,7 +107,7 @@ async def everything(stage: Stage, change: Change = lambda trees: None) -> None:
     """Every command of ours that touches git. `change` is made to the trees once they are found."""
     trees = await trees_of(stage.root)
     change(trees)
-    first, second, third = [await trees.begin(place(task)) for task in (1, 2, 3)]
+    first, second, third = [await trees.begin(attempt(task)) for task in (1, 2, 3)]
     for tree in (first, second, third):
         stage.shell(stage.attack.left, tree.path, plain=True)
         stage.told.unlink(missing_ok=True)  # What a command runs itself is not our doing.
@@ -129,9 +129,9 @@ async def everything(stage: Stage, change: Change = lambda trees: None) -> None:
             await tree.back_to_branch()
     with suppress(GitTrouble):
         await trees.put_away(second, keep=True)
-    lost = await trees.begin(place(1, epoch=2, born=1, in_order=False))
+    lost = await trees.begin(attempt(1, epoch=2, born=1, in_order=False))
     third.let_go()
-    again = await trees.begin(place(3, epoch=2, born=3))
+    again = await trees.begin(attempt(3, epoch=2, born=3))
     with suppress(GitTrouble):
         await again.commit_whatever("Whatever", "alice")
     for tree in (lost, again):

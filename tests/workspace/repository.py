@@ -46,7 +46,7 @@ async def trees_of(where: Path, target: str = "dugnad/main") -> Trees:
     return trees
 
 
-def place(task: int, epoch: int = 1, born: int | None = None, *, in_order: bool = True) -> AttemptRef:
+def attempt(task: int, epoch: int = 1, born: int | None = None, *, in_order: bool = True) -> AttemptRef:
     return AttemptRef(mark=f"{task}-abcd1234", epoch=epoch, born=born or epoch, in_order=in_order)
 
 

@@ -10,7 +10,7 @@ import pytest
 from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Conflict, Merged
 from dugnad.workspace.git.ownership import GitTrouble
-from tests.workspace.repository import finish, git, new_repository, place, trees_of
+from tests.workspace.repository import attempt, finish, git, new_repository, trees_of
 
 PROGRAMS = {
     "core.hooksPath": "hooks", "core.fsmonitor": "{run} fsmonitor", "core.pager": "{run} pager",
@@ -54,7 +54,7 @@ def booby_trapped(where: Path) -> tuple[Path, Path]:
 async def test_hooks_filters_monitors_and_merge_programs_of_a_project_are_not_run(tmp_path: Path) -> None:
     root, told = booby_trapped(tmp_path / "p")
     trees = await trees_of(root)
-    first, second = await trees.begin(place(1)), await trees.begin(place(2))
+    first, second = await trees.begin(attempt(1)), await trees.begin(attempt(2))
     for tree in (first, second):
         (tree.path / "a.txt").write_text("changed\n")
         (tree.path / "c.py").write_text(f"by {tree.name}\n")
@@ -91,7 +91,7 @@ async def test_what_the_user_and_the_environment_say_is_not_heard(
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", f"touch {told}")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("a\n")
     assert isinstance(await finish(trees, tree), Merged)
     assert not told.exists()

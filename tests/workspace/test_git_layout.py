@@ -20,7 +20,7 @@ from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.sandbox.profile import Confinement
 from dugnad.workspace.sandbox.protected_paths import protect, sockets_in
 from dugnad.workspace.sandbox.sandbox import Sandbox
-from tests.workspace.repository import at, finish, git, new_repository, place, trees_of
+from tests.workspace.repository import at, attempt, finish, git, new_repository, trees_of
 from tests.workspace.running import strict_here
 
 STRANGER = 4_711
@@ -83,7 +83,7 @@ async def test_a_pipe_in_a_files_place_is_refused_and_not_waited_for(tmp_path: P
 @pytest.mark.parametrize("name", ["objects", "refs", "packed-refs", "shallow"])
 async def test_a_link_that_is_put_there_later_is_not_handed_to_a_sandbox(tmp_path: Path, name: str) -> None:
     root, outside = new_repository(tmp_path / "p"), outside_of(tmp_path)
-    tree = await (await trees_of(root)).begin(place(1))
+    tree = await (await trees_of(root)).begin(attempt(1))
     assert all(not each.is_symlink() for each in tree.readable)
     moved_away(root, name, outside)
     with pytest.raises(GitTrouble, match="is a link"):
@@ -95,7 +95,7 @@ async def test_a_command_reads_nothing_through_the_name_of_a_shallow_clone(tmp_p
     (root / ".git" / "shallow").symlink_to(outside)
     sandbox, said = Sandbox(strict_here()), b""
     try:
-        tree = await (await trees_of(root)).begin(place(1))
+        tree = await (await trees_of(root)).begin(attempt(1))
         script = f"cat {shlex.quote(str(root))}/.git/shallow/secret"
         ran = await sandbox.run(script, tree=tree.path, seconds=60, output_bytes_max=10_000, readable=tree.readable)
         said = ran.output
@@ -109,7 +109,7 @@ async def test_a_command_reads_nothing_through_the_name_of_a_shallow_clone(tmp_p
 
 async def test_what_is_excluded_is_not_read_through_a_link(tmp_path: Path) -> None:
     root, outside = new_repository(tmp_path / "p"), outside_of(tmp_path)
-    tree = await (await trees_of(root)).begin(place(1))
+    tree = await (await trees_of(root)).begin(attempt(1))
     exclude = root / ".git" / "info" / "exclude"
     exclude.unlink(missing_ok=True)
     exclude.symlink_to(outside / "secret")
@@ -142,7 +142,7 @@ async def test_no_name_is_moved_and_no_log_written_through_a_link(tmp_path: Path
     root, outside = new_repository(tmp_path / "p"), outside_of(tmp_path)
     trees = await trees_of(root)
     trees.git = trees.git if walls else replace(trees.git, behind=NO_WALLS)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("a\n")
     tip = await tree.commit("Work", "alice")
     path, to = root / ".git" / where, outside / "it"
@@ -175,14 +175,14 @@ async def test_git_itself_may_not_write_through_a_link_in_place_of_a_folder(tmp_
 async def test_links_in_our_own_git_directory_are_taken_away(tmp_path: Path) -> None:
     root, outside = new_repository(tmp_path / "p"), outside_of(tmp_path)
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     tree.let_go()
     before = everything_in(outside)
     for name in ("index", "logs/HEAD"):
         (tree.own / name).unlink(missing_ok=True)
         (tree.own / name).symlink_to(outside / "secret")
     trees.git = replace(trees.git, behind=NO_WALLS)
-    again = await trees.begin(place(1, epoch=2, born=1))
+    again = await trees.begin(attempt(1, epoch=2, born=1))
     await again.run("read-tree", "--reset", "HEAD")
     (again.path / "a").write_text("a\n")
     assert isinstance(await finish(trees, again), Merged)
@@ -230,7 +230,7 @@ async def test_a_repository_kept_elsewhere_is_worked_in_once_it_names_its_checko
     command = shlex.split(str(trouble.value).split("`")[1])
     git(root, *command[1:])
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("a\n")
     assert isinstance(await finish(trees, tree), Merged)
     assert at(root, "dugnad/main", "a") == "a"

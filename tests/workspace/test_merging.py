@@ -13,13 +13,13 @@ import pytest
 from dugnad.errors import StaleClaim
 from dugnad.workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, prepare_target
 from dugnad.workspace.git.ownership import GitTrouble
-from tests.workspace.repository import at, finish, git, new_repository, place, subjects, trees_of
+from tests.workspace.repository import at, attempt, finish, git, new_repository, subjects, trees_of
 
 
 async def test_finished_work_is_one_commit_of_the_target_and_the_checkout_is_not_touched(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a.py").write_text("a = 1\n")
     came = await finish(trees, tree)
     assert isinstance(came, Merged)
@@ -33,7 +33,7 @@ async def test_finished_work_is_one_commit_of_the_target_and_the_checkout_is_not
 async def test_what_others_merged_meanwhile_is_merged_with_it_and_checked_again(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    first, second = await trees.begin(place(1)), await trees.begin(place(2))
+    first, second = await trees.begin(attempt(1)), await trees.begin(attempt(2))
     (first.path / "a.py").write_text("a = 1\n")
     (second.path / "b.py").write_text("b = 1\n")
     seen: list[list[str]] = []
@@ -53,7 +53,7 @@ async def test_what_others_merged_meanwhile_is_merged_with_it_and_checked_again(
 async def test_green_alone_and_red_together_is_not_merged(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    first, second = await trees.begin(place(1)), await trees.begin(place(2))
+    first, second = await trees.begin(attempt(1)), await trees.begin(attempt(2))
     (first.path / "a.py").write_text("a = 1\n")
     (second.path / "b.py").write_text("import c\n")
     await finish(trees, first)
@@ -75,7 +75,7 @@ async def test_green_alone_and_red_together_is_not_merged(tmp_path: Path) -> Non
 async def test_a_conflict_is_named_and_nobody_resolves_it(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p", {"a.py": "a = 0\n", ".gitattributes": "*.py merge=union\n"})
     trees = await trees_of(root)
-    first, second = await trees.begin(place(1)), await trees.begin(place(2))
+    first, second = await trees.begin(attempt(1)), await trees.begin(attempt(2))
     (first.path / "a.py").write_text("a = 1\n")
     (second.path / "a.py").write_text("a = 2\n")
     await finish(trees, first)
@@ -89,7 +89,7 @@ async def test_a_conflict_is_named_and_nobody_resolves_it(tmp_path: Path) -> Non
 async def test_nothing_to_add_is_merged_without_a_commit(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    first, second = await trees.begin(place(1)), await trees.begin(place(2))
+    first, second = await trees.begin(attempt(1)), await trees.begin(attempt(2))
     for tree in (first, second):
         (tree.path / "a.py").write_text("a = 1\n")
     await finish(trees, first)
@@ -101,23 +101,23 @@ async def test_an_attempt_that_was_overtaken_cannot_merge(tmp_path: Path) -> Non
     """Also if the board was asked just before: the fence is in the step itself."""
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    late = await trees.begin(place(1))
+    late = await trees.begin(attempt(1))
     (late.path / "a.py").write_text("a = 1\n")
 
     async def overtaken() -> None:
-        assert await trees.begin(place(1, epoch=2, born=1, in_order=False))
+        assert await trees.begin(attempt(1, epoch=2, born=1, in_order=False))
 
     with pytest.raises(StaleClaim):
         await finish(trees, late, is_ours=overtaken)
     assert subjects(root) == ["Begin"]
     with pytest.raises(StaleClaim):
-        await trees.begin(place(1))
+        await trees.begin(attempt(1))
 
 
 async def test_what_the_board_says_stops_a_merge(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a.py").write_text("a = 1\n")
 
     async def lost() -> None:
@@ -131,14 +131,14 @@ async def test_what_the_board_says_stops_a_merge(tmp_path: Path) -> None:
 async def test_a_merge_nobody_lived_to_tell_of_is_found_and_not_made_twice(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p", {"a.py": "a = 0\n"})
     trees = await trees_of(root)
-    first = await trees.begin(place(1))
+    first = await trees.begin(attempt(1))
     (first.path / "a.py").write_text("a = 1\n")
     merged = await finish(trees, first)
-    other = await trees.begin(place(2))
+    other = await trees.begin(attempt(2))
     (other.path / "a.py").write_text("a = 2\n")
     assert isinstance(await finish(trees, other), Merged)
     # The host of the first was lost before it could say so; merged again, its work would conflict with its own.
-    again = await trees.begin(place(1, epoch=2, born=1, in_order=False))
+    again = await trees.begin(attempt(1, epoch=2, born=1, in_order=False))
     assert await finish(trees, again) == merged
     assert len(subjects(root)) == 3
 
@@ -146,7 +146,7 @@ async def test_a_merge_nobody_lived_to_tell_of_is_found_and_not_made_twice(tmp_p
 async def test_a_commit_a_person_puts_on_the_target_meanwhile_is_kept(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a.py").write_text("a = 1\n")
     theirs = git(root, "commit-tree", "HEAD^{tree}", "-p", "dugnad/main", "-m", "By hand")
 
@@ -164,7 +164,7 @@ async def test_many_merge_at_once_and_each_lands_on_the_one_before(tmp_path: Pat
     at_once: list[int] = []
 
     async def one(task: int) -> None:
-        tree = await trees.begin(place(task))
+        tree = await trees.begin(attempt(task))
         (tree.path / f"f{task}.py").write_text(f"f = {task}\n")
 
         async def check() -> str | None:
@@ -187,7 +187,7 @@ async def test_the_target_follows_the_persons_branch_and_is_never_one_that_is_ch
     git(root, "commit", "--allow-empty", "-m", "More")
     assert await prepare_target(trees, "refs/heads/main") == ""
     assert subjects(root) == ["More", "Begin"]
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a.py").write_text("a = 1\n")
     await finish(trees, tree)
     git(root, "commit", "--allow-empty", "-m", "Even more")
@@ -208,7 +208,7 @@ KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.workspace.repository import finish, place, trees_of
+from tests.workspace.repository import finish, attempt, trees_of
 import dugnad.workspace.git.git as module
 
 left = int(sys.argv[2])
@@ -225,7 +225,7 @@ async def main():
     root = Path(sys.argv[1])
     trees = await trees_of(root)
     epoch = int(sys.argv[3])
-    tree = await trees.begin(place(1, epoch=epoch, born=1, in_order=False))
+    tree = await trees.begin(attempt(1, epoch=epoch, born=1, in_order=False))
     (tree.path / "a.py").write_text("a = 1\\n")
     print(await finish(trees, tree))
 

@@ -21,7 +21,7 @@ from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Merged
 from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.sandbox.sandbox import Sandbox
-from tests.workspace.repository import at, finish, git, new_repository, place, subjects, trees_of
+from tests.workspace.repository import at, attempt, finish, git, new_repository, subjects, trees_of
 from tests.workspace.running import strict_here
 
 STRANGER = 4_711
@@ -34,7 +34,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 async def test_the_users_own_housekeeping_beside_it_loses_nothing(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    kept, merged = await trees.begin(place(1)), await trees.begin(place(2))
+    kept, merged = await trees.begin(attempt(1)), await trees.begin(attempt(2))
     (merged.path / "b").write_text("b\n")
     (kept.path / "a").write_text("a\n")
     tip = await kept.commit("Work", "alice")
@@ -58,7 +58,7 @@ async def test_the_users_own_housekeeping_beside_it_loses_nothing(tmp_path: Path
 async def test_moves_of_the_target_are_in_its_reflog(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("a\n")
     await finish(trees, tree)
     assert len(git(root, "reflog", "dugnad/main").splitlines()) == 2
@@ -69,7 +69,7 @@ async def test_plain_git_in_the_sandbox_looks_at_history_with_our_settings(tmp_p
     git(root, "config", "user.name", "Somebody else")
     git(root, "gc", "--quiet")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("2\n")
     sandbox = Sandbox(strict_here())
     try:
@@ -92,7 +92,7 @@ async def test_line_ends_and_modes_are_kept_as_the_repository_says(tmp_path: Pat
     git(root, "config", "core.eol", "lf\n[core]\nfsmonitor = evil")
     trees = await trees_of(root)
     assert "fsmonitor = evil" not in trees.git.settings
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "b").write_bytes(b"1\r\n")
     (tree.path / "a").chmod(0o755)
     await finish(trees, tree)
@@ -113,12 +113,12 @@ def test_a_way_to_store_that_is_not_known_is_refused() -> None:
 
 async def test_a_project_that_was_moved_keeps_its_trees(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
-    tree = await (await trees_of(root)).begin(place(1))
+    tree = await (await trees_of(root)).begin(attempt(1))
     (tree.path / "a").write_text("x\n")
     tree.let_go()
     root.rename(tmp_path / "q")
     trees = await trees_of(tmp_path / "q")
-    again = await trees.begin(place(1, epoch=2, born=1))
+    again = await trees.begin(attempt(1, epoch=2, born=1))
     assert (again.path / "a").read_text() == "x\n"
     assert git(again.path, "status", "--short") == "?? a"
     assert isinstance(await finish(trees, again), Merged)
@@ -133,7 +133,7 @@ async def test_a_tree_that_an_earlier_version_made_is_taken_over(tmp_path: Path,
         git(root, "worktree", "add", "--quiet", "-B", f"dugnad/task-{path.name}", str(path), "main")
         (root / ".git" / "worktrees" / path.name / "dugnad-whole").touch()
         (path / "work").write_text("x\n")
-    tree = await trees.begin(place(1, epoch=2, born=1, in_order=in_order))
+    tree = await trees.begin(attempt(1, epoch=2, born=1, in_order=in_order))
     assert (tree.path / "work").read_text() == "x\n"
     assert isinstance(await finish(trees, tree), Merged)
     await trees.remove(tree)
@@ -147,7 +147,7 @@ async def test_what_lay_in_our_place_before_is_ours_afterwards(tmp_path: Path) -
     """As in a repository that came in an archive."""
     root = new_repository(tmp_path / "p", {"a": "a\n", ".gitattributes": "a filter=x\n"})
     evil = f"[filter 'x']\n\tclean = touch {tmp_path}/ran\n\tsmudge = touch {tmp_path}/ran\n".replace("'", '"')
-    tree = await (await trees_of(root)).begin(place(1))
+    tree = await (await trees_of(root)).begin(attempt(1))
     tree.let_go()
     for own in (tree.own, root / ".git" / "dugnad" / "git"):
         (own / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{evil}")
@@ -158,7 +158,7 @@ async def test_what_lay_in_our_place_before_is_ours_afterwards(tmp_path: Path) -
     (root / ".git" / "config").open("a").write(evil)
     trees = await trees_of(root)
     trees.git = replace(trees.git, behind=NO_WALLS)
-    again = await trees.begin(place(1, epoch=2, born=1))
+    again = await trees.begin(attempt(1, epoch=2, born=1))
     (again.path / "a").write_text("b\n")
     assert isinstance(await finish(trees, again), Merged)
     assert not (tmp_path / "ran").exists()
@@ -173,7 +173,7 @@ async def test_a_link_in_our_place_is_not_written_through(tmp_path: Path, where:
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(tmp_path / "precious")
     with pytest.raises(GitTrouble, match="is a link"):
-        await (await trees_of(root)).begin(place(1))
+        await (await trees_of(root)).begin(attempt(1))
     assert (tmp_path / "precious" / "config").read_text() == "mine"
     assert os.listdir(tmp_path / "precious") == ["config"]
 
@@ -181,7 +181,7 @@ async def test_a_link_in_our_place_is_not_written_through(tmp_path: Path, where:
 async def test_half_a_tree_is_cleared_away(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     await trees.remove(tree)
     trees.git.make_private(tree.own, tree.branch)  # As a host leaves it that dies over it.
     tree.path.mkdir()
@@ -197,7 +197,7 @@ async def test_a_tree_that_is_too_large_is_refused_and_kept_as_far_as_it_fits(tm
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
     trees.bytes_max = 1_000
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "small").write_text("x" * 400)
     (tree.path / "large").write_text("x" * 700)
     with pytest.raises(GitTrouble, match=r"have 1,100 bytes, and 1,000 are allowed.*The largest: large, small"):
@@ -210,7 +210,7 @@ async def test_a_tree_that_is_too_large_is_refused_and_kept_as_far_as_it_fits(tm
 async def test_what_was_a_folder_and_is_a_link_or_a_file_now_is_committed_as_that(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p", {"one/a": "a\n", "two/b": "b\n", "three": "c\n"})
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a").write_text("not ours\n")
     for name in ("one", "two"):
@@ -227,7 +227,7 @@ async def test_what_was_a_folder_and_is_a_link_or_a_file_now_is_committed_as_tha
 
 async def test_a_check_that_swaps_folders_for_links_writes_nothing_outside(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p", {"one/a": "a\n"})
-    tree = await (await trees_of(root)).begin(place(1))
+    tree = await (await trees_of(root)).begin(attempt(1))
     (tmp_path / "outside").mkdir()
     async with tree.checking():
         shutil.rmtree(tree.path / "one")
@@ -242,7 +242,7 @@ async def test_a_submodule_stays_in_the_commit_whatever_becomes_of_its_folder(tm
     git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
     git(root, "commit", "--quiet", "--message", "A submodule")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "sub").rmdir()
     (tree.path / "sub").write_text("a file\n")
     with pytest.raises(GitTrouble, match="sub: a submodule"):
@@ -259,7 +259,7 @@ async def test_a_repository_in_a_tree_is_refused_and_loses_its_git_when_the_tree
 ) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     inner = new_repository(tree.path / "inner", {"also": "y\n"})
     elsewhere = tmp_path / "elsewhere"
     if as_what != "folder":
@@ -352,10 +352,10 @@ ORPHANED = """
 import asyncio, os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.workspace.repository import place, trees_of
+from tests.workspace.repository import attempt, trees_of
 
 async def main():
-    tree = await (await trees_of(Path(sys.argv[1]))).begin(place(1))
+    tree = await (await trees_of(Path(sys.argv[1]))).begin(attempt(1))
     os.mkfifo(tree.path / "pipe")
     asked = asyncio.ensure_future(tree.run("hash-object", "pipe"))
     print("begun", flush=True)

@@ -11,7 +11,7 @@ from dugnad.config.user import read_user
 from dugnad.workspace.git.git import Git
 from dugnad.workspace.programs import find_program
 from dugnad.workspace.sandbox.sandbox import find_bwrap, probe
-from tests.workspace.repository import new_repository, place, trees_of
+from tests.workspace.repository import attempt, new_repository, trees_of
 
 
 def plant(folder: Path, *names: str) -> Path:
@@ -81,7 +81,7 @@ async def test_git_is_not_taken_from_the_repository_around_the_project(tmp_path:
 async def test_a_tree_is_removed_by_the_systems_own_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = new_repository(tmp_path / "project")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     inside = plant(root / "bin", "rm", "chmod")
     monkeypatch.setenv("PATH", f"{inside}:bin::{os.environ['PATH']}")
     await trees.remove(tree)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from dugnad.workspace.git.merge_lock import turn
 from dugnad.workspace.git.merge_queue import Merged, prepare_target
-from tests.workspace.repository import finish, git, new_repository, place, subjects, trees_of
+from tests.workspace.repository import attempt, finish, git, new_repository, subjects, trees_of
 
 HOLDS = """
 import asyncio, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.workspace.repository import finish, place, trees_of
+from tests.workspace.repository import finish, attempt, trees_of
 
 async def hold():
     print("holds", flush=True)
@@ -27,7 +27,7 @@ async def hold():
 
 async def main():
     trees = await trees_of(Path(sys.argv[1]))
-    tree = await trees.begin(place(7))
+    tree = await trees.begin(attempt(7))
     (tree.path / "theirs").write_text("x")
     print(await finish(trees, tree, is_ours=hold))
 
@@ -48,7 +48,7 @@ async def test_who_waits_is_told_for_whom_and_that_it_is_over(tmp_path: Path) ->
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
     trees.tell_seconds = 0.2
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "ours").write_text("x\n")
     with await asyncio.to_thread(holder, root) as other:
         assert other.stdin is not None
@@ -72,7 +72,7 @@ async def test_a_holder_that_was_stopped_is_passed_over_and_cannot_undo_what_cam
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
     trees.lease_seconds = 0.3
-    both = [await trees.begin(place(task)) for task in (1, 2)]
+    both = [await trees.begin(attempt(task)) for task in (1, 2)]
     with await asyncio.to_thread(holder, root) as other:
         assert other.stdin is not None
         os.kill(other.pid, signal.SIGSTOP)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from dugnad.workspace.git.command import GitCall, ask
 from dugnad.workspace.git.git import ENVIRONMENT, GitTrouble
-from tests.workspace.repository import git, new_repository, place, trees_of
+from tests.workspace.repository import attempt, git, new_repository, trees_of
 
 
 async def test_what_swaps_folders_for_links_while_git_writes_gets_nothing_written_outside(tmp_path: Path) -> None:
     """As something that is left of a lost host might, in a tree that another takes over."""
     root = new_repository(tmp_path / "p", {f"one/{name}": "ours\n" for name in "abcdefgh"})
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     outside = tmp_path / "outside"
     outside.mkdir()
     for name in ("a", "new"):
@@ -53,7 +53,7 @@ async def test_what_is_taken_down_comes_from_the_tree_alone(tmp_path: Path) -> N
     """The kernel holds it, not a look at links before: here git is told that a folder outside is its tree."""
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tmp_path / "secret").write_text("theirs\n")
     for readable, code in (((tree.path, root / ".git"), 128), ((tmp_path,), 0)):
         call = GitCall(

@@ -14,7 +14,7 @@ from dugnad.workspace.git.git import Git
 from dugnad.workspace.git.merge_queue import Merged, prepare_target
 from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.git.worktrees import Trees
-from tests.workspace.repository import at, finish, git, new_repository, ours, place, subjects, trees_of
+from tests.workspace.repository import at, attempt, finish, git, new_repository, ours, subjects, trees_of
 
 
 async def found(where: Path) -> Git:
@@ -34,7 +34,7 @@ async def trees_in(where: Path, target: str = "dugnad/main") -> Trees:
 async def work_in(where: Path) -> None:
     """A whole piece of work, and nothing left of it but a commit."""
     trees = await trees_in(where)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "new").write_text("x\n")
     assert isinstance(await finish(trees, tree), Merged)
     await trees.remove(tree)
@@ -73,7 +73,7 @@ async def test_a_sparse_checkout_is_the_persons_and_a_tree_has_everything(tmp_pa
     root = new_repository(tmp_path / "p", {"a/x": "1\n", "b/y": "1\n"})
     git(root, "sparse-checkout", "set", "a")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     assert (tree.path / "b" / "y").exists()
     (tree.path / "b" / "z").write_text("2\n")
     assert isinstance(await finish(trees, tree), Merged)
@@ -90,11 +90,11 @@ async def test_nothing_is_fetched_in_passing_by_a_program_the_settings_name(tmp_
     git(partial, "config", "remote.origin.uploadpack", str(tmp_path / "run"))
     trees = await trees_in(partial)
     with pytest.raises(GitTrouble, match=r"is a partial clone.*--refetch --no-filter"):
-        await trees.begin(place(1))
+        await trees.begin(attempt(1))
     assert not (tmp_path / "told").exists()
     git(partial, "fetch", "--quiet", "--refetch", "--no-filter")
     (tmp_path / "told").unlink()  # The control: this is how it would have been run.
-    assert (await trees.begin(place(1, epoch=2))).path.exists()
+    assert (await trees.begin(attempt(1, epoch=2))).path.exists()
 
 
 async def test_a_filter_with_an_odd_name_is_not_run_either(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_filter_with_an_odd_name_is_not_run_either(tmp_path: Path) -> No
 async def test_settings_that_hide_new_files_do_not_hide_them_from_the_check(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     git(root, "config", "status.showUntrackedFiles", "no")
-    tree = await (await trees_of(root)).begin(place(1))
+    tree = await (await trees_of(root)).begin(attempt(1))
     (tree.path / "new").write_text("x\n")
     assert await tree.changed()
 
@@ -117,7 +117,7 @@ async def test_names_that_stand_for_two_things_are_the_branches(tmp_path: Path) 
     git(root, "tag", "main")
     assert await (await found(root)).head_branch() == "main"
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     git(root, "tag", tree.branch.removeprefix("refs/heads/"))
     assert await trees.branches("1-abcd1234") == [tree.branch.removeprefix("refs/heads/")]
 
@@ -154,7 +154,7 @@ async def test_what_is_checked_out_without_a_branch_is_that_of_the_very_checkout
 async def test_a_target_that_is_checked_out_meanwhile_does_not_move_under_the_person(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("x\n")
     git(root, "switch", "--quiet", "dugnad/main")
     with pytest.raises(GitTrouble, match="is checked out in"):
@@ -167,10 +167,10 @@ async def test_a_target_that_is_checked_out_meanwhile_does_not_move_under_the_pe
 async def test_a_target_that_is_gone_says_how_to_have_it_again(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "a").write_text("x\n")
     git(root, "branch", "-D", "dugnad/main")
-    for asked in (finish(trees, tree), trees.begin(place(2))):
+    for asked in (finish(trees, tree), trees.begin(attempt(2))):
         with pytest.raises(GitTrouble, match="`git branch dugnad/main` makes it again"):
             await asked
     git(root, "branch", "dugnad/main")
@@ -214,11 +214,11 @@ def test_a_repository_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
 async def test_what_the_team_works_under_is_not_the_teams_to_change(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p", {"inner/dugnad.toml": "checks = ['true']\n", "inner/a": "a\n"})
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     for path in ("inner/dugnad.toml", "inner/.dugnad/board.db", "other/Dugnad.TOML"):
         (tree.path / path).parent.mkdir(exist_ok=True)
         (tree.path / path).write_text("mine\n")
-        with pytest.raises(GitTrouble, match=f"{path}.*not the team's to change"):
+        with pytest.raises(GitTrouble, match=f"{path}.*may not change the rules"):
             await tree.commit("Work", "alice")
         git(tree.path, "checkout", "--quiet", ".")
         git(tree.path, "clean", "--quiet", "-fdx")
@@ -231,7 +231,7 @@ async def test_files_in_a_submodule_are_not_lost_without_a_word(tmp_path: Path) 
     git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
     git(root, "commit", "--quiet", "--message", "A submodule")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "sub" / "new").write_text("x\n")
     with pytest.raises(GitTrouble, match="sub: a submodule"):
         await tree.commit("Work", "alice")
@@ -243,7 +243,7 @@ async def test_files_in_a_submodule_are_not_lost_without_a_word(tmp_path: Path) 
 async def test_what_failed_is_kept_whatever_lies_beside_it(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "good").write_text("x\n")
     inner = tree.path / "inner"
     inner.mkdir()
@@ -262,7 +262,7 @@ async def test_what_failed_is_kept_whatever_lies_beside_it(tmp_path: Path) -> No
 async def test_folders_deeper_than_any_path_are_taken_away(tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     folder = os.open(tree.path, os.O_RDONLY)
     for _ in range(1_100):
         os.mkdir("long", dir_fd=folder)
@@ -277,7 +277,7 @@ async def test_folders_deeper_than_any_path_are_taken_away(tmp_path: Path) -> No
 
 
 async def test_a_repository_that_a_check_made_is_cleared_away_with_all_else_it_left(tmp_path: Path) -> None:
-    tree = await (await trees_of(new_repository(tmp_path / "p"))).begin(place(1))
+    tree = await (await trees_of(new_repository(tmp_path / "p"))).begin(attempt(1))
     (tree.path / "a").write_text("x\n")
     async with tree.checking():
         new_repository(tree.path / "made-by-a-test")
@@ -295,7 +295,7 @@ class Stopped(Exception):
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_who_was_stopped_in_a_check_leaves_nothing_of_it_to_the_next(tmp_path: Path, in_order: bool) -> None:
     trees = await trees_of(new_repository(tmp_path / "p"))
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "work").write_text("x\n")
     with suppress(Stopped):
         async with tree.checking():
@@ -303,7 +303,7 @@ async def test_who_was_stopped_in_a_check_leaves_nothing_of_it_to_the_next(tmp_p
             (tree.path / "work").write_text("spoiled\n")
             raise Stopped
     tree.let_go()
-    after = await trees.begin(place(1, epoch=2, born=1, in_order=in_order))
+    after = await trees.begin(attempt(1, epoch=2, born=1, in_order=in_order))
     assert sorted(os.listdir(after.path)) == [".git", "README.md", "work"]
     assert (after.path / "work").read_text() == "x\n"
 
@@ -313,7 +313,7 @@ async def test_who_was_stopped_in_a_merge_has_the_same_work_again(tmp_path: Path
     """Under the same name, so that whoever approved it has approved it."""
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    other, tree = await trees.begin(place(2)), await trees.begin(place(1))
+    other, tree = await trees.begin(attempt(2)), await trees.begin(attempt(1))
     (other.path / "other").write_text("x\n")
     await finish(trees, other)
     (tree.path / "work").write_text("x\n")
@@ -326,7 +326,7 @@ async def test_who_was_stopped_in_a_merge_has_the_same_work_again(tmp_path: Path
     with pytest.raises(Stopped):
         await finish(trees, tree, stopped)
     tree.let_go()
-    after = await trees.begin(place(1, epoch=2, born=1, in_order=in_order))
+    after = await trees.begin(attempt(1, epoch=2, born=1, in_order=in_order))
     assert await after.commit("Some work", "alice") == tip
     assert sorted(os.listdir(after.path)) == [".git", "README.md", "work"]
     assert isinstance(await finish(trees, after, is_ours=ours), Merged)
@@ -335,11 +335,11 @@ async def test_who_was_stopped_in_a_merge_has_the_same_work_again(tmp_path: Path
 
 async def test_half_a_copy_does_not_stop_the_next(tmp_path: Path) -> None:
     trees = await trees_of(new_repository(tmp_path / "p"))
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     (tree.path / "work").write_text("x\n")
     for name in ("1-abcd1234.1.index", "1-abcd1234.1.index.lock"):  # As a host leaves them that dies over it.
         (trees.folder / name).write_text("")
-    after = await trees.begin(place(1, epoch=2, born=1, in_order=False))
+    after = await trees.begin(attempt(1, epoch=2, born=1, in_order=False))
     assert (after.path / "work").exists()
 
 
@@ -347,7 +347,7 @@ async def test_what_git_cannot_take_in_stays_in_its_tree(tmp_path: Path) -> None
     """As with a full disk. Here objects cannot be written, since a file is where their folder should be."""
     root = new_repository(tmp_path / "p")
     trees = await trees_of(root)
-    tree = await trees.begin(place(1))
+    tree = await trees.begin(attempt(1))
     for number in range(100):  # One whose folder another object did not make already.
         (tree.path / "work").write_text(f"{number}\n")
         name = git(root, "hash-object", str(tree.path / "work"))

@@ -16,7 +16,7 @@ from ..safe_open import held
 from ..team.workspaces.folders import entries, fill
 from ..team.workspaces.workspace import Workshop
 from ..team.workspaces.worktrees import Worktrees
-from ..workspace.git.worktree import AttemptRef as TreePlace
+from ..workspace.git.worktree import AttemptRef
 
 _MARK = "0-"  # No task has this number.
 Opened = tuple[Path, tuple[Path, ...]]  # A tree, and what commands there may read besides.
@@ -44,7 +44,7 @@ def of_git(places: Worktrees) -> Base:
         for left in [each for each in await trees.marks() if each.startswith(_MARK)]:
             await trees.forget(left)  # Of one that was killed; what is in use stays.
         mark = f"{_MARK}{places.board.sources.new_id()}"
-        opened = await trees.begin(TreePlace(mark=mark, epoch=1, born=1))
+        opened = await trees.begin(AttemptRef(mark=mark, epoch=1, born=1))
         try:
             yield opened.path, opened.readable
         finally:

@@ -1,4 +1,4 @@
-"""Looking for a program that is started outside of the sandbox, or given keys: never one that the project brought."""
+"""Looking for a program that runs outside of the sandbox, or gets keys: never one that the project brought."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def find_program(name: str, path: str, *, outside: Path) -> str | None:
-    """The first of that name on the search path, without what lies in the project at `outside` or is reached by way of
-    it, and without folders that depend on where one is. Nobody brought the whole machine, so / leaves out nothing."""
+    """The first program of that name on the search path. Programs in the project at `outside` or reached through it do
+    not count, nor do relative folders. If the project is /, nothing is left out: nobody brought the whole machine."""
     root = os.path.realpath(outside)
     for found in (Path(folder, name) for folder in path.split(os.pathsep) if os.path.isabs(folder)):
         ways = (os.path.realpath(each) for each in (found, *found.parents) if root != "/")

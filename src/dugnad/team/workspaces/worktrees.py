@@ -13,8 +13,7 @@ from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Tas
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
 from ...workspace.git.triggers import named_triggers, triggers
-from ...workspace.git.worktree import AttemptRef as TreePlace
-from ...workspace.git.worktree import Tree
+from ...workspace.git.worktree import AttemptRef, Tree
 from ...workspace.git.worktrees import Trees
 from ..report import Deliveries
 from .workspace import Kit, RedCheck, Workshop, Workspace, delivered, line_of, mark_of
@@ -22,7 +21,7 @@ from .workspace import Kit, RedCheck, Workshop, Workspace, delivered, line_of, m
 
 @dataclass(kw_only=True)
 class Worktrees:
-    """Opens the places of attempts. Called with a claim, it gives the tree of that attempt."""
+    """Opens the workspaces of attempts. Called with a claim, it gives the tree of that attempt."""
 
     board: Board
     trees: Trees
@@ -40,8 +39,10 @@ class Worktrees:
         task = claim.task
         born, in_order = line_of(claim, attempts)
         reviewed = task.kind == "review"
-        place = TreePlace(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit)
-        tree = await self.trees.begin(place)
+        attempt = AttemptRef(
+            mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit
+        )
+        tree = await self.trees.begin(attempt)
         kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
             owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed,

@@ -1,4 +1,4 @@
-"""What bytes are: text in some encoding, a picture, or something else that is named and not shown."""
+"""What a file's bytes are: text in some encoding, or something else that is named and not shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import ToolError
 
-# How files begin that are not text, and what they are. The first that fits counts.
+# How files that are not text begin, and what they are. The first that fits counts.
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"GIF87a", "a GIF image"),
     (b"GIF89a", "a GIF image"), (b"BM", "a BMP image"), (b"\0\0\1\0", "an icon"), (b"II*\0", "a TIFF image"),
@@ -18,7 +18,7 @@ _BEGINNINGS = (
     (b"SQLite format 3\0", "an SQLite database"), (b"OggS", "an Ogg recording"), (b"ID3", "an MP3 recording"),
     (b"fLaC", "a FLAC recording"), (b"\0asm", "a WebAssembly module"), (b"wOF", "a font"),
 )  # fmt: skip
-_WEAK_CHARS_MAX = 4  # So short a beginning could be that of a text; it counts only where the rest is no text.
+_WEAK_CHARS_MAX = 4  # A text could begin so, too; such a short beginning counts only if the rest is not text.
 _SNIFF_BYTES = 8_192
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -27,7 +27,7 @@ _MARKS = (
 
 
 def binary_kind(data: bytes) -> str | None:
-    """What the bytes are, if they are not text. A part of a file is enough, if it is the first."""
+    """What the bytes are, if they are not text. The first part of a file is enough."""
     if any(data.startswith(mark) for mark, _ in _MARKS):
         return None
     head = data[:_SNIFF_BYTES]
@@ -53,7 +53,7 @@ class Text:
 
     @property
     def line_end(self) -> str:
-        """CRLF if every line ends so, else LF."""
+        """CRLF if every line ends with it, else LF."""
         count = self.text.count("\r\n")
         return "\r\n" if count and count == self.text.count("\n") else "\n"
 
@@ -90,7 +90,7 @@ class Text:
 
 
 def decode(data: bytes) -> Text:
-    """The text that the bytes are. What is not UTF-8 and has no mark is read as Latin-1, which loses nothing."""
+    """The bytes as text. What is not UTF-8 and has no mark is read as Latin-1, which loses nothing."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:

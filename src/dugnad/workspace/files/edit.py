@@ -1,4 +1,4 @@
-"""Replacing a text by another: exactly, where it is found exactly once, or with an error that shows what is there."""
+"""Replacing one text by another. It must be in the file exactly once; if not, the error shows what is there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ...errors import ToolError
 from .content import Text
 
 PLACES_MAX = 10  # That are named.
-_NEAR_CHARS_MAX = 1_000  # Of the text that is looked for, when the nearest is.
+_NEAR_CHARS_MAX = 1_000  # Of the text, when the nearest match is looked for.
 _NEAR_LINES_MAX = 10_000  # Of the file.
-_NEAR_TRIES_MAX = 20  # Exact comparisons, each of which takes long.
+_NEAR_TRIES_MAX = 20  # Exact comparisons, which are slow.
 _NEAR_RATIO_MIN = 0.5
 _SHARED_CHARS_MIN = 5
 _SHOWN_LINES_MAX = 20
@@ -34,7 +34,7 @@ def replace_text(whole: Text, old: str, new: str, *, every: bool, path: str) -> 
         old, new = _with_crlf(old), _with_crlf(new)
     if old == new:
         raise ToolError("The old and the new text are the same; there is nothing to change.")
-    # 'aa' is in 'aaa' twice, and it cannot be known which was meant; to change them all, the first of the two is it.
+    # 'aa' is in 'aaa' twice, and nobody knows which was meant. To change them all, only the first of the two counts.
     places = _places(whole.text, old, step=len(old) if every else 1)
     if not places:
         raise ToolError(_not_found(whole, old, path))
@@ -80,7 +80,7 @@ def _not_found(whole: Text, old: str, path: str) -> str:
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> tuple[int, float] | None:
-    """Where as many lines are most like the wanted ones, and how much. Cheap comparisons decide on the dear ones."""
+    """The first of the lines that are most like the wanted ones, and how much. Cheap comparisons come first."""
     wanted = [line.strip()[:_NEAR_CHARS_MAX] for line in wanted[:_SHOWN_LINES_MAX]]
     stripped = [line.strip()[:_NEAR_CHARS_MAX] for line in lines[:_NEAR_LINES_MAX]]
     matcher = SequenceMatcher(autojunk=False)
@@ -105,7 +105,7 @@ def _nearest(lines: list[str], wanted: list[str]) -> tuple[int, float] | None:
 
 
 def _most_shared(lines: list[str], wanted: str) -> tuple[int, float] | None:
-    """The line that has the longest piece of the wanted one in it: a slip in a part of a long line is found so."""
+    """The line that has the longest piece of the wanted one in it. This finds a slip in a part of a long line."""
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted[:_NEAR_CHARS_MAX])
     best, where = 0, 0

@@ -1,5 +1,5 @@
-"""Files that the runtime keeps in folders of its own, which may have come with the project: no link is followed, and
-nothing is opened, counted or removed but a file in the folder that is held."""
+"""Files that the runtime keeps in folders of its own. Such a folder may have come with the project, so no link is
+followed, and only files in the very folder are opened, counted or removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def make_file(folder: Path, name: str) -> int:
-    """A new file, to be written. FileExistsError: there is something of that name."""
+    """A new file, to be written. FileExistsError: the name is taken."""
     with held(folder) as inside:
         return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FLAGS, 0o600, dir_fd=inside)
 
@@ -30,7 +30,7 @@ def open_file(folder: Path, name: str) -> BinaryIO:
 
 
 def files_in(folder: Path, ending: str) -> list[tuple[os.stat_result, str]]:
-    """The files whose names end so, each with what is known of it."""
+    """The files whose names end with `ending`, each with its stat."""
     with held(folder) as inside:
         names = [name for name in os.listdir(inside) if name.endswith(ending)]
         return [(os.stat(name, dir_fd=inside, follow_symlinks=False), name) for name in names]

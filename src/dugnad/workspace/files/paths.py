@@ -25,7 +25,7 @@ PATH_CHARS_MAX = 4_096
 PARTS_MAX = 100  # The walk holds a descriptor for each.
 LINKS_MAX = 40  # As the kernel counts them.
 
-_LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)  # To hold a thing without opening it.
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)  # Holds something without opening it.
 _FOLDER = _LOOK | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = (
     (stat.S_ISREG, "a file"), (stat.S_ISDIR, "a folder"), (stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a named pipe"),
@@ -51,7 +51,7 @@ _TROUBLES = {
 
 
 def read_from(descriptor: int, most: int) -> bytes:
-    """The first bytes of a file, at most so many. Closes it."""
+    """The first bytes of a file, at most `most`. Closes it."""
     try:
         found = bytearray()
         while len(found) < most and (piece := os.read(descriptor, min(1 << 20, most - len(found)))):
@@ -84,7 +84,7 @@ def open_regular(name: str | Path, shown: str = "It", folder: int | None = None)
 
 
 def trouble(error: OSError, path: str) -> ToolError:
-    """What the system said, as a sentence."""
+    """What an error of the system means for a path, as a sentence."""
     known = _TROUBLES.get(error.errno or 0)
     told = path if len(path) <= 200 else f"{path[:199]}…"
     if known is None:
@@ -95,8 +95,8 @@ def trouble(error: OSError, path: str) -> ToolError:
 def parts_of(path: str, root: Path) -> tuple[str, ...]:
     """The names in a path that a model gave. ".." stays: what it means depends on the links before it.
 
-    An absolute path that begins as the root does is taken as relative to it. That is a courtesy and no check: what
-    decides is how the rest is opened.
+    An absolute path that begins with the root counts as relative to it. That is a courtesy and no check: the rest is
+    opened like any other path.
     """
     if not path:
         raise ToolError('The path is empty; "." is the workspace itself.')
@@ -136,7 +136,7 @@ class OpenedPath:
         return self.rest[-1] if self.rest else "."
 
     def stat(self) -> os.stat_result | None:
-        """What is there now; None: nothing. A link that was put there since is not followed."""
+        """What is there now; None: nothing. If it has become a link since, the link is not followed."""
         if len(self.rest) > 1:
             return None
         try:
@@ -166,7 +166,7 @@ class OpenedPath:
 
 
 class Beneath:
-    """A root folder. Every method raises OSError as the system does; a path that leaves the root is EXDEV."""
+    """A root folder. Every method raises OSError, as the system does; a path that leaves the root raises EXDEV."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -209,8 +209,8 @@ def read_within(root: Path, path: str, most: int) -> bytes:
 
 
 def names_within(root: Path, path: str, most: int) -> list[tuple[str, bool]]:
-    """The files and folders in a folder beneath a root, so many at most, in order of their names, each with whether it
-    is a folder, or a link to one. Nothing if there is no such folder."""
+    """The names in a folder beneath a root, in order and at most `most`, each with whether it is a folder, or a link to
+    one. Nothing if there is no such folder."""
     beneath = Beneath(root)
     try:
         with beneath.folder(parts_of(path, beneath.root)) as held, os.scandir(held) as entries:

@@ -1,7 +1,4 @@
-"""Patterns for paths: those a model asks with, and those of `.gitignore` files.
-
-Works on names alone; reads nothing.
-"""
+"""Patterns for paths: those that a model gives, and those of `.gitignore` files. They work on names alone."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Pattern = tuple[re.Pattern[str] | None, ...]  # One for each name of a path; Non
 
 
 def compile_pattern(text: str) -> Pattern:
-    """`*`, `?` and `[a-z]` within a name, `**` for any folders. The expressions cannot run away: fnmatch sees to it."""
+    """`*`, `?` and `[a-z]` within a name, `**` for any folders. fnmatch makes expressions that cannot run away."""
     names = [name for name in text.split("/") if name not in ("", ".")]
     found: list[re.Pattern[str] | None] = [
         None if name == "**" else re.compile(fnmatch.translate(re.sub(r"\\(.)", r"[\1]", name))) for name in names
@@ -32,7 +29,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def fits(pattern: Pattern, names: Names) -> bool:
-    """Whether a path is as the pattern says; in time that grows with both, whatever they are."""
+    """Whether a path matches the pattern, in a time that only grows with their lengths."""
     reached = _skipping(pattern, {0})
     for name in names:
         ahead: set[int] = set()
@@ -72,7 +69,7 @@ def alternatives(text: str) -> list[str]:
 
 
 def file_pattern(text: str) -> Callable[[Names], bool]:
-    """Tells whether a file is meant. A pattern without a slash means names in any folder."""
+    """A function that tells whether a file matches. A pattern without a slash matches names in any folder."""
     if not text or len(text) > PATTERN_CHARS_MAX or "\0" in text:
         raise ToolError(f"A pattern has between 1 and {PATTERN_CHARS_MAX:,} characters, like 'src/**/*.py'.")
     patterns = []

@@ -1,12 +1,12 @@
-"""Finding files by name and by what is in them, beneath a root, within limits.
+"""Finding files by name and by content, beneath a root, within limits.
 
-Left out are `.git`, `.dugnad`, half-written files, and what the `.gitignore` files from the root down to each folder
-say, with the last rule that fits deciding, as git does it. Not known are a user's global ignore file,
-`.git/info/exclude`, and that git goes on tracking an ignored file once it is added. Links are listed, never followed.
+It leaves out `.git`, `.dugnad`, half-written files, and what the `.gitignore` files from the root down to each folder
+name; the last rule that fits decides, as in git. It does not read a user's global ignore file or `.git/info/exclude`,
+and does not know that git tracks some ignored files. Links are listed, never followed.
 
-A regular expression can take for ever, and Python cannot be interrupted in it; so `grep` runs in a process of its own,
-which is ended when its time is over. ripgrep would be faster, but it opens by path what was listed before, and between
-the two a folder can become a link that leads out of the root.
+A regular expression can take for ever, and Python cannot interrupt it. So `grep` runs in a process of its own, which is
+killed when its time is over. ripgrep would be faster, but it opens by path what it listed before, and in between a
+folder can become a link that leads out of the root.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .patterns import PATTERN_CHARS_MAX, Names, Rule, file_pattern, is_ignored, 
 TEMPORARY = ".dugnad-"  # How the name of a half-written file begins, with ".tmp" at its end.
 _LEFT_OUT = (".git", ".dugnad")
 _RULES_BYTES_MAX = 64 * 1024
-_EXTRA_SECONDS = 3.0  # For the other process to start, and to say what it found when its time was over.
+_EXTRA_SECONDS = 3.0  # For the other process to start, and to answer when its time is over.
 _CHILD = "import sys; sys.path.append(sys.argv[1]); from dugnad.workspace.files.search import main; main()"
 
 
@@ -63,13 +63,13 @@ class Search:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why what was found may not be all."""
+        """Why there may be more than was found."""
         deep = f"nothing deeper than {self.limits.depth_max} folders was looked at" if self.deep else ""
         large = f"{self.large:,} too large to be searched" if self.large else ""
         return tuple(note for note in (self.stopped, deep, large) if note)
 
     def files(self, start: Names) -> Iterator[tuple[Names, int]]:
-        """Every file beneath a folder, in order, with the folder it is in held open for as long as it is looked at."""
+        """Every file beneath a folder, in order, with its folder, which is held open meanwhile."""
         rules: tuple[Rule, ...] = ()
         for depth in range(len(start)):
             with suppress(OSError), self.beneath.folder(start[:depth]) as folder:
@@ -113,7 +113,7 @@ class Search:
         return read_rules(data.decode(errors="replace"), here) if data else ()
 
     def _content(self, name: str, held: int, *, most: int) -> bytes | None:
-        """What is in a file of a folder; None if it cannot be looked into."""
+        """What is in a file of a folder; None: it cannot be read, or is too large."""
         try:
             data = read_from(open_regular(name, folder=held), most + 1)
         except (OSError, ToolError):
@@ -145,7 +145,7 @@ class Search:
                     yield names, number + 1, self._cut(lines[number], expression), number in hits
 
     def _files_or_one(self, start: Names) -> Iterator[tuple[Names, int]]:
-        """A file that is asked for by its own name is searched also where it is ignored."""
+        """A file that is asked for by its own name is searched even if it is ignored."""
         try:
             yield from self.files(start)
         except NotADirectoryError:
@@ -177,7 +177,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What was found, as lines of text, and why that may not be all."""
+    """What was found, as lines of text, and why there may be more."""
 
     lines: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ def find_names(beneath: Beneath, pattern: str, *, limits: SearchLimits) -> Searc
 
 
 def find_lines(beneath: Beneath, start: Names, wanted: Wanted, *, limits: SearchLimits) -> SearchResult:
-    """In another process, so that an expression that never ends can be ended."""
+    """Search in another process, so that an expression that never ends can be killed."""
     if not 0 < len(wanted.pattern) <= PATTERN_CHARS_MAX:
         raise ToolError(f"A pattern has between 1 and {PATTERN_CHARS_MAX:,} characters.")
     asked = {"root": str(beneath.root), "start": start, "wanted": asdict(wanted), "limits": asdict(limits)}
@@ -227,7 +227,7 @@ def main() -> None:
     """The other process: the question comes in, the answer goes out, both as JSON."""
     asked = json.load(sys.stdin)
     seconds = int(asked["limits"]["seconds_max"] + 2 * _EXTRA_SECONDS)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # Also when nobody is left to end it.
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # It ends also when nobody is left to kill it.
     limits = SearchLimits(**asked["limits"])
     search = Search(Beneath(Path(asked["root"])), limits)
     answer: dict[str, object]

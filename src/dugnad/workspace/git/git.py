@@ -72,7 +72,7 @@ class Git:
 
     @classmethod
     async def find(cls, root: Path, *, path: str) -> Git | None:
-        """The repository a project lies in, if it does, and if git is there to be asked."""
+        """The repository that a project lies in. None: there is none, or no git on the path."""
         if (top := _top(root)) is None or (program := find_program("git", path, outside=top)) is None:
             return None
         refuse_strangers(top, top / ".git")
@@ -109,7 +109,7 @@ class Git:
         return git
 
     async def _their_settings(self, name: str = "config") -> dict[str, str]:
-        """What the repository's own file says, without what it includes."""
+        """The settings in the repository's own file, without those of files it includes."""
         words = ("config", "--file", str(self.directory / name), "--no-includes", "--list", "-z")
         listed = await self._ask(words, {}, Path("/"))
         if listed.code:
@@ -118,8 +118,8 @@ class Git:
         return {name: value if mark else "true" for name, mark, value in pairs}
 
     def make_private(self, directory: Path, branch: str | None) -> None:
-        """A git directory of our own, in the repository's, where no command of a teammate can write. None: on whatever
-        branch it was."""
+        """Make a git directory of our own inside the repository's, where no command of a teammate can write. `branch`
+        None: the branch stays as it is."""
         self.check()
         try:
             head = f"ref: {branch}\n" if branch else None
@@ -150,7 +150,7 @@ class Git:
             writable.append(self.directory)  # What is deleted may have to be taken out of the packed ones there.
         if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
             writable.append(tree)
-        # What it takes into the repository comes from the tree, whatever a link in it leads to by then.
+        # Whatever a link in the tree leads to by then, git takes only files of the tree into the repository.
         readable = (tree, self.directory) if tree is not None and "update-index" in words else ()
         answer = await self._ask(
             words, environment, tree or directory, stdin=stdin, writable=writable, readable=readable, keep=keep
@@ -195,7 +195,7 @@ class Git:
         return (await self.run("merge-base", "--is-ancestor", commit, other, may_fail=True)).code == 0
 
     async def changed_paths(self, base: str, tip: str) -> list[str]:
-        """What differs between a commit and the one where it parted from another."""
+        """The paths that a commit changed since it parted from another."""
         parted = (await self.run("merge-base", base, tip, may_fail=True)).text.strip() or base
         listed = await self.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", parted, tip)
         return [each for each in listed.text.split("\0") if each]
@@ -238,11 +238,10 @@ class Git:
         return True
 
     def remove_stale_lock(self, name: str, *, now: float | None = None) -> bool:
-        """What a git that was killed left of a name that could not be moved. A living one holds it for much shorter.
-        Whether there was a lock at all.
+        """Remove the lock of a name if a killed git left it. Returns whether there was a lock at all.
 
-        No clock of the file's is asked, which may be anything: it is a dead one's when it stood there unchanged for
-        `stale_seconds` between two looks of ours.
+        A living git holds a lock for a much shorter time. The time stamp of the file is not used, since it may be
+        anything: a lock is stale when it stayed the same for `stale_seconds` between two looks of ours.
         """
         path, now = self.directory / f"{name}.lock", time.monotonic() if now is None else now
         try:
@@ -274,11 +273,11 @@ class Git:
     async def checked_out(self) -> dict[str, Path]:
         """Branches that are checked out somewhere, and where."""
         main = self.top if self.own == self.directory else self.directory.parent
-        places = [] if self.is_bare else [(self.directory, main)]
+        checkouts = [] if self.is_bare else [(self.directory, main)]
         with suppress(OSError):
             for each in (self.directory / "worktrees").iterdir():
-                places.append((each, Path((private_repository.read(each / "gitdir") or str(each)).strip()).parent))
-        heads = ((private_repository.head_of(own), where) for own, where in places)
+                checkouts.append((each, Path((private_repository.read(each / "gitdir") or str(each)).strip()).parent))
+        heads = ((private_repository.head_of(own), where) for own, where in checkouts)
         return {head.removeprefix("refs/heads/"): where for head, where in heads if head.startswith("refs/heads/")}
 
     async def is_dirty(self) -> bool:
@@ -294,7 +293,7 @@ class Git:
         return bool(found)
 
     async def changes(self, *, new: bool = True) -> list[str]:
-        """What of the project in the user's own checkout is not committed as it is. Their index is not touched."""
+        """The paths of the project that are not committed in the user's own checkout. Their index is not touched."""
         where = ("--", self.prefix.as_posix())
         aside = await asyncio.to_thread(tempfile.mkdtemp, dir=self.private, prefix="index.")
         index = Path(aside, "index")
@@ -338,5 +337,5 @@ async def _real_program(program: str) -> str:
 
 
 def _verb(words: Sequence[str]) -> str:
-    """Which of git's programs was asked, for whoever reads that it failed."""
+    """Which of git's programs was asked, for a message that it failed."""
     return next((each for at, each in enumerate(words) if each[:1] != "-" and words[at - 1] != "-c"), words[0])

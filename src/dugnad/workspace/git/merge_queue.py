@@ -21,12 +21,12 @@ from .ownership import GitTrouble
 from .worktree import BRANCHES, Tree
 from .worktrees import Trees
 
-Check = Callable[[], Awaitable[str | None]]  # In the tree as it stands. None: green.
+Check = Callable[[], Awaitable[str | None]]  # Of the tree as it is now. None: green.
 
 _LOG = logger(__name__)
-_MOVES_MAX = 20  # Times the target may move under us: others go through the lock, so that is a person.
+_MOVES_MAX = 20  # How often the target may move under us. Teammates wait for the lock, so a person moves it.
 _SHOWN_MAX = 20
-_TIP = "Dugnad-Tip"  # In a commit of the target: the tip of the attempt's branch that it stands for.
+_TIP = "Dugnad-Tip"  # A trailer of commits in the target: the tip of the attempt's branch that was merged.
 _LOOK_BACK_MAX = 10_000  # Commits of the target that are searched for a merge before a crash.
 
 
@@ -63,7 +63,7 @@ class Work:
 
 
 async def prepare_target(trees: Trees, start: str | None) -> str:
-    """See to it that there is a target, and that it has what the person's own branch has. Returns what to tell them."""
+    """Make the target, or bring it up to date with the person's own branch. Returns what to tell the person."""
     git, target = trees.git, trees.target
     if (await git.run("check-ref-format", trees.target_name, may_fail=True)).code:
         raise GitTrouble(f"{target!r} cannot be the name of a branch.")
@@ -92,9 +92,8 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
 
 
 async def _behind(trees: Trees, theirs: str) -> str | None:
-    """What the target stands for if it has to move to the person's commit, empty if there is none yet. None: it stays.
-
-    A branch that was there before is the person's, and begins where they left it; ours follows theirs.
+    """The target's commit, if the target has to move to the person's commit; empty: there is no target yet. None: it
+    stays. A target of our own follows the person's branch; any other is the person's, and stays where it is.
     """
     ours = await trees.git.commit_of(trees.target_name)
     if ours is None:
@@ -104,7 +103,7 @@ async def _behind(trees: Trees, theirs: str) -> str | None:
 
 
 async def _be_sure_it_is_free(trees: Trees) -> None:
-    """A target that is checked out would move away under whoever works there."""
+    """GitTrouble: the target is checked out, so it would move under the person who works there."""
     if where := (await trees.git.checked_out()).get(trees.target):
         raise GitTrouble(
             f"The branch {trees.target} is checked out in {where}, and what is checked out is yours: switch to another "
@@ -173,7 +172,7 @@ async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
 
 
 async def _merged_before(trees: Trees, tree: Tree, tip: str, between: str) -> str | None:
-    """A commit of this very work in the target: it was merged, and then nobody lived to say so."""
+    """The commit of this very work in the target, if it was merged before a crash and nobody could say so."""
     git, form = trees.git, f"--format=%H %ce %(trailers:key={_TIP},valueonly,separator=%x20)"
     found = await git.run("log", form, f"--max-count={_LOOK_BACK_MAX}", between)
     for line in found.text.splitlines():

@@ -1,7 +1,7 @@
 """Files that make other programs run something when a person next opens, builds or pushes the project.
 
-A change to one of them is no worse than others, but merging it is like running it. So it is named to whoever reviews or
-merges. The list is short and goes by names; `docs/operating.md` shows it, and a test compares the two.
+A change to one of them is no worse than others, but merging it is like running it. So it is named to those who review
+or merge. The list is short and goes by names; `docs/operating.md` shows it, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def triggers(paths: Iterable[str]) -> dict[str, str]:
-    """Of these paths the ones that make something run, with what runs them."""
+    """The paths that make something run, with what runs them."""
     found = {path: _kind(path.casefold()) for path in paths}
     return {path: kind for path, kind in found.items() if kind}
 
 
 def named_triggers(runs: Mapping[str, str], most: int = 20) -> str:
-    """In a line; what cannot be named any more is counted."""
+    """One line that names the first of them and counts the rest."""
     named = [f"{one_line(path, 100)} ({kind})" for path, kind in list(runs.items())[:most]]
     return ", ".join(named) + (f" and {len(runs) - most} more" if len(runs) > most else "")
 
@@ -96,10 +96,10 @@ def _kind(path: str) -> str:
 
 
 def changed_triggers(tree: Path, base: Path) -> dict[str, str]:
-    """The files in a folder that make something run and that `base` does not hold just so, with what runs them.
+    """The files in a folder that make something run and that are not the same in `base`, with what runs them.
 
-    No link is followed. What cannot be compared is named too. So is a repository that was made in the folder: git runs
-    what its settings say.
+    No link is followed. A file that cannot be compared is named too. So is a repository that was made in the folder:
+    git runs what its settings say.
     """
     found, whole = _fingerprints(tree, lambda path: bool(_kind(path.casefold())) or f"/{path}".endswith("/.git"))
     known, _ = _fingerprints(base, found.__contains__)

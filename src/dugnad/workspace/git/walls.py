@@ -1,6 +1,6 @@
 """Walls around the thread that starts git: Landlock for files, a system call filter for programs and sockets.
 
-They are for our own git, which is small and known. Commands of teammates run in bubblewrap or not at all.
+They are for our own git only. Commands of teammates run in bubblewrap or not at all.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable
 
 from ..sandbox.profile import SYSTEM
 
-ABI_LEAST = 3  # Before it a file could be cut short by its name, wherever it was.
-_ABI_SIGNALS = 6  # From here on, signals do not leave.
+ABI_LEAST = 3  # Older versions do not keep a process from truncating a file.
+_ABI_SIGNALS = 6  # From here on, signals to processes outside are refused.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # The system calls, on every architecture.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _DEVICES, _TRUNCATE = 1 << 6 | 1 << 11, 1 << 14
-_RIGHTS = (1 << 15) - 1  # Of version 3; what later versions know besides is not asked for.
+_RIGHTS = (1 << 15) - 1  # Those of version 3; later versions have more, which are not used.
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _WRITE = _RIGHTS & ~_DEVICES & ~_READ
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
@@ -32,8 +32,8 @@ def version() -> int:
 
 
 def wall_in(writable: Iterable[str], runnable: Iterable[str], readable: Iterable[str] = ()) -> None:
-    """Let this thread, and what it starts, write and run nothing but this, and read nothing else if something is given
-    to be read. What is to be written must not be a link: it would lead elsewhere. OSError: it could not be done."""
+    """Let this thread, and what it starts, write and run only these paths, and read only these if any are given. A
+    writable path must not be a link, which would lead elsewhere. OSError: it could not be done."""
     libc = ctypes.CDLL(None, use_errno=True)
     reads = _READ_FILE | _READ_DIR if readable else 0
     ruleset = _ruleset(libc, _RIGHTS & ~_READ | _EXECUTE | reads)
@@ -65,7 +65,7 @@ def _grant(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     try:
         held = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if path in SYSTEM else os.O_NOFOLLOW))
     except OSError:
-        return  # What is not there, or not to be reached, cannot be granted.
+        return  # It is not there, or cannot be reached, so there is nothing to grant.
     mode = os.fstat(held).st_mode
     if not stat.S_ISLNK(mode):
         allowed = rights if stat.S_ISDIR(mode) else rights & _OF_A_FILE

@@ -1,4 +1,4 @@
-"""One tree of git, as an attempt holds it: what is in it, and how that becomes a commit."""
+"""One git worktree, as an attempt holds it: what is in it, and how that becomes a commit."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from . import private_repository
 from .git import Git
 from .ownership import GitTrouble
 
-BRANCHES = "dugnad/"  # Under which all branches of ours stand, in refs/heads.
+BRANCHES = "dugnad/"  # All our branches begin so, in refs/heads.
 FENCES = "refs/dugnad/fence/"
-# All but what is half written, and what no teammate may change: of it there may be a placeholder in the tree.
+# All files but half-written ones and dugnad.toml, which no teammate may change: the tree may have a placeholder of it.
 ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
 CHECKING = "dugnad-checking"  # A file in a tree's git directory: a check may have left something in the tree.
-_LINK = "160000"  # The mode of what is a repository of its own.
+_LINK = "160000"  # The mode of a repository inside another.
 _SHOWN_MAX = 20
 _NESTED = "{}: a git repository of its own inside the tree; remove its .git, then finish again."
 
@@ -34,10 +34,10 @@ _NESTED = "{}: a git repository of its own inside the tree; remove its .git, the
 class AttemptRef:
     """Which attempt a tree is for. `born`: the epoch in which its line of attempts began."""
 
-    mark: str  # The task's number and something that no other board gives it.
+    mark: str  # The task's number, and a text that differs from board to board.
     epoch: int
     born: int
-    in_order: bool = True  # Whoever had it before put it down; False: their host was lost.
+    in_order: bool = True  # The attempt before ended in order; False: its host was lost.
     at: str | None = None  # A commit to begin from, instead of the target's head.
 
     @property
@@ -63,8 +63,8 @@ class Tree:
     name: str
     path: Path
     own: Path  # Its git directory, which is ours.
-    fence: str = ""  # What the task's fence stands for while the attempt may merge.
-    anew: bool = False  # What was done before is not in it.
+    fence: str = ""  # What the task's fence must stand for, so that the attempt may merge.
+    anew: bool = False  # The work of earlier attempts is not in it.
     carried_over: bool = False  # What a lost host had in its tree is in it, without files that git ignores.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     _lock: int = field(default=-1, repr=False)
@@ -79,15 +79,15 @@ class Tree:
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        """What of the repository a command may read, to look at its history: all but its settings, which may hold
-        secrets, and what belongs to other trees."""
+        """The parts of the repository that a command may read, to see its history: not the settings, which may hold
+        secrets, and not what belongs to other trees."""
         self.git.check()
         shared = self.git.directory
         names = ("objects", "refs", "packed-refs", "shallow")
         return (*(shared / name for name in names if (shared / name).exists()), self.own)
 
     async def run(self, *words: str, stdin: bytes = b"", may_fail: bool = False) -> str:
-        # It holds the lock of the tree as long as it lives: who has the lock knows that no git is at work there.
+        # Git holds the lock of the tree as long as it lives: a process that gets the lock knows that no git is left.
         keep = () if self._lock < 0 else (self._lock,)
         asked = self.git.run(*words, tree=self.path, directory=self.own, stdin=stdin, may_fail=may_fail, keep=keep)
         return (await asked).text
@@ -99,7 +99,7 @@ class Tree:
         return (await self.run("log", "-1", "--format=%an", commit)).strip()
 
     async def commit(self, message: str, author: str) -> str:
-        """Put all that is in the tree on its branch. Returns the tip, an old one if nothing changed."""
+        """Put all that is in the tree on its branch. Returns the tip, which is the old one if nothing changed."""
         await self.stage()
         changes = await self._changes()
         if trouble := await self._unfit(changes):
@@ -108,10 +108,10 @@ class Tree:
         return await self._put_on_branch(message, author) if changes else await self.head()
 
     async def commit_whatever(self, message: str, author: str) -> str:
-        """The same of a tree that is given up: what cannot be in a commit as it is, is left out or made to fit.
-        GitTrouble: a file that could be is not, as with a full disk."""
+        """Commit a tree that is given up: what cannot be in a commit is left out or made to fit. GitTrouble: a file
+        that could be in it is not, for example because the disk is full."""
         await asyncio.to_thread(_remove_repositories, self.path)
-        # What an earlier try took down and could not write is to be looked at again.
+        # An earlier try may have staged what it could not write: look at it again.
         await self.run("read-tree", "--reset", "HEAD")
         await self.stage(whatever=True)
         return await self._put_on_branch(message, author) if await self._changes() else await self.head()
@@ -120,7 +120,7 @@ class Tree:
         made = (await self.run("write-tree")).strip()
         tip = await self.git_commit(made, ["HEAD"], message, author)
         await self.run("update-ref", self.branch, tip)
-        self._set_head(f"ref: {self.branch}")  # A merge that did not come to its end left it elsewhere.
+        self._set_head(f"ref: {self.branch}")  # A merge that was cut short may have left it elsewhere.
         return tip
 
     def _set_head(self, text: str) -> None:
@@ -135,23 +135,22 @@ class Tree:
         if nested := [path for path, mode in changes.items() if mode == _LINK]:
             return _NESTED.format(_shown(nested))
         if rules := [path for path in changes if is_protected(path)]:
-            return (
-                f"{_shown(rules)}: what the team works under is not the team's to change; undo that, then finish again."
-            )
+            return f"{_shown(rules)}: the team may not change the rules it works under; undo that, then finish again."
         if filled := [each for each in await self._links(changes) if not _is_empty(self.path / each)]:
             return f"{_shown(filled)}: a submodule, whose files are not part of this tree; empty it, then finish again."
         return ""
 
     async def _links(self, changes: dict[str, str]) -> list[str]:
-        """The project's submodules. They are empty folders in a tree, and what is put there git does not see."""
+        """The project's submodules. They are empty folders in a tree, and git does not see what is put there."""
         if ".gitmodules" not in names_in(self.path) and ".gitmodules" not in changes:
             return []
         listed = (await self.run("ls-files", "--stage", "-z")).split("\0")
         return [each.partition("\t")[2] for each in listed if each.startswith(_LINK)]
 
     async def stage(self, *, whatever: bool = False) -> None:
-        """Take down what is in the tree now. GitTrouble: something in it cannot be taken down, such as a repository of
-        its own, which git never looks into. `whatever`: that is left out, and the largest files of what is too much."""
+        """Put what is in the tree into the index. GitTrouble: something cannot be put there, such as a repository
+        inside the tree, which git never looks into. `whatever`: leave that out, and the largest files if there is too
+        much."""
         changed, others = await asyncio.gather(
             self.run("diff-files", "--raw", "--no-renames", "--ignore-submodules=all", "-z", "--", *ALL_OF_IT),
             self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT),
@@ -174,8 +173,8 @@ class Tree:
 
     @asynccontextmanager
     async def checking(self) -> AsyncIterator[None]:
-        """What a check leaves behind is nobody's work: before and after it, the tree is the same. Who is stopped in
-        between leaves a sign, so that whoever takes the tree over clears it up."""
+        """Have the tree the same after a check as before it: what a check leaves behind is nobody's work. A process
+        that is stopped in between leaves a sign, so that the next one clears the tree up."""
         await self.stage()
         try:
             (self.own / CHECKING).touch()
@@ -185,7 +184,7 @@ class Tree:
         await self.restore()
 
     async def restore(self) -> None:
-        """Have the tree as it was taken down; what git ignores stays."""
+        """Have the tree as it is in the index; ignored files stay."""
         await self.run("checkout-index", "--all", "--force", "--quiet")
         await self._clean()
         (self.own / CHECKING).unlink(missing_ok=True)
@@ -194,8 +193,8 @@ class Tree:
         await self.run("clean", "--quiet", "--force", "--force", "-d")
 
     async def clear_up(self) -> None:
-        """Have the tree as its teammate left it, if whoever had it before was stopped in a check or in a merge. Locks
-        are of a git that is dead: a living one would hold the lock of the tree."""
+        """Have the tree as its teammate left it, if the process before was stopped in a check or in a merge. Any locks
+        are those of a dead git: a living one would hold the lock of the tree."""
         for lock in (self.own / "index.lock", self.own / "HEAD.lock", self.git.directory / f"{self.branch}.lock"):
             lock.unlink(missing_ok=True)
         if (self.own / CHECKING).exists():
@@ -204,12 +203,12 @@ class Tree:
             await self.back_to_branch()
 
     async def changed(self) -> bool:
-        """Whether there is anything in the tree that its head has not."""
+        """Whether the tree differs from its head."""
         await self.stage()
         return bool(await self._changes())
 
     async def is_ahead(self, target: str, tip: str) -> bool:
-        """Whether a commit says anything that the target does not."""
+        """Whether a commit has something that the target does not have."""
         return not await self.git.is_in(tip, target)
 
     async def git_commit(self, tree: str, parents: list[str], message: str, author: str) -> str:
@@ -220,8 +219,8 @@ class Tree:
         return made.strip()
 
     async def show(self, commit: str) -> None:
-        """Have the tree look like a commit; what git ignores stays. Off its branch first: who is stopped on the way
-        must not leave others' work as its own."""
+        """Have the tree look like a commit; ignored files stay. It leaves its branch first: if this is stopped on the
+        way, the work of others must not look like its own."""
         self._set_head(commit)
         await self.run("read-tree", "--reset", "-u", commit)
         await self._clean()
@@ -232,7 +231,7 @@ class Tree:
         self._set_head(f"ref: {self.branch}")
 
     def let_go(self) -> None:
-        """Somebody else may take it over."""
+        """Let another process take the tree over."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -255,13 +254,13 @@ def _shown(paths: list[str]) -> str:
 
 
 def on_branch(own: Path) -> bool:
-    """Whether a tree is on its branch; else it was being merged, and shows more than its own work."""
+    """Whether a tree is on its branch; if not, it was being merged, and has the work of others in it too."""
     return private_repository.head_of(own).startswith("refs/")
 
 
 def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:
-    """Of those that are files or links, and lie in the tree itself: what is behind a link is not in it. And those that
-    git cannot keep: pipes, sockets, devices."""
+    """The sizes of the files and links that lie in the tree itself, not behind a link. And the paths that git cannot
+    keep: pipes, sockets, devices."""
     found: dict[str, int] = {}
     odd: list[str] = []
     is_within = cache(lambda folder: os.path.realpath(tree / folder) == str(tree / folder))
@@ -279,7 +278,7 @@ def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:
 
 
 def _too_much(nested: list[str], odd: list[str], sizes: dict[str, int], bytes_max: int) -> str:
-    """Why this cannot be taken down as it is, and what to do; empty: it can."""
+    """Why this cannot be put into the index, and what to do; empty: it can."""
     if nested:
         return _NESTED.format(_shown([each.rstrip("/") for each in nested]))
     if odd:
@@ -307,8 +306,8 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _remove_repositories(tree: Path) -> None:
-    """Take away the .git of every repository inside a tree, whether folder, file or link, but not the tree's own.
-    Beneath the tree, whatever is renamed meanwhile: what is left of a lost host may still be at work there."""
+    """Remove the .git of every repository inside a tree, whether folder, file or link, but not the tree's own. Nothing
+    outside the tree is touched, even if a process of a lost host still renames folders in it."""
     beneath = Beneath(tree)
     left = [tree / each for each in names_in(tree) if each != ".git"]
     while left:  # A folder too deep for a path is too deep for git, too.

@@ -1,9 +1,9 @@
 """A tree of its own for each attempt, on a branch of its own, from the target's head.
 
-A tree is held by a lock of the process that works in it. Who goes on from an attempt that was put down in order takes
-its tree over as it stands; who goes on from one whose host was lost gets a copy of what it had, because something of
-that host may still be writing there. Before anything else an attempt raises the task's fence in the repository itself:
-from then on no earlier one can merge.
+The process that works in a tree holds its lock. An attempt that goes on from one that ended in order takes its tree
+over as it is. An attempt that goes on from one whose host was lost gets a copy, because processes of that host may
+still write there. First of all an attempt raises the task's fence in the repository: from then on no earlier one can
+merge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, n
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _STAGE_TRIES = 10
-_WHOLE = "dugnad-whole"  # A file in a tree's git directory: it was made to its end, and nobody began to remove it.
+_WHOLE = "dugnad-whole"  # A file in a tree's git directory: the tree is complete, and nobody began to remove it.
 
 
 @dataclass(kw_only=True)
@@ -41,9 +41,9 @@ class Trees:
     folder: Path
     target: str  # The branch that finished work goes to.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
-    lease_seconds: float = 30.0  # Of whoever merges: who does not say for so long that it lives is not waited for.
-    tell_seconds: float = 3.0  # Of waiting for a turn to merge, before `on_wait` is told
-    on_wait: Callable[[str], None] = lambda _: None  # for whom, and with an empty text that it is over.
+    lease_seconds: float = 30.0  # A process that merges and says nothing for so long is not waited for.
+    tell_seconds: float = 3.0  # How long a merge waits for its turn before `on_wait` is told
+    on_wait: Callable[[str], None] = lambda _: None  # whom it waits for, and at the end an empty text.
 
     def __post_init__(self) -> None:
         self.folder = self.folder.parent.resolve() / self.folder.name  # As git names it.
@@ -84,7 +84,7 @@ class Trees:
         return await self._make(attempt, fence, start)
 
     async def _line(self, attempt: AttemptRef) -> list[int]:
-        """The epochs of this line of attempts of which a tree or a branch is left, the last first."""
+        """The earlier epochs of this line of attempts that left a tree or a branch, the last first."""
         if not attempt.goes_on:
             return []
         left = {*self.names(attempt.mark), *(each.rpartition("task-")[2] for each in await self.branches(attempt.mark))}
@@ -103,13 +103,13 @@ class Trees:
         return ours
 
     def names(self, mark: str | None = None) -> list[str]:
-        """The trees there are, of one task or of all, the newest first."""
+        """The names of the trees of one task or of all, the newest first."""
         named = map(_NAME.fullmatch, names_in(self.folder))
         found = [each for each in named if each and mark in (None, each["mark"])]
         return [each[0] for each in sorted(found, key=lambda each: int(each["epoch"]), reverse=True)]
 
     async def marks(self) -> set[str]:
-        """The tasks of which something is there: a tree, a lock, a branch or a fence."""
+        """The marks of the tasks that have a tree, a lock, a branch or a fence."""
         fences = (await self.git.run("for-each-ref", "--format=%(refname)", FENCES)).text.split()
         names = [*names_in(self.folder), *(each.rpartition("task-")[2] for each in await self.branches())]
         found = map(_NAME.match, names)
@@ -128,7 +128,7 @@ class Trees:
         return Tree(git=self.git, attempt=attempt, name=name, path=path, own=own, bytes_max=self.bytes_max, **about)
 
     def _locked(self, name: str) -> int | None:
-        """The lock of a tree, which ends with this process; None: somebody has it."""
+        """The lock of a tree, which ends with this process; None: another process has it."""
         path = self.folder / f"{name}.lock"
         while True:
             lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -169,11 +169,11 @@ class Trees:
         return self.git.directory / "dugnad" / "trees" / name
 
     async def _copy_of(self, name: str, own: Path, attempt: AttemptRef) -> str | None:
-        """A commit of what a tree holds, made without touching it: somebody may be there still."""
+        """A commit of what a tree holds, made without touching the tree: a process may still work in it."""
         branch = branch_of(name)
         head = await self.git.commit_of(branch)
         if head is None or not on_branch(own):
-            # It was being merged, so all of it is on its branch; what the tree shows is not its own.
+            # It was being merged, so all its work is on its branch, and the tree has the work of others too.
             return head
         # With an index of its own, in the git directory of the tree that is to be made.
         aside = self._private(attempt.name)
@@ -181,7 +181,7 @@ class Trees:
         for file in ("index", "index.lock"):
             (aside / file).unlink(missing_ok=True)
         copy = self._tree(attempt, aside, name=name)
-        if (own / CHECKING).exists():  # What is there now may be the check's; what was taken down before it is not.
+        if (own / CHECKING).exists():  # The tree may have files of a check; the index was written before it.
             await asyncio.to_thread(shutil.copyfile, own / "index", aside / "index")
         else:
             await copy.run("read-tree", head)
@@ -212,7 +212,7 @@ class Trees:
             path.mkdir()
             self.git.make_private(own, tree.branch)
             await self.git.run("update-ref", tree.branch, start)
-            # What is made here can be made again: to wait for the disk would be to wait for every file of it.
+            # This can be made again, so it need not wait until every file is on the disk.
             await tree.run("-c", "core.fsync=none", "read-tree", "--reset", "-u", start)
             private_repository.write(path / ".git", f"gitdir: {own}\n")
             (own / _WHOLE).touch()
@@ -224,7 +224,7 @@ class Trees:
     # What is left.
 
     async def remove(self, tree: Tree, *, keep_branch: bool = False) -> None:
-        """Take the tree away, and its branch unless it is to be kept."""
+        """Remove the tree, and its branch unless that is to be kept."""
         await self._remove(tree.name, keep_branch=keep_branch)
         tree.let_go()
 
@@ -249,7 +249,7 @@ class Trees:
             await self.git.move([(name, at, "")])
 
     async def forget(self, mark: str) -> None:
-        """The task has ended in the target: nothing of its attempts is needed any more, but trees that are held."""
+        """Remove all that is left of a task whose work is in the target, except trees that are held."""
         for name in self.names(mark):
             if (lock := self._locked(name)) is not None:
                 await self._remove(name)
@@ -265,7 +265,7 @@ class Trees:
         return (await self.git.run("for-each-ref", "--format=%(refname:lstrip=2)", pattern)).text.split()
 
     async def sweep(self, keeps: Callable[[str], bool | None]) -> None:
-        """Take away trees nobody holds whose task has ended. `keeps` says of a mark whether its work is to be kept on
+        """Remove trees that nobody holds and whose task has ended. `keeps` says for a mark whether its work stays on
         its branch; None: the task is open, or another board's."""
         without_tree = {each.removesuffix(".lock") for each in names_in(self.folder) if each.endswith(".lock")}
         for found in map(_NAME.fullmatch, sorted({*self.names(), *without_tree})):
@@ -289,8 +289,8 @@ class Trees:
                 await self._drop(FENCES + mark)
 
     async def put_away(self, tree: Tree, *, keep: bool) -> str | None:
-        """Take a tree away; with `keep`, what was changed in it stays on its branch, which is returned. GitTrouble: it
-        cannot be put on a branch, so the tree is still there."""
+        """Remove a tree. With `keep`, its changes stay on its branch, which is returned. GitTrouble: they cannot be put
+        there, so the tree is kept."""
         kept = False
         if keep:
             await tree.clear_up()
@@ -301,8 +301,8 @@ class Trees:
 
 
 async def _remove_all(path: Path, *, outside: Path) -> None:
-    """By a program, since folders can lie deeper in one another than Python can follow. A command may have closed some
-    to us; they are ours to remove all the same."""
+    """Remove a folder with a program, because folders can be nested deeper than Python can follow. A command may have
+    made some of them unreadable; they are removed too."""
     for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
         if path.name not in names_in(path.parent):
             return
