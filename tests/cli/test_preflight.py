@@ -79,7 +79,7 @@ def test_a_red_base_stops_the_run_before_anything_is_put_or_spent(
     shell = Shell(f"sqlite:///{folder}/board.db")
     ran = shell("run", "goal", *MODEL, *options)
     assert ran.exit_code == 1
-    assert "is red on " in ran.stdout
+    assert "fails on " in ran.stdout
     assert "before anybody has changed anything" in ran.stdout
     assert "\n  first\n" in ran.stdout
     assert "\n  last\n" in ran.stdout
@@ -109,10 +109,10 @@ def test_a_green_base_is_remembered_until_the_tree_or_the_check_changes(
     monkeypatch.chdir(project)
     shell = Shell(f"sqlite:///{folder}/board.db")
     monkeypatch.setenv("HOME", str(folder))
-    said = "Before anything is spent: the project's check on"
+    said = "Before anything is spent, the project's check runs on"
     first = shell.says("run", "goal", *MODEL, *options)
     assert said in first
-    assert "It is green (" in first
+    assert "The check succeeded (" in first
     if kind != "git":  # What was done there changed the folder only where all work in place.
         again = shell.json("run", "again", *MODEL, *options)["preflight"]
         assert again["remembered"] is (kind == "folder")
@@ -130,7 +130,7 @@ def test_with_red_base_the_team_begins_and_everybody_is_told(folder: Path, monke
     monkeypatch.chdir(project)
     shell = Shell(f"sqlite:///{folder}/board.db")
     said = shell.says("run", "goal", *MODEL, "--red-base")
-    assert "is red on dugnad/main already; every teammate is told so." in said
+    assert "fails on dugnad/main already; every teammate is told so." in said
     said = shell.says("show", "1", "--transcript")
     assert "When you finish, the runtime runs `test -e b.txt` in your tree" in said
     assert "was red before anybody changed anything" in said
@@ -170,7 +170,7 @@ def test_what_lies_in_the_project_is_not_believed(folder: Path, monkeypatch: pyt
     green = {key: {**verdict, "green": True} for key, verdict in known.items()}
     (project / ".dugnad" / "preflight.json").write_text(json.dumps(green))
     ran = shell("run", "goal", *MODEL, *options)
-    assert (ran.exit_code, "is red on " in ran.stdout) == (1, True)
+    assert (ran.exit_code, "fails on " in ran.stdout) == (1, True)
 
 
 def test_what_is_known_of_one_project_is_not_known_of_its_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

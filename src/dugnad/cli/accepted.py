@@ -1,7 +1,7 @@
-"""What the user has accepted: settings of a project, by what they say and where; a board, by its identity and where.
+"""What the user has accepted: the settings of a project, and boards that somebody else made.
 
-One small file for each, in the user's state folder. A file's name is what counts, so no two processes are in each
-other's way; what is in it is for people, and to tell what changed since.
+The user's state folder has a small file for each. The name of the file says what was accepted and where, so processes
+never write the same file with different contents. The content is for people, and to tell what has changed since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Settings = Mapping[str, Any]  # By their names: {"team.agents": 5, "roles.coder.
 
 
 class Accepted:
-    """The user's own. A process that can write there acts as the user."""
+    """The files of one user. A process that can write there acts as the user."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.folder = user_state(environment, "accepted")
@@ -30,7 +30,7 @@ class Accepted:
         return self._has(_settings_name(root, settings))
 
     def last_settings(self, root: Path) -> Settings | None:
-        """Those of this project that were accepted last; None: none were."""
+        """The settings of this project that were accepted last, or None."""
         found = self._of(_settings_name(root))
         if not found:
             return None
@@ -51,7 +51,7 @@ class Accepted:
             self._add(_board_name(where, identity), {"board": where, "identity": identity})
 
     def forget(self, root: Path, where: str) -> int:
-        """How many things of this project and of its board were accepted, and are not any more."""
+        """Remove what was accepted of this project and its board. Returns how many things that were."""
         found = [*self._of(_settings_name(root)), *self._of(_board_name(where))]
         for each in found:
             each.unlink(missing_ok=True)
@@ -86,13 +86,13 @@ class Accepted:
 
 
 def _settings_name(root: Path, settings: Settings | None = None) -> str:
-    beginning = f"project-{_digest(os.path.realpath(root))}"
-    return beginning if settings is None else f"{beginning}-{_digest(json.dumps(settings, sort_keys=True))}"
+    beginning = f"project-{digest(os.path.realpath(root))}"
+    return beginning if settings is None else f"{beginning}-{digest(json.dumps(settings, sort_keys=True))}"
 
 
 def _board_name(where: str, identity: str | None = None) -> str:
-    return f"board-{_digest(where)}" + ("" if identity is None else f"-{_digest(identity)}")
+    return f"board-{digest(where)}" + ("" if identity is None else f"-{digest(identity)}")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:40]

@@ -1,4 +1,4 @@
-"""The project as it is before anybody has changed it, in a tree of its own: of git, of a plain folder, or in place."""
+"""The project before the team changes it: in a git worktree, in a copy of a plain folder, or in place."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ..team.workspaces.worktrees import Worktrees
 from ..workspace.git.worktree import AttemptRef
 
 _MARK = "0-"  # No task has this number.
-Opened = tuple[Path, tuple[Path, ...]]  # A tree, and what commands there may read besides.
+Opened = tuple[Path, tuple[Path, ...]]  # A tree, and what else commands in it may read.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """Where the work begins. `name` is another whenever something in it is."""
+    """The state of the project in which the work begins. `name` changes whenever something in the project does."""
 
     shop: Workshop
-    where: str  # As people call it.
+    where: str  # What people call it.
     name: Callable[[], Awaitable[str]]
     tree: Callable[[], AbstractAsyncContextManager[Opened]]
 
 
 def of_git(places: Worktrees) -> Base:
-    """The target's head, as a new attempt would find it."""
+    """The head of the target branch, as a new attempt would get it."""
     trees = places.trees
 
     async def name() -> str:
@@ -42,7 +42,7 @@ def of_git(places: Worktrees) -> Base:
     @asynccontextmanager
     async def tree() -> AsyncIterator[Opened]:
         for left in [each for each in await trees.marks() if each.startswith(_MARK)]:
-            await trees.forget(left)  # Of one that was killed; what is in use stays.
+            await trees.forget(left)  # Left by a process that was killed. A tree in use stays.
         mark = f"{_MARK}{places.board.sources.new_id()}"
         opened = await trees.begin(AttemptRef(mark=mark, epoch=1, born=1))
         try:
@@ -55,7 +55,7 @@ def of_git(places: Worktrees) -> Base:
 
 
 def of_folder(shop: Workshop, root: Path, folder: Path) -> Base:
-    """A copy, as each task gets one."""
+    """A copy of the folder, as each task gets one."""
 
     @asynccontextmanager
     async def tree() -> AsyncIterator[Opened]:
@@ -75,7 +75,7 @@ def _new_folder(folder: Path) -> Path:
 
 
 def in_place(shop: Workshop, root: Path) -> Base:
-    """The very folder, since all work and are checked there."""
+    """The project's own folder, in which all teammates work."""
 
     @asynccontextmanager
     async def tree() -> AsyncIterator[Opened]:

@@ -50,10 +50,22 @@ _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    name: str
+    name: str  # The doctor's name for the check.
     level: Level
     says: str
     mend: str = ""  # What to do, as a command where there is one.
+
+
+def ok(says: str) -> Finding:
+    return Finding("", "ok", says)
+
+
+def warning(says: str, mend: str = "") -> Finding:
+    return Finding("", "warning", says, mend)
+
+
+def wrong(says: str, mend: str = "") -> Finding:
+    return Finding("", "wrong", says, mend)
 
 
 @dataclass(slots=True)
@@ -88,8 +100,8 @@ def log(scene: Scene) -> Finding:
     folder = user_state(scene.environment, "logs")
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not os.access(there, os.W_OK | os.X_OK):
-        return Finding("log", "warning", f"{there} cannot be written.", "set XDG_STATE_HOME to a folder of yours")
-    return Finding("log", "ok", f"`dugnad work` and `dugnad run --forever` write to {folder}/dugnad-1.log and so on.")
+        return warning(f"{there} cannot be written.", "set XDG_STATE_HOME to a folder of yours")
+    return ok(f"`dugnad work` and `dugnad run --forever` write to {folder}/dugnad-1.log and so on.")
 
 
 def _root(scene: Scene) -> Path:
@@ -105,27 +117,27 @@ async def git(scene: Scene) -> Finding:
     path = scene.environment.get("PATH", os.defpath)
     root = _root(scene)
     if find_program("git", path, outside=_brought(scene)) is None:
-        return Finding("git", "warning", "git is not installed, so there are no worktrees.", "apt install git")
+        return warning("git is not installed, so there are no worktrees.", "apt install git")
     try:
         found = await Git.find(root, path=path)
         if found is None:
-            return Finding("git", "warning", f"{root}: not a git repository.", f"git init {shlex.quote(str(root))}")
+            return warning(f"{root}: not a git repository.", f"git init {shlex.quote(str(root))}")
         if await found.is_tracked(".dugnad"):
             says = "The board's folder is under version control, so anyone who commits could put tasks on your board."
-            return Finding("git", "warning", says, "git rm -r --cached .dugnad")
+            return warning(says, "git rm -r --cached .dugnad")
         count = len(await found.changes())
     except ToolError as trouble:
-        return Finding("git", "warning", str(trouble))
+        return warning(str(trouble))
     if count:
         says = f"{count} file{'s have' if count > 1 else ' has'} changes that are not committed."
-        return Finding("git", "warning", says, "git commit, or git stash")
-    return Finding("git", "ok", "A git repository without uncommitted changes.")
+        return warning(says, "git commit, or git stash")
+    return ok("A git repository without uncommitted changes.")
 
 
 async def sandbox(scene: Scene) -> Finding:
     """Try it out: a version number does not say what the machine allows."""
     found = await probe(scene.environment.get("PATH", os.defpath), outside=_brought(scene))
-    return Finding("sandbox", "ok" if found.level == "strict" else "warning", found.says, found.mend)
+    return Finding("", "ok" if found.level == "strict" else "warning", found.says, found.mend)
 
 
 async def base_check(scene: Scene) -> Finding | None:
@@ -134,9 +146,9 @@ async def base_check(scene: Scene) -> Finding | None:
         return None
     command = one_line(" && ".join(project.checks), 200)
     if not scene.runs_check:
-        return Finding("check", "ok", f"`{command}`; `dugnad doctor --check` runs it on the project as it is.")
+        return ok(f"`{command}`; `dugnad doctor --check` runs it on the project as it is.")
     if scene.accepted is not True:
-        return Finding("check", "warning", f"`{command}` was not run: the project is not accepted.", "dugnad trust")
+        return warning(f"`{command}` was not run: the project is not accepted.", "dugnad trust")
     if not (scene.board_given or scene.environment.get("DUGNAD_BOARD")):
         await refuse_tracked(project, scene.url)
     plan = RunPlan(url=scene.url or "sqlite:///:memory:")
@@ -146,15 +158,13 @@ async def base_check(scene: Scene) -> Finding | None:
             memory = memory_of(project.root, scene.environment)
             verdict = await preflight(given.base, memory, red_base=False, say=said.append, quiet=False)
         except Interrupted:
-            return Finding("check", "warning", f"`{command}` was interrupted.")
+            return warning(f"`{command}` was interrupted.")
     if verdict is None:
-        return Finding("check", "warning", f"`{command}` could not be run. {' '.join(said[1:])}".strip())
+        return warning(f"`{command}` could not be run. {' '.join(said[1:])}".strip())
     if verdict.green:
-        return Finding("check", "ok", f"`{command}` is green on {verdict.where}.")
+        return ok(f"`{command}` succeeds on {verdict.where}.")
     last = shorten(verdict.output, 600)
-    return Finding(
-        "check", "wrong", f"`{command}` is red on {verdict.where}: {last}", "mend it, or run with --red-base"
-    )
+    return wrong(f"`{command}` fails on {verdict.where}: {last}", "fix it, or run with --red-base")
 
 
 def proxy(scene: Scene) -> Finding | None:
@@ -164,8 +174,8 @@ def proxy(scene: Scene) -> Finding | None:
     host = urlsplit(_base_url(scene)).hostname
     if host in _LOCAL and not proxy_bypass(host):
         says = f"The model's server is on this machine, but requests to it would go through {named[0]}."
-        return Finding("proxy", "warning", says, f"export NO_PROXY={','.join(_LOCAL)}")
-    return Finding("proxy", "ok", f"{' and '.join(named)} set: requests to models go through it.")
+        return warning(says, f"export NO_PROXY={','.join(_LOCAL)}")
+    return ok(f"{' and '.join(named)} set: requests to models go through it.")
 
 
 # The files.
@@ -174,10 +184,10 @@ def proxy(scene: Scene) -> Finding | None:
 def project_file(scene: Scene) -> Finding:
     scene.project = read_project(scene.start, environment=scene.environment)
     if scene.project.file is None:
-        return Finding("project", "ok", f"{scene.project.root} has no {FILE}; the defaults apply.")
+        return ok(f"{scene.project.root} has no {FILE}; the defaults apply.")
     if scene.project.file.stat().st_mode & 0o022:
-        return Finding("project", "warning", f"Other users may write {scene.project.file}.", f"chmod go-w {FILE}")
-    return Finding("project", "ok", f"{scene.project.file} can be read.")
+        return warning(f"Other users may write {scene.project.file}.", f"chmod go-w {FILE}")
+    return ok(f"{scene.project.file} can be read.")
 
 
 def user_settings(scene: Scene) -> Finding:
@@ -185,15 +195,13 @@ def user_settings(scene: Scene) -> Finding:
     file = scene.user.file
     if file is None:
         where = user_file(scene.environment)
-        return Finding("user", "ok", f"There is no {where}." if where else "There is no home folder.")
+        return ok(f"There is no {where}." if where else "There is no home folder.")
     mode, mend = file.stat().st_mode, f"chmod 600 {shlex.quote(str(file))}"
     if mode & 0o022:
-        return Finding("user", "wrong", f"Other users may write {file}, and so send your keys anywhere.", mend)
+        return wrong(f"Other users may write {file}, and so send your keys anywhere.", mend)
     if mode & 0o044 and any(each.api_key_env or each.base_url for each in scene.user.models.values()):
-        return Finding(
-            "user", "warning", f"Other users may read {file}, which names the addresses of your models.", mend
-        )
-    return Finding("user", "ok", f"{file} can be read.")
+        return warning(f"Other users may read {file}, which names the addresses of your models.", mend)
+    return ok(f"{file} can be read.")
 
 
 def policies(scene: Scene) -> Finding | None:
@@ -209,7 +217,7 @@ def policies(scene: Scene) -> Finding | None:
         for who, told in found.items()
         if told != everybody or (who == "everybody" and told)
     ]
-    return Finding("policies", "ok", f"{'; '.join(said)}.") if said else None
+    return ok(f"{'; '.join(said)}.") if said else None
 
 
 # The model.
@@ -226,7 +234,7 @@ def choose_model(scene: Scene) -> Finding | None:
     name, why = next(((name, why) for name, why in named if name), (None, "from the first provider whose key is set"))
     name = name or default_model()
     scene.model = open_named_model(name, scene.user)
-    return Finding("model", "ok", f"{name}, {why}.")
+    return ok(f"{name}, {why}.")
 
 
 def _base_url(scene: Scene) -> str:
@@ -240,40 +248,37 @@ def find_key(scene: Scene) -> Finding | None:
     provider, server = scene.model.name.partition(":")[0], urlsplit(_base_url(scene))
     variable = scene.user.endpoint(scene.model.name).api_key_env
     if variable is None and server.hostname and provider == "openai":
-        return Finding("key", "ok", f"No key is sent to {server.hostname}.")
+        return ok(f"No key is sent to {server.hostname}.")
     variable = variable or f"{provider.partition('-')[0].upper()}_API_KEY"
     if server.scheme == "http" and server.hostname not in _LOCAL:
-        return Finding("key", "warning", f"The key goes to {server.hostname} unencrypted.", "use an https:// address")
-    says = f"{variable} is set." if scene.environment.get(variable) else "The provider's package finds one by itself."
-    return Finding("key", "ok", says)
+        return warning(f"The key goes to {server.hostname} unencrypted.", "use an https:// address")
+    return ok(f"{variable} is set." if scene.environment.get(variable) else "The provider's package finds one itself.")
 
 
 def know_price(scene: Scene) -> Finding | None:
-    if scene.model is None or scene.model.name.startswith("scripted"):
+    if scene.model is None or isinstance(scene.model, ExternalCommand) or scene.model.name.startswith("scripted"):
         return None
-    if isinstance(scene.model, ExternalCommand):
-        return _know_command(scene, scene.model)
     if price := scene.model.facts.price:
-        return Finding("price", "ok", f"${price.input:g} in and ${price.output:g} out for a million tokens.")
+        return ok(f"${price.input:g} in and ${price.output:g} out for a million tokens.")
     capped = scene.project is not None and scene.project.budget.dollars is not None
     says = f"The price of {scene.model.name} is not known, so a cap in dollars cannot be enforced."
     mend = f'[models."{scene.model.name}"] price_input and price_output in your config.toml, or a cap in tokens'
-    return Finding("price", "wrong" if capped else "warning", says, mend)
+    return Finding("", "wrong" if capped else "warning", says, mend)
 
 
-def _know_command(scene: Scene, command: ExternalCommand) -> Finding:
-    """An external agent: whether it is installed, and whether it reports its cost."""
+def know_command(scene: Scene) -> Finding | None:
+    """Whether an external agent is installed, and whether it reports its cost."""
+    if not isinstance(command := scene.model, ExternalCommand):
+        return None
     word, path = command.run[0], scene.environment.get("PATH", os.defpath)
     if not (shutil.which(word) if "/" in word else find_program(word, path, outside=_brought(scene))):
         name = command.name.removeprefix("command:")
-        return Finding(
-            "command", "wrong", f"There is no program {command.run[0]}.", f"install {name}, or correct `run`"
-        )
+        return wrong(f"There is no program {command.run[0]}.", f"install {name}, or correct `run`")
     capped = scene.project is not None and scene.project.budget.dollars is not None
     if command.reports_dollars or not capped:
         cost = "dollars and tokens" if command.reports_dollars else "no dollars"
-        return Finding("command", "ok", f"{command.run[0]} is installed; it reports {cost}.")
-    return Finding("command", "wrong", f"{command.name} does not report its cost.", "a cap in tokens or minutes")
+        return ok(f"{command.run[0]} is installed; it reports {cost}.")
+    return wrong(f"{command.name} does not report its cost.", "a cap in tokens or minutes")
 
 
 def hold_commands(scene: Scene) -> Finding | None:
@@ -287,7 +292,7 @@ def hold_commands(scene: Scene) -> Finding | None:
         if model.startswith("command:") and (strict := [tool for tool in said if said[tool] != "allow"]):
             who = f"the role {role_name}" if role_name else "everybody"
             says = f"{model} has tools of its own, so the policy for {who} cannot be enforced: {', '.join(strict)}."
-            return Finding("policies", "wrong", says, "allow them for the role with this command, or use another model")
+            return wrong(says, "allow them for the role with this command, or use another model")
     return None
 
 
@@ -295,10 +300,10 @@ def know_window(scene: Scene) -> Finding | None:
     if scene.model is None or isinstance(scene.model, ExternalCommand):
         return None
     if tokens := scene.model.facts.window_tokens:
-        return Finding("window", "ok", f"{tokens:,} tokens.")
+        return ok(f"{tokens:,} tokens.")
     limits = scene.project.agent_limits if scene.project else AgentLimits()
     says = f"The window of {scene.model.name} is not known; dugnad assumes {limits.window_tokens_default:,} tokens."
-    return Finding("window", "warning", says, f'[models."{scene.model.name}"] window_tokens in your config.toml')
+    return warning(says, f'[models."{scene.model.name}"] window_tokens in your config.toml')
 
 
 async def open_role_models(scene: Scene) -> Finding | None:
@@ -308,14 +313,14 @@ async def open_role_models(scene: Scene) -> Finding | None:
     named = sorted({name for name in (*of_roles, *(member.model for member in scene.project.members)) if name})
     for name in named:
         await open_named_model(name, scene.user).close()
-    return Finding("role models", "ok", f"{', '.join(named)}.") if named else None
+    return ok(f"{', '.join(named)}.") if named else None
 
 
 async def ask_model(scene: Scene) -> Finding | None:
     if scene.model is None or isinstance(scene.model, ExternalCommand) or not scene.online:
         return None
     if scene.accepted is not True:
-        return Finding("online", "warning", "The model was not asked: trust the project first.", "dugnad trust")
+        return warning("The model was not asked: trust the project first.", "dugnad trust")
     request = Request(
         system=tell("teammate.doctor"),
         messages=(Said(tell("teammate.doctor_asks")),),
@@ -326,6 +331,6 @@ async def ask_model(scene: Scene) -> Finding | None:
     try:
         reply = await scene.model.ask(request)
     except ModelTrouble as trouble:
-        return Finding("online", "wrong", str(trouble))
+        return wrong(str(trouble))
     seconds = asyncio.get_running_loop().time() - began
-    return Finding("online", "ok", f"The model answered in {seconds:.1f} s, with {reply.usage.tokens} tokens.")
+    return ok(f"The model answered in {seconds:.1f} s, with {reply.usage.tokens} tokens.")

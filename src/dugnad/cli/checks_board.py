@@ -18,7 +18,7 @@ from ..settings import Patience
 from ..types import HUMAN, Task, TaskState
 from ..view.numbers import clock
 from .accepted import Accepted
-from .checks import Finding, Scene
+from .checks import Finding, Scene, ok, warning, wrong
 from .command import file_of
 from .unaccepted import flat, where_of
 
@@ -40,13 +40,13 @@ async def open_the_board(scene: Scene) -> Finding | None:
     if path is not None and path.parent.name == OWN and path.parent.is_dir():
         enter(path.parent)
     if path is not None and path.exists() and not path.is_file():
-        return Finding("board", "wrong", f"{path} is not a file.", "remove it, or name another path with --board")
+        return wrong(f"{path} is not a file.", "remove it, or name another path with --board")
     if path is not None and not (path.exists() and path.stat().st_size):
         scene.no_board = True
         return _no_board_yet(path)
     if path is not None and 0 < (schema := _schema(path)) < latest():
         says = f"{path} has schema {schema}; the next command upgrades it to {latest()}, which cannot be undone."
-        return Finding("board", "warning", says, f"sqlite3 {shlex.quote(str(path))} \"VACUUM INTO 'backup.db'\"")
+        return warning(says, f"sqlite3 {shlex.quote(str(path))} \"VACUUM INTO 'backup.db'\"")
     limits = scene.project.limits if scene.project else None
     patience = Patience(busy_seconds=3, reconnect_seconds=5, statement_seconds=10, network_seconds=5)
     try:
@@ -55,17 +55,17 @@ async def open_the_board(scene: Scene) -> Finding | None:
         scene.no_board = str(trouble).startswith("There is no board ")
         if not scene.no_board:
             raise
-        return Finding("board", "ok", str(trouble))
+        return ok(str(trouble))
     scene.tasks = await scene.board.list_tasks(states=_OPEN, page=1_000)
-    return Finding("board", "ok", f"{shown_url(scene.url)}: opened, schema {latest()}.")
+    return ok(f"{shown_url(scene.url)}: opened, schema {latest()}.")
 
 
 def _no_board_yet(path: Path) -> Finding:
     above = next(each for each in path.parents if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         mend = f"chmod u+rwx {shlex.quote(str(above))}, or use --board"
-        return Finding("board", "wrong", f"dugnad cannot make a board in {above}.", mend)
-    return Finding("board", "ok", f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
+        return wrong(f"dugnad cannot make a board in {above}.", mend)
+    return ok(f"There is no board at {path} yet; `dugnad add` or `dugnad run` makes one.")
 
 
 def _schema(path: Path) -> int:
@@ -89,12 +89,12 @@ async def trust(scene: Scene) -> Finding | None:
         new += [] if accepted.has_board(where_of(scene.url), await scene.board.identity()) else ["board"]
     scene.accepted = not new and (scene.board is not None or scene.no_board or bool(typed))
     says = f"You have not accepted the project's {' and its '.join(new)}, so dugnad does not use it."
-    return Finding("trust", "warning", says, "dugnad trust") if new else None
+    return warning(says, "dugnad trust") if new else None
 
 
 async def write(_: Scene, board: Board) -> Finding:
     await board.show(HUMAN, [0])  # There is no such message, so this is an empty transaction.
-    return Finding("writing", "ok", "The board can be written.")
+    return ok("The board can be written.")
 
 
 def disk(scene: Scene) -> Finding | None:
@@ -104,22 +104,22 @@ def disk(scene: Scene) -> Finding | None:
     above = next(each for each in path.parents if each.exists())
     if kind := network_filesystem(above.resolve(), read_mounts()):
         says = f"{above} is on a network file system ({kind}), where SQLite can lose writes."
-        return Finding("disk", "wrong", says, "DUGNAD_BOARD=postgresql://HOST/DATABASE, or a path on a local disk")
+        return wrong(says, "DUGNAD_BOARD=postgresql://HOST/DATABASE, or a path on a local disk")
     free = shutil.disk_usage(above).free
     says = f"{free / 1024**3:,.1f} GiB are free in {above}."
     if free < _SPACE_LOW:
-        return Finding("disk", "wrong" if free < _SPACE_LEAST else "warning", says, "free some space")
+        return Finding("", "wrong" if free < _SPACE_LEAST else "warning", says, "free some space")
     if scene.board is not None and not path.with_name(f"{path.name}-wal").exists():
-        return Finding("disk", "wrong", f"SQLite's WAL does not work in {above}.", "use a path on a local disk")
-    return Finding("disk", "ok", f"A local disk. {says}")
+        return wrong(f"SQLite's WAL does not work in {above}.", "use a path on a local disk")
+    return ok(f"A local disk. {says}")
 
 
 async def size(scene: Scene, board: Board) -> Finding:
     size, large = await board.size_bytes(), scene.board_bytes_large
     says = f"The size of the board is {size / 1024**2:,.1f} MiB."
     if size < large:
-        return Finding("size", "ok", says)
-    return Finding("size", "warning", f"{says[:-1]}; a small board is faster to copy and to search.", "dugnad prune")
+        return ok(says)
+    return warning(f"{says[:-1]}; a small board is faster to copy and to search.", "dugnad prune")
 
 
 async def clocks(scene: Scene, board: Board) -> Finding:
@@ -128,12 +128,12 @@ async def clocks(scene: Scene, board: Board) -> Finding:
     skew = theirs - (before + scene.now_ms()) // 2
     if abs(skew) > _SKEW_MS_MAX:
         says = f"This machine's clock is {abs(skew) / 1000:,.1f} s {'behind' if skew > 0 else 'ahead of'} the board's."
-        return Finding("clock", "warning", says, "timedatectl set-ntp true")
+        return warning(says, "timedatectl set-ntp true")
     last = await board.events(await board.last_event() - 1)
     if last and last[-1].at > theirs + _SKEW_MS_MAX:
         says = "The last event on the board is in the future: a clock was set back, and leases and delays are wrong."
-        return Finding("clock", "wrong", says, "timedatectl set-ntp true")
-    return Finding("clock", "ok", "This machine and the board agree on the time.")
+        return wrong(says, "timedatectl set-ntp true")
+    return ok("This machine and the board agree on the time.")
 
 
 # The team.
@@ -146,17 +146,17 @@ async def hosts(scene: Scene, board: Board) -> Finding:
     ready = [task for task in scene.tasks if task.state == "ready"]
     left = [task for task in scene.tasks if task.state == "claimed" and task.host in gone]
     if left:
-        return Finding("hosts", "warning", f"A lost host still holds {_ids(left)}.", "dugnad work")
+        return warning(f"A lost host still holds {_ids(left)}.", "dugnad work")
     if ready and not alive:
-        return Finding("hosts", "warning", f"Tasks are ready, and no host is running: {_ids(ready)}.", "dugnad work")
-    return Finding("hosts", "ok", f"{alive} running, {len(gone)} lost.")
+        return warning(f"Tasks are ready, and no host is running: {_ids(ready)}.", "dugnad work")
+    return ok(f"{alive} running, {len(gone)} lost.")
 
 
 async def answers(_: Scene, board: Board) -> Finding | None:
     if not (asked := await board.requests()):
         return None
     which = _few(f"m{each.id} from {each.sender}{f' about #{each.task}' if each.task else ''}" for each in asked)
-    return Finding("answers", "warning", f"These wait for your answer: {which}.", "dugnad inbox")
+    return warning(f"These wait for your answer: {which}.", "dugnad inbox")
 
 
 async def budgets(scene: Scene, board: Board) -> Finding:
@@ -164,8 +164,8 @@ async def budgets(scene: Scene, board: Board) -> Finding:
         if (account := await board.budget(root)).held:
             option = "minutes" if account.held == "seconds" else account.held
             says = f"{root_name(root)} has reached its cap on {account.held}, so no task under it can be claimed."
-            return Finding("budget", "warning", says, f"dugnad budget {budget_id(root)} --{option} N")
-    return Finding("budget", "ok", "No goal has reached its cap.")
+            return warning(says, f"dugnad budget {budget_id(root)} --{option} N")
+    return ok("No goal has reached its cap.")
 
 
 async def lanes(scene: Scene, board: Board) -> Finding:
@@ -178,26 +178,26 @@ async def lanes(scene: Scene, board: Board) -> Finding:
     for task in scene.tasks:
         if task.assignee is not None and task.assignee not in names:
             says = f"#{task.id} is for {task.assignee}, who is not on the team."
-            return Finding("roles", "warning", says, shlex.join(["dugnad", "spawn", task.assignee]))
+            return warning(says, shlex.join(["dugnad", "spawn", task.assignee]))
         if task.assignee is None and task.role is not None and task.role not in roles:
             says = f"#{task.id} is for the role {task.role}, which no teammate has."
-            return Finding("roles", "warning", says, shlex.join(["dugnad", "spawn", "NAME", "--role", task.role]))
-    return Finding("roles", "ok", "Every open task has a teammate that may claim it.")
+            return warning(says, shlex.join(["dugnad", "spawn", "NAME", "--role", task.role]))
+    return ok("Every open task has a teammate that may claim it.")
 
 
 async def teammates(_: Scene, board: Board) -> Finding:
     team = await board.team()
     if failed := [mate for mate in team if mate.status == "failed"]:
         says = _few(f"{mate.name} failed: {mate.reason or 'the reason is not known'}" for mate in failed)
-        return Finding("teammates", "warning", f"{says.rstrip('.')}.", shlex.join(["dugnad", "spawn", failed[0].name]))
-    return Finding("teammates", "ok", f"{len(team)} on the board, none failed.")
+        return warning(f"{says.rstrip('.')}.", shlex.join(["dugnad", "spawn", failed[0].name]))
+    return ok(f"{len(team)} on the board, none failed.")
 
 
 async def cooldowns(_: Scene, board: Board) -> Finding | None:
     if not (resting := await board.cooldowns()):
         return None
     says = _few(f"{each.key} cools down until {clock(each.until)}: {each.reason}" for each in resting)
-    return Finding("rate limits", "warning", f"{says.rstrip('.')}.", "wait, or use another key")
+    return warning(f"{says.rstrip('.')}.", "wait, or use another key")
 
 
 def shown_url(url: str) -> str:

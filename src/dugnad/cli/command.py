@@ -1,8 +1,8 @@
 """What every command shares: the board it works on, how it prints, and how it fails.
 
 A failure is one sentence on standard error and an exit code: 2 for wrong usage, 1 for a failure, 130 for an interrupt.
-With `--json` standard output then has one object, `{"error": ...}`. A reader that closes the pipe early (`| head`) is
-no failure; a standard output that is closed or full is one.
+With `--json`, standard output then has one object, `{"error": ...}`. It is no failure if the reader of a pipe closes it
+early (`| head`). It is one if standard output is closed or full.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def start_log(*, draws: bool = False, keeps: bool = False, quiet: bool = False) 
             if told and not quiet:
                 click.echo(told)
         except OSError:  # The work goes on without a reader.
-            forget_stdout()
+            forget(sys.stdout)
 
 
 board_option = kept_option("--board", key=_BOARD, metavar="URL", help="The board to use instead of the project's own.")
@@ -326,7 +326,7 @@ class CommandGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except BrokenPipeError:  # The reader closed the pipe.
-            forget_stdout()
+            forget(sys.stdout)
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -334,7 +334,7 @@ class CommandGroup(click.Group):
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:  # The reader closed the pipe; the command has taken effect.
-            forget_stdout()
+            forget(sys.stdout)
             return 0
         return code
 
@@ -360,7 +360,7 @@ def open_streams() -> None:
 def _world(trouble: OSError) -> str:
     """A sentence for an OSError that no caller handled."""
     if trouble.filename is None and trouble.errno in _UNPRINTED:  # Errors of files have a file name.
-        forget_stdout()
+        forget(sys.stdout)
         return (
             f"The answer could not be printed: {trouble.strerror or trouble}. The command may have taken effect; look "
             "with `dugnad log` before you repeat it."
@@ -382,12 +382,8 @@ def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
         try:
             show_json(error_shape(kind, message, code))
         except OSError:
-            forget_stdout()
+            forget(sys.stdout)
     return code
-
-
-def forget_stdout() -> None:
-    forget(sys.stdout)
 
 
 def forget(stream: TextIO) -> None:
@@ -398,5 +394,5 @@ def forget(stream: TextIO) -> None:
 
 
 def is_no_project(root: Path) -> bool:
-    """Whether this is the home folder or above it; it has more in it than a team should see."""
+    """Whether this is the home folder or a folder above it, which a team should not see."""
     return Path.home().resolve().is_relative_to(root)

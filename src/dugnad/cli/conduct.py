@@ -6,10 +6,11 @@ import asyncio
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+
+from rich.console import RenderableType
 
 from ..board import Board
 from ..config.project import Project
@@ -24,9 +25,11 @@ from ..text import plain
 from ..tools.message_tools import GONE
 from ..types import HUMAN, Budget, Event, Task
 from ..view.events import QUIET, event_line
+from ..view.json import Shape
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.summary import others_line, report_page, report_shape
-from .command import console, forget_stdout, show, show_json, shown_url
+from ..view.tables import how_to_answer
+from .command import Picture, answer, console, forget, show, shown_url
 from .preflight import checked_base
 from .servers import servers_in
 from .signals import stopping
@@ -35,13 +38,13 @@ from .workspaces import Given, Settings, Wishes, with_deliveries, workplaces
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
-_NO_ANSWER = "The board does not answer; what was held is given back later, and `dugnad run` goes on."
+_NO_ANSWER = "The board does not answer. Tasks that were held are given back later; `dugnad run` goes on."
 Says = Callable[[], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One command that runs a team: the plan, and what else was read for it, each file once."""
+    """One command that runs a team: its plan, and the settings that were read for it."""
 
     plan: RunPlan
     models: Models
@@ -50,18 +53,22 @@ class Run:
     wishes: Wishes
     as_json: bool = False
 
-    def say(self, what: str) -> None:
-        """For a program nothing is said but the end."""
-        if not self.as_json:
-            _say(what)
+    def say(self, *sentences: str) -> None:
+        """A program is told nothing but the end."""
+        for each in () if self.as_json else sentences:
+            _say(each)
 
-    def say_all(self, sentences: Sequence[str]) -> None:
-        for each in sentences:
-            self.say(each)
+    def end(self, shape: Shape, picture: Picture | str) -> None:
+        with _reader_may_leave():
+            answer(self.as_json, shape, picture)
+
+    def report(self, end: Report) -> int:
+        self.end(report_shape(end), lambda: report_page(end))
+        return end.exit_code
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Board, Given, RunPlan]]:
-        """The board, where the team works, and the plan with all that a team needs."""
+        """The board, where the team works, and the whole plan of the team."""
         async with (
             opened(self.plan) as board,
             workplaces(board, self.project, self.user, self.wishes, self.say) as given,
@@ -81,17 +88,15 @@ async def conduct(run: Run, *, goal: str | None, budget: Budget, forever: bool, 
         began = await board.last_event()
         if goal is None and not forever and not await open_roots(board):
             words = 'There is nothing to do. Give the team a goal: dugnad run "GOAL", or dugnad add.'
-            _end(Report(says=words), run.as_json)
-            return 0
+            return run.report(Report(says=words))
         base = await checked_base(run.project, given, run.wishes, say=run.say, quiet=run.as_json)
         if base.code:
-            run.say_all(given.told)
-            _end(Report(says=base.says, preflight=base.shape, stopped=base.code), run.as_json)
-            return base.code
+            run.say(*given.told)
+            return run.report(Report(says=base.says, preflight=base.shape, stopped=base.code))
         async with Team(replace(plan, red_base=base.red), board=board, models=run.models) as team:
             roots = await team.roots(goal, budget, others=others)
             await gather_team(team, run.project)
-            run.say_all(given.told)
+            run.say(*given.told)
             run.say(f"Team {plain(plan.name)}, model {plain(team.model_name)}, board {plain(shown_url(plan.url))}")
             if waiting := await team.waiting_elsewhere():
                 run.say(others_line(waiting))
@@ -106,19 +111,18 @@ async def conduct(run: Run, *, goal: str | None, budget: Budget, forever: bool, 
                 if not stop:
                     raise
                 end = Report(interrupted=True, says=f"Interrupted. {_NO_ANSWER}")
-        _end(end, run.as_json)
-        return end.exit_code
+        return run.report(end)
 
 
 async def attend(run: Run, *, forever: bool) -> int:
     """`dugnad work`."""
     async with run.opened() as (board, given, plan):
-        run.say_all(given.told)
+        run.say(*given.told)
         began = await board.last_event()
         base = await checked_base(run.project, given, run.wishes, say=run.say, quiet=run.as_json)
+        shape = {"teammates": [], "interrupted": base.code == 130, "preflight": base.shape, "says": base.says}
         if base.code:
-            shape = {"teammates": [], "interrupted": base.code == 130, "preflight": base.shape, "says": base.says}
-            _say(shape if run.as_json else base.says, as_json=run.as_json)
+            run.end(shape, base.says)
             return base.code
         async with Team(replace(plan, red_base=base.red), board=board, models=run.models) as team:
             joined = await team.assemble(plan.agents, roles=plan.only_roles or (), here=True)
@@ -128,17 +132,16 @@ async def attend(run: Run, *, forever: bool) -> int:
                 await team.leave(stop.why or "there was nothing left to do")
         joined += [name for name in host.worked if name not in joined]
         says = f"{', '.join(joined) or 'Nobody'} worked here; {'interrupted' if stop else 'nothing is left to do'}."
-        shape = {"teammates": joined, "interrupted": bool(stop), "preflight": base.shape, "says": says}
-        _say(shape if run.as_json else says, as_json=run.as_json)
+        run.end({**shape, "teammates": joined, "interrupted": bool(stop), "says": says}, says)
         return 130 if stop else 0
 
 
 async def converse(run: Run, *, account: Budget | None = None, others: bool = False) -> int:
-    """`dugnad chat`. `account`: the caps of all that is put in it."""
+    """`dugnad chat`. `account`: the caps of everything that is added in the chat."""
     from ..chat.chat import chat
 
     async with run.opened() as (board, given, plan), Team(plan, board=board, models=run.models) as team:
-        run.say_all(given.told)
+        run.say(*given.told)
         root = None if account is None else await team.cap_all(account, others=others)
         if waiting := await team.waiting_elsewhere():
             _say(others_line(waiting))
@@ -159,7 +162,8 @@ async def converse(run: Run, *, account: Budget | None = None, others: bool = Fa
 
 
 async def gather_team(team: Team, project: Project, *, with_lead: bool = False) -> str:
-    """Whom the project names, then others up to the number to start with. Returns whom to talk to: the lead, if any."""
+    """Spawn the members that the project names, then others, up to the number to start with. Returns the name to talk
+    to: the lead's, if there is one."""
     there = {member.name: member for member in await team.board.team()}
     for member in project.members:
         if member.name not in there or there[member.name].status in GONE:
@@ -175,16 +179,14 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
     return (leads or others)[0]
 
 
-# What is seen meanwhile.
+# What a person sees meanwhile.
 
 
 def _view(
     run: Run, team: Team, given: Given, roots: Sequence[int] | None, *, after: int
 ) -> AbstractAsyncContextManager[None]:
-    settings = Settings(run.project.file)
-    return showing(
-        team, roots, after=after, quiet=run.as_json, says=settings.changed, waits=given.waits, settings=settings
-    )  # fmt: skip
+    says = Settings(run.project.file).changed
+    return showing(team, roots, after=after, quiet=run.as_json, says=says, waits=given.waits)
 
 
 @asynccontextmanager
@@ -194,16 +196,15 @@ async def showing(
     *,
     after: int,
     quiet: bool,
-    says: Says = lambda: "",
+    says: Says,
     waits: Says = lambda: "",
-    settings: Settings | None = None,
 ) -> AsyncIterator[None]:
-    """A live view on a terminal, lines in a pipe, nothing for a program. `waits`: whom a merge waits for."""
+    """A live view on a terminal, lines in a pipe, nothing for a program. `waits`: what a merge waits for."""
     if quiet:
         yield
         return
     terminal = sys.stdout.isatty()
-    view = _LiveView(team, roots, after, says, waits) if terminal else _PlainView(team, after, settings, waits)
+    view = _LiveView(team, roots, after, says, waits) if terminal else _PlainView(team, after, says, waits)
     with view:
         watching = asyncio.create_task(_keep_showing(team, view))
         try:
@@ -211,11 +212,9 @@ async def showing(
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await view.refresh()  # What came in the last moment.
-        except TimeoutError:
-            pass
 
 
 async def _keep_showing(team: Team, view: _LiveView | _PlainView) -> None:
@@ -231,9 +230,9 @@ class _PlainView:
 
     pause_seconds = 0.0
 
-    def __init__(self, team: Team, after: int, settings: Settings | None, waits: Says) -> None:
-        self._team, self._after, self._settings, self._waits = team, after, settings, waits
-        self._said = self._waited = ""
+    def __init__(self, team: Team, after: int, *says: Says) -> None:
+        self._team, self._after, self._says = team, after, says
+        self._said, self._trouble = [""] * len(says), ""
 
     def __enter__(self) -> None: ...
 
@@ -251,26 +250,21 @@ class _PlainView:
                         _say(hint)
         except BoardTrouble as own:
             trouble = trouble or str(own)
-        if self._settings is not None and (told := self._settings.changed()):
-            self._settings = None
-            _say(told)
-        if trouble != self._said:
+        if trouble != self._trouble:
             _say(f"The board is in trouble: {trouble}" if trouble else "The board answers again.")
-            self._said = trouble
-        if (waits := self._waits()) != self._waited:
-            if waits:
-                _say(plain(waits))
-            self._waited = waits
+        said, self._said, self._trouble = self._said, [says() for says in self._says], trouble
+        for before, now in zip(said, self._said, strict=True):
+            if now and now != before:
+                _say(plain(now))
 
 
 def _how_to_answer(event: Event) -> str:
-    """Under a question to the person, the command that answers it."""
+    """The command that answers a question to the person; it is printed below the question."""
     if event.kind != "told" or event.data.get("to") != HUMAN:
         return ""
-    message = f"m{event.data.get('message')}"
-    if event.data.get("message_kind") == "question":
-        return f'{"":16}dugnad answer {message} "..."'
-    return f"{'':16}dugnad approve {message}" if event.data.get("message_kind") == "plan" else ""
+    kind = str(event.data.get("message_kind"))
+    how = how_to_answer(kind, f"m{event.data.get('message')}")
+    return f"{'':16}{how}" if kind in ("question", "plan") else ""
 
 
 class _LiveView:
@@ -283,7 +277,7 @@ class _LiveView:
 
         self._team, self._roots, self._after, self._says, self._waits = team, roots, after, says, waits
         self._events: deque[Event] = deque(maxlen=20)
-        self._doing: dict[str, Doing] = {}  # As far as the log tells it, also of teammates elsewhere.
+        self._doing: dict[str, Doing] = {}  # What the log tells, also about teammates of other hosts.
         self._last = Snapshot(now_ms=0, title=team.plan.name, tasks=(), team=(), accounts=())
         self._screen = console()
         self._live = Live(console=self._screen, auto_refresh=False, vertical_overflow="crop", transient=True)
@@ -305,7 +299,7 @@ class _LiveView:
                         note_doing(self._doing, event)
                 last = await snapshot(self._team, self._roots, list(self._events), self._waits(), self._says())
                 self._last = replace(last, doing={**self._doing, **last.doing})
-        except (BoardTrouble, TimeoutError) as trouble:  # The view stays, and says why it stands still.
+        except (BoardTrouble, TimeoutError) as trouble:  # The view stays, and says why nothing changes.
             words = f"The board does not answer: {trouble or 'waiting for it'}"
             self._last = replace(self._last, now_ms=board.sources.now_ms(), says=words)
         size = self._screen.size
@@ -340,19 +334,15 @@ async def snapshot(
     )  # fmt: skip
 
 
-def _end(end: Report, as_json: bool) -> None:
-    if as_json:
-        _say(report_shape(end), as_json=True)
-    else:
-        _say(report_page(end))
+def _say(what: RenderableType) -> None:
+    with _reader_may_leave():
+        show(what)
 
 
-def _say(what: Any, *, as_json: bool = False) -> None:
-    """Print it. If the reader left, or the disk is full, the work goes on, and the exit code tells how it ended."""
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """If the reader left, or the disk is full, the work goes on, and the exit code tells how it ended."""
     try:
-        if as_json:
-            show_json(what)
-        else:
-            show(what)
+        yield
     except OSError:
-        forget_stdout()
+        forget(sys.stdout)

@@ -34,7 +34,7 @@ from ..view.summary import report_page, report_shape
 from ..workspace.git.command import GitCall, ask
 from ..workspace.git.git import ENVIRONMENT
 from ..workspace.programs import find_program
-from .command import show, show_json
+from .command import answer, show
 from .conduct import showing
 from .signals import stopping
 
@@ -78,12 +78,11 @@ def _empty_folder(keep: str | None) -> Path:
 
 async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool) -> int:
     async with _team(folder) as team:
-        began = 0
         for name in ("alice", "bob"):
             await team.spawn(name, role="coder")
         goal = await team.board.put(GOAL, role="coder", budget=Budget(tasks=12, dollars=0.5))
         story = Story(team, second, quiet=as_json)
-        view = showing(team, [goal.id], after=began, quiet=as_json, says=story.says)
+        view = showing(team, [goal.id], after=0, quiet=as_json, says=story.says)
         async with stopping("the demo ended") as stop, view:
             killing = asyncio.create_task(story.kill_when_carol_is_at_work())
             await team.work([goal.id], stop=stop)
@@ -92,10 +91,9 @@ async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool)
             await team.leave("the demo ended")
         end = await team.report([goal.id], interrupted=bool(stop))
         works = await asyncio.to_thread(_works, folder) if not end.interrupted else None
-        if as_json:
-            show_json({**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works})
-        else:
-            show(report_page(end))
+        shape = {**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works}
+        answer(as_json, shape, lambda: report_page(end))
+        if not as_json:
             show(_ending(folder, works) if works else f"\nThe unfinished work is in {folder}.")
         return end.exit_code or int(not (works and works["tests"]))
 
@@ -120,6 +118,9 @@ class Story:
                 return
 
     def says(self) -> str:
+        """For the live view; in a pipe the lines tell the story."""
+        if not sys.stdout.isatty():
+            return ""
         if self.killed:
             return f"kill -9 {self.killed}: carol's host died in the middle of her task; watch how it continues."
         return "carol works on a second host, another process, which will soon be killed."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rich.table import Table
@@ -24,9 +25,9 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("project", checks.project_file), ("user", checks.user_settings), ("policies", checks.policies),
     ("board", checks_board.open_the_board), ("trust", checks_board.trust), ("disk", checks_board.disk),
     ("model", checks.choose_model), ("key", checks.find_key), ("price", checks.know_price),
-    ("command", checks.hold_commands), ("window", checks.know_window), ("role models", checks.open_role_models),
-    ("online", checks.ask_model), ("proxy", checks.proxy), ("git", checks.git), ("sandbox", checks.sandbox),
-    ("check", checks.base_check), ("log", checks.log),
+    ("command", checks.know_command), ("policies", checks.hold_commands), ("window", checks.know_window),
+    ("role models", checks.open_role_models), ("online", checks.ask_model), ("proxy", checks.proxy),
+    ("git", checks.git), ("sandbox", checks.sandbox), ("check", checks.base_check), ("log", checks.log),
 )  # fmt: skip
 # Once the board is open.
 BOARD_CHECKS: tuple[tuple[str, BoardCheck], ...] = (
@@ -56,7 +57,8 @@ async def examine(scene: Scene) -> list[Finding]:
 async def _look(name: str, look: Callable[[], Finding | Awaitable[Finding | None] | None]) -> Finding | None:
     try:
         found = look()
-        return await found if inspect.isawaitable(found) else found
+        found = await found if inspect.isawaitable(found) else found
+        return found and replace(found, name=name)
     except DugnadError as trouble:  # The error says what to do next.
         return Finding(name, "wrong", str(trouble))
     except OSError as trouble:

@@ -1,14 +1,12 @@
-"""Before anything is spent: the project's own check on the project as it is.
+"""The project's check, run before anything is spent.
 
-If it is red there, every attempt would fail by it, whatever was done. A green verdict is remembered by the tree and the
-words of the check, in the user's own state folder; a red one is looked at again, since what mends it may lie outside
-the tree.
+If the check fails on the unchanged project, every attempt would fail it too. The user's state folder remembers the
+verdict by the tree and the words of the check. A failed check runs again, since the fix may be outside of the tree.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import sys
@@ -23,6 +21,7 @@ from ..errors import ToolError
 from ..safe_open import held, user_state
 from ..team.workspaces.workspace import CHECK_SECONDS_MAX
 from ..text import one_line, plain, shorten
+from .accepted import digest
 from .base_trees import Base
 from .command import console
 from .signals import stopping
@@ -37,23 +36,23 @@ _KINDS = {"green": bool, "where": str, "command": str, "output": str, "seconds":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckVerdict:
-    """What the project's check says of the project as it is."""
+    """What the check says about the unchanged project."""
 
     green: bool
     where: str
-    command: str  # The one that was red, else all of them.
+    command: str  # The one that failed, or else all of them.
     output: str = ""
     seconds: float = 0.0
     remembered: bool = False  # From an earlier run over the same tree.
 
     def page(self) -> str:
-        """What a person is told of a red one: what it printed, and the two ways on."""
+        """What a person is told when it failed: what it printed, and what to do."""
         printed = "\n".join(f"  {each}" for each in plain(shorten(self.output, _SHOWN_CHARS_MAX)).splitlines())
         return (
-            f"The project's check is red on {plain(self.where)} before anybody has changed anything: "
+            f"The project's check fails on {plain(self.where)} before anybody has changed anything: "
             f"`{one_line(self.command, 200)}`\n{printed}\n"
-            "Nothing was spent. Mend it and run again; or go on with --red-base, which tells every teammate that it "
-            "was red before."
+            "Nothing was spent. Fix it and run again; or go on with --red-base, which tells every teammate that the "
+            "check failed before."
         )
 
     def shape(self) -> dict[str, object]:
@@ -66,7 +65,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of the project's check before anything began; with a code the run ends there."""
+    """The result of the check. If it has a code, the run ends there."""
 
     code: int = 0
     says: str = ""
@@ -75,7 +74,7 @@ class Checked:
 
 
 async def checked_base(project: Project, given: Given, wishes: Wishes, *, say: Say, quiet: bool) -> Checked:
-    """Red is something that a person has to mend, so nothing begins; unless it was said that it may."""
+    """If the check fails, a person has to fix the project, so the run does not begin; with --red-base it does."""
     memory = memory_of(project.root, os.environ)
     try:
         verdict = await preflight(given.base, memory, red_base=wishes.red_base, say=say, quiet=quiet)
@@ -85,12 +84,12 @@ async def checked_base(project: Project, given: Given, wishes: Wishes, *, say: S
         return Checked(shape=None if verdict is None else verdict.shape())
     if not wishes.red_base:
         return Checked(1, verdict.page(), verdict.shape())
-    say(f"The project's check is red on {plain(verdict.where)} already; every teammate is told so.")
+    say(f"The project's check fails on {plain(verdict.where)} already; every teammate is told so.")
     return Checked(shape=verdict.shape(), red=True)
 
 
 async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say, quiet: bool) -> CheckVerdict | None:
-    """Run the project's check, unless it is known to be green. None: there is nothing that could be run."""
+    """Run the project's check, unless it is known to succeed. None: there is no check, or it cannot be run."""
     if base is None or not base.shop.project_checks or base.shop.sandbox is None:
         return None
     checks = base.shop.project_checks
@@ -100,18 +99,18 @@ async def preflight(base: Base | None, memory: Path, *, red_base: bool, say: Say
         if known is not None and (known.green or red_base):
             return known
         command = one_line(" && ".join(checks), 200)
-        say(f"Before anything is spent: the project's check on {plain(base.where)}, `{command}`")
-        async with stopping("the run was stopped", at_once=False) as stop:  # The command ends, its tree is taken away.
+        say(f"Before anything is spent, the project's check runs on {plain(base.where)}: `{command}`")
+        async with stopping("the run was stopped", at_once=False) as stop:  # The command ends and its tree is removed.
             verdict = await stop.unless(_run(base, quiet=quiet))
         if verdict is None:
             raise Interrupted
-        key = _key(base, await base.name())  # Where all work in one folder, the check itself may have changed it.
+        key = _key(base, await base.name())  # With --in-place the check itself may have changed it.
         await asyncio.to_thread(_remember, memory, key, verdict)
     except (ToolError, OSError) as trouble:
-        say(f"It could not be run, so nobody knows whether it is green: {plain(trouble)}")
+        say(f"The check could not be run, so it is not known whether it succeeds: {plain(trouble)}")
         return None
     if verdict.green:
-        say(f"It is green ({verdict.seconds:.1f} s).")
+        say(f"The check succeeded ({verdict.seconds:.1f} s).")
     return verdict
 
 
@@ -130,7 +129,7 @@ async def _run(base: Base, *, quiet: bool) -> CheckVerdict:
     return CheckVerdict(green=False, where=base.where, command=red.command, output=red.output, seconds=seconds)
 
 
-# What is seen meanwhile, and how it is stopped.
+# What a person sees meanwhile.
 
 
 class _Tail:
@@ -180,18 +179,16 @@ async def _live(what: str, *, quiet: bool) -> AsyncIterator[_Tail]:
 
 
 def memory_of(root: Path, environment: Mapping[str, str]) -> Path:
-    """The user's own file about the project at `root`. What lies in the project itself may come from anyone."""
-    which = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:40]
-    return user_state(environment, "preflight") / f"{which}.json"
+    """The user's own file about the project at `root`; a file in the project may come from anyone."""
+    return user_state(environment, "preflight") / f"{digest(os.path.realpath(root))}.json"
 
 
 def _key(base: Base, name: str) -> str:
-    told = json.dumps([name, base.where, base.shop.project_checks, str(base.shop.prefix)])
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    return digest(json.dumps([name, base.where, base.shop.project_checks, str(base.shop.prefix)]))[:32]
 
 
 def _recall(file: Path, key: str) -> CheckVerdict | None:
-    """None: it is not known, or was written by another version."""
+    """None: there is no verdict, or another version wrote it."""
     found = _read(file).get(key)
     if not isinstance(found, dict) or {name: type(each) for name, each in found.items()} != _KINDS:
         return None
@@ -199,7 +196,7 @@ def _recall(file: Path, key: str) -> CheckVerdict | None:
 
 
 def _read(file: Path) -> dict[str, object]:
-    """What is there; nothing, if it is not ours to read."""
+    """The verdicts in the file; none if it cannot be read."""
     try:
         with held(file.parent) as inside:
             descriptor = os.open(file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
@@ -211,7 +208,7 @@ def _read(file: Path) -> dict[str, object]:
 
 
 def _remember(file: Path, key: str, verdict: CheckVerdict) -> None:
-    """Beside the others, and in one step: several may start at once."""
+    """Add it to the others. The file is replaced in one step, since several runs may start at once."""
     with suppress(OSError):
         with held(file.parent, make=True):
             pass

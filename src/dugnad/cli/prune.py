@@ -17,6 +17,7 @@ from ..workspace.files.kept import files_in, remove_files
 from .command import CommandContext, board_given, confirm, here, verb
 from .parameters import Span
 
+_COUNTED = {"events": "event", "turns": "turn", "answers": "kept answer", "hosts": "host"}
 _NO_TERMINAL = "There is no terminal to ask for confirmation; try --dry-run first, then --yes."
 
 
@@ -59,18 +60,12 @@ async def prune(call: CommandContext, *, older: float, dry_run: bool, yes: bool)
 
 
 def _counts(found: Pruned, outputs: list[_OldOutput]) -> dict[str, int]:
-    return {
-        "events": found.events,
-        "turns": found.turns,
-        "answers": found.answers,
-        "hosts": found.hosts,
-        "outputs": len(outputs),
-        "outputs_bytes": sum(each.size for each in outputs),
-    }
+    counts = {name: getattr(found, name) for name in _COUNTED}
+    return {**counts, "outputs": len(outputs), "outputs_bytes": sum(each.size for each in outputs)}
 
 
 def _words(found: Pruned, outputs: list[_OldOutput]) -> list[str]:
-    said = ((found.events, "event"), (found.turns, "turn"), (found.answers, "kept answer"), (found.hosts, "host"))
+    said = [(getattr(found, name), noun) for name, noun in _COUNTED.items()]
     return [counted(count, noun) for count, noun in (*said, (len(outputs), "output")) if count]
 
 

@@ -1,4 +1,4 @@
-"""`dugnad servers`: the user's MCP servers, and approving what they offer; and having them while a team works."""
+"""`dugnad servers` lists the user's MCP servers and approves them; `servers_in` opens them while a team works."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def _look(known: Sequence[Server]) -> list[ServerState]:
 
 
 async def _sandbox_for(known: Sequence[Server]) -> Sandbox | None:
-    """For servers that are commands; the others need none."""
+    """The sandbox for servers that are commands; other servers need none."""
     if not any(each.command for each in known):
         return None
     return Sandbox(await probe(os.environ.get("PATH", os.defpath), outside=project_here(os.environ)))
@@ -156,7 +156,7 @@ def _shape(each: ServerState) -> dict[str, Any]:
 async def servers_in(
     project: Project, user: UserSettings, *, in_place: bool, say: Callable[[str], None]
 ) -> AsyncIterator[Callable[[Teammate], Sequence[Tool]]]:
-    """The tools of the approved servers, by teammate; what cannot be used is said, now or when it turns out."""
+    """The tools of the approved servers, by teammate. `say` is told which servers cannot be used."""
     if not user.servers and not project.servers:
         yield lambda teammate: ()
         return

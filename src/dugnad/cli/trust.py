@@ -34,8 +34,8 @@ _SETTINGS_ASKED = 18  # So that they and the question fit on one screen.
 def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True, runs: bool = False) -> None:
     """Go on only with settings and a board that this user made or accepted; otherwise ask, or refuse.
 
-    `makes`: the board is made if there is none. `runs`: a team will work, so that git is asked about the board also
-    where it was accepted before.
+    `makes`: the board is made if there is none. `runs`: a team will work, so git is asked about the board even if it
+    was accepted before.
     """
     found = asyncio.run(_look(project, url, typed=typed_board(), runs=runs))
     if not found.known:
@@ -66,11 +66,11 @@ def _accept(project: Project, found: Found) -> None:
 
 
 async def _make(project: Project, url: str) -> None:
-    """A board that was not there is the user's own."""
+    """Make the board. A board that was not there before is the user's own."""
     if (path := file_of(url)) is not None:
         make_folder(path.parent)
     elif url.startswith("sqlite"):
-        return  # In memory: nothing of it is left to be known again.
+        return  # It is in memory, so there is nothing to remember.
     async with await open_board(url, limits=project.limits) as board:
         Accepted(os.environ).add_board(where_of(url), await board.identity())
 

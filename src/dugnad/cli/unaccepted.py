@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..board import Board
+from ..board import Board, open_board
 from ..config.project import Project
 from ..errors import BadInput, BoardUnreachable, ToolError
 from ..text import one_line
 from ..tools.policy import Rules, verdict
 from ..types import HUMAN, OPEN, Budget
 from ..view.numbers import counted
+from ..workspace.git.git import Git
 from .accepted import Accepted, Settings
 from .command import file_of, shown_url
 
@@ -32,17 +33,17 @@ _ORDER = ("board", "model", "check", "roles", "members", "mcp", "team", "limits"
 
 
 class NotAccepted(BadInput):
-    """The project is new to you, and was not accepted."""
+    """The user has not accepted the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a project brings, and how much of it is known."""
+    """What a project brings, and what of it the user has accepted ("known")."""
 
     settings: Settings = field(default_factory=dict)
-    before: Settings | None = None  # What was accepted last; None: nothing of this project was.
+    before: Settings | None = None  # What was accepted last; None: nothing.
     settings_known: bool = True
-    where: str = ""  # The board, as it is remembered.
+    where: str = ""  # The board's place, without a password.
     identity: str = ""  # Empty: there is no board yet.
     board_known: bool = True
     board_says: tuple[str, ...] = ()
@@ -53,11 +54,11 @@ class Found:
 
 
 async def look(project: Project, url: str, accepted: Accepted, *, typed: bool) -> Found:
-    """What is there, without making anything. A board that was typed is the user's own word, so it is known."""
+    """Look at what is there, and make nothing. A board that the user typed counts as accepted."""
     settings = flat(project.given)
     known = not settings or accepted.has_settings(project.root, settings)
     before = None if known else accepted.last_settings(project.root)
-    if before is not None and all(map(_harmless, changed(before, settings))):
+    if before is not None and changed(before, settings) in ([], ["team.name"]):
         accepted.add_settings(project.root, settings)
         known = True
     board = await _open(url)
@@ -73,9 +74,7 @@ async def look(project: Project, url: str, accepted: Accepted, *, typed: bool) -
 
 
 async def refuse_tracked(project: Project, url: str) -> None:
-    """A board that git tracks is whoever's who commits, also after it was accepted."""
-    from ..workspace.git.git import Git
-
+    """Refuse a board that git tracks, also if it was accepted: anybody who commits can change it."""
     path = file_of(url)
     if path is None or not path.is_relative_to(project.root):
         return
@@ -92,9 +91,7 @@ async def refuse_tracked(project: Project, url: str) -> None:
 
 
 async def _open(url: str) -> Board | None:
-    """The board, if there is one. A server that cannot be reached is told of by whoever opens it next."""
-    from ..board import open_board
-
+    """The board, if there is one. If a server cannot be reached, the command says so when it opens the board."""
     path = file_of(url)
     if url.startswith("sqlite") and not _is_there(path):
         return None
@@ -107,7 +104,7 @@ async def _open(url: str) -> Board | None:
 
 
 def _is_there(path: Path | None) -> bool:
-    """Also where it is a link that leads nowhere: then it is refused when it is opened, and never made."""
+    """A link that leads nowhere counts too, so that opening it is refused and no board is made."""
     return path is not None and os.path.lexists(path)
 
 
@@ -129,8 +126,8 @@ def where_of(url: str) -> str:
 
 
 def flat(given: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """The settings by their whole names, as JSON can keep them. A table with nothing in it counts: it may name a member
-    or a role."""
+    """The settings by their full names, in a form that JSON can keep. An empty table counts: it may name a member or a
+    role."""
     found: dict[str, Any] = {}
     for key, value in given.items():
         name = f"{above}{json.dumps(key) if '.' in key else key}"  # [policies] "a.b" is not b under [policies.a].
@@ -148,13 +145,8 @@ def changed(before: Settings, now: Settings) -> list[str]:
     return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
 
-def _harmless(key: str) -> bool:
-    """What only names the team."""
-    return key == "team.name"
-
-
 def settings_lines(found: Found) -> list[str]:
-    """What the file sets, a line for each value; or of a file that was accepted before, what is different."""
+    """What the file sets, one line for each value; if it was accepted before, only what has changed."""
     if found.before is not None:
         keys, before = changed(found.before, found.settings), found.before
         return [line for key in keys for line in _changes(key, before, found.settings)]
@@ -201,7 +193,7 @@ def _whole(value: Any) -> str:
 
 
 def _value(value: Any, start: int = 0) -> str:
-    """So much of a value as fits into a line, and how much is left out."""
+    """As much of a value as fits into a line, and how much is left out."""
     whole = _whole(value)
     shown = whole[start : start + _VALUE_CHARS]
     left = len(whole) - start - len(shown)
@@ -212,7 +204,7 @@ def _value(value: Any, start: int = 0) -> str:
 
 
 async def _describe(board: Board, shown: str) -> tuple[str, ...]:
-    """What a board would have done, or lets others do, in the user's name."""
+    """What the board would make a team do, and what others wrote on it in the user's name."""
     states: Any = sorted(OPEN)
     tasks = await board.list_tasks(states=states, page=_LOOKED_AT)
     accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})[:_ROOTS_MAX]]
@@ -243,7 +235,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def lines_of(found: Found, root: Path, *, most: int | None = None) -> list[str]:
-    """All there is to show; with `most`, so many of the settings, and how many more there are."""
+    """What a person is shown; with `most`, only so many settings, and how many more there are."""
     said = []
     if not found.settings_known:
         lines = settings_lines(found)

@@ -1,4 +1,4 @@
-"""Where a team works that a person runs: in a git tree for each attempt, a folder for each task, or this very one."""
+"""Where a team works: in a git worktree for each attempt, in a copy for each task, or in the project's own folder."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ _UNSAFE = "--unsafe-no-sandbox"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What a person typed about where to work."""
+    """What a person typed about where the team works."""
 
     in_place: bool = False
     into: str | None = None  # The branch that finished work goes to.
-    unsafe: bool = False  # Commands run bare where there is no sandbox.
-    hosts: tuple[str, ...] = ()  # That commands of tasks can reach which ask for the network.
-    red_base: bool = False  # The team begins although the project's check is red already.
+    unsafe: bool = False  # If there is no sandbox, commands run without one.
+    hosts: tuple[str, ...] = ()  # Hosts that commands may reach, if their task asks for the network.
+    red_base: bool = False  # The team begins although the project's check fails already.
 
     @classmethod
     def typed(cls, options: dict[str, Any]) -> Wishes:
-        """Those among the options of a command, which are taken out of them."""
+        """Take them out of the options of a command."""
         return cls(**{each.name: options.pop(each.name, each.default) for each in fields(cls)})
 
 
 @dataclass(slots=True)
 class Given:
-    """Where the team works, what there is to say of it, and the project as it is before anybody works there."""
+    """Where the team works, what to tell the person about it, and the project before the team changes it."""
 
     told: list[str] = field(default_factory=list)
     base: Base | None = None
     places: OpenWorkspace | None = None
     sandbox: Sandbox | None = None
-    reviewer: str | None = None  # Of whatever changes the project.
+    reviewer: str | None = None  # The role that reviews each change of the project.
 
     def waits(self) -> str:
-        """Whom a merge of the team's waits for, if it has for a while."""
+        """The process that a merge has waited for, if it has waited for a while."""
         return self.places.waits if isinstance(self.places, Worktrees) else ""
 
 
@@ -71,8 +71,7 @@ class Given:
 async def workplaces(
     board: Board, project: Project, user: UserSettings, wishes: Wishes, say: Say
 ) -> AsyncIterator[Given]:  # fmt: skip
-    """The places of a team, and what there is to say of them. Nothing is run without a sandbox. `say` hears at once
-    whom this waits for."""
+    """Prepare where the team works. Without a sandbox no command runs. `say` is told at once what this waits for."""
     root = project.root
     given = Given()
     if is_no_project(root):
@@ -86,7 +85,7 @@ async def workplaces(
     own = sandbox.readable if sandbox is not None else ()
     path = [*(str(each / "bin") for each in own), "/usr/local/bin", "/usr/bin", "/bin"]
     hosts = (*wishes.hosts, *user.sandbox.hosts)
-    parse_hosts(hosts)  # What is wrong with one is said before anything begins.
+    parse_hosts(hosts)  # A wrong host is refused before anything begins.
     shop = Workshop(
         board=board, outputs=root / ".dugnad" / "output", sandbox=sandbox,
         why_not="" if sandbox else "there is no sandbox here (`dugnad doctor` says how to get one)",
@@ -102,9 +101,9 @@ async def workplaces(
 
 
 async def find_sandbox(board: Board, root: Path, user: UserSettings, *, unsafe: bool) -> Sandbox | None:
-    """None: there is none, and commands do not run. `unsafe` is what was typed just now; no file can say it.
+    """The sandbox for commands. None: there is no sandbox, and no command runs. No file can set `unsafe`.
 
-    What is said goes to standard error: it is for the person, also where a program reads the rest.
+    Warnings go to standard error, since they are for the person, also where a program reads the rest.
     """
 
     def warn(words: str, colour: str) -> None:
@@ -125,7 +124,7 @@ async def find_sandbox(board: Board, root: Path, user: UserSettings, *, unsafe: 
 
 
 def _readable(named: Sequence[str]) -> tuple[Path, ...]:
-    """The interpreter that runs us may lie outside the system's folders, and a project's checks need one."""
+    """A project's checks need our interpreter, which may be outside of the system's folders."""
     own = dict.fromkeys(Path(each) for each in (sys.prefix, sys.base_prefix) if not each.startswith("/usr"))
     return (*own, *(Path(each).expanduser() for each in named))
 
@@ -145,14 +144,14 @@ async def _places(
             await places.sweep()
             return places, of_git(places)
     except ToolError as trouble:  # Better now than after a night in which nothing could be written.
-        raise BadInput(f"{trouble} (With --in-place the team works in this very folder.)") from None
-    say("This folder is not in git: each task is worked in a copy under .dugnad/work. (`git init`, or --in-place.)")
+        raise BadInput(f"{trouble} (With --in-place the team works in this folder itself.)") from None
+    say("This folder is not in git, so each task gets a copy under .dugnad/work. (Or use `git init`, or --in-place.)")
     work = root / ".dugnad" / "work"
     return folders(shop, root, work), of_folder(shop, root, work)
 
 
 async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
-    """Where the trees of attempts will be, and the branch that finished work goes to."""
+    """The worktrees of attempts, and the branch that finished work is merged into."""
     branch = await git.head_branch()
     trees = Trees(
         git=git, folder=project.root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
@@ -167,7 +166,7 @@ async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, sa
 
 
 class Settings:
-    """The project's file as it was when the run began: it is read once."""
+    """Notices when dugnad.toml changes after the run began. A run reads it once."""
 
     def __init__(self, file: Path | None) -> None:
         self._file, self._says = file, ""
@@ -181,14 +180,14 @@ class Settings:
         return facts and (facts.st_ino, facts.st_size, facts.st_mtime_ns)
 
     def changed(self) -> str:
-        """What to say of it; nothing as long as it is the same."""
+        """What to tell the person; empty as long as the file is the same."""
         if not self._says and self._file is not None and self._facts() != self._before:
             self._says = f"{self._file.name} has changed; that takes effect with the next run."
         return self._says
 
 
 async def with_deliveries(given: Given, end: Report) -> Report:
-    """The report, and where the work is that it tells of."""
+    """The report, with the branches that hold the work."""
     if not isinstance(given.places, Worktrees):
         return end
     try:

@@ -19,7 +19,7 @@ from ..text import one_line
 from ..types import OPEN, Event, Message, Spending, Task, Teammate
 from .events import event_line
 from .numbers import counted, span
-from .tables import STATE_STYLES, STATUS_STYLES, status_word, used
+from .tables import STATE_STYLES, STATUS_STYLES, how_to_answer, status_word, used
 
 _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")
 
@@ -202,6 +202,6 @@ def share_used(account: Spending) -> float:
 
 
 def _request(asked: Message, width: int) -> RenderableType:
-    verb = f'dugnad answer m{asked.id} "..."' if asked.kind == "question" else f"dugnad approve m{asked.id}"
+    verb = how_to_answer(asked.kind, f"m{asked.id}")
     said = Text(f"{one_line(asked.sender, 20)} waits for you: {one_line(asked.text, 200)}", style="bold yellow")
     return Group(_cut(said, width), _cut(Text(f"    {verb}   (in another terminal)", style="green"), width))

@@ -27,11 +27,7 @@ STATUS_STYLES = {
     "failed": "bold red", "lost": "bold red",
 }  # fmt: skip
 _WAITS_FOR = {"human": "for a human", "plan": "for a plan's approval", "tasks": "for tasks", "budget": "for budget"}
-_HOW_TO_ANSWER = {
-    "question": 'dugnad answer m{id} "..."',
-    "plan": 'dugnad approve m{id}    or    dugnad reject m{id} --why "..."',
-    "shutdown": 'dugnad approve m{id}    or    dugnad reject m{id} --why "..."',
-}
+_ASKING = ("question", "plan", "shutdown")
 
 
 def tasks_table(tasks: Iterable[Task], *, now_ms: int) -> RenderableType:
@@ -118,10 +114,17 @@ def messages_table(messages: Iterable[Message], *, waiting: Collection[int] | No
         if message.text:
             parts.append(Indented(message.text))
         waits = message.recipient == HUMAN if waiting is None else message.id in waiting
-        if waits and message.kind in _HOW_TO_ANSWER:
+        if waits and message.kind in _ASKING:
             # Texts of others are indented and this is not, so that they cannot imitate it.
-            parts.append(Text(_HOW_TO_ANSWER[message.kind].format(id=message.id), style="green"))
+            how = how_to_answer(message.kind, f"m{message.id}")
+            reject = "" if message.kind == "question" else f'    or    dugnad reject m{message.id} --why "..."'
+            parts.append(Text(how + reject, style="green"))
     return Group(*parts)
+
+
+def how_to_answer(kind: str, message: str) -> str:
+    """The command that answers a request of this kind."""
+    return f'dugnad answer {message} "..."' if kind == "question" else f"dugnad approve {message}"
 
 
 def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
