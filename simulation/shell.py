@@ -18,7 +18,7 @@ from typing import Any
 
 from dugnad.board import Board
 from dugnad.settings import ShellLimits
-from dugnad.team.workspaces.workspace import Kit, OpenWorkspace, RedCheck, Shared, Workshop, Workspace
+from dugnad.team.workspaces.workspace import Kit, OpenWorkspace, RedCheck, TreeWorkspace, Workshop, Workspace
 from dugnad.tools import Context, Tool
 from dugnad.tools.shell.bash import ran_text
 from dugnad.tools.shell.runner import MARGIN_SECONDS, Shell, within
@@ -145,7 +145,7 @@ def tools() -> tuple[Tool, ...]:
 
 
 @dataclass(kw_only=True)
-class _Looked(Shared):
+class _Looked(TreeWorkspace):
     """A place whose green light is looked at."""
 
     async def check(self, task: Task) -> RedCheck | None:

@@ -152,7 +152,7 @@ class World:
         host = Host(
             board=board, mind=mind, label=process.name,
             plan=RunPlan(
-                url="", agents=4, limits=limits, places=places_of(board), knows_neighbours=False,
+                url="", agents=4, limits=limits, workspaces=places_of(board), knows_neighbours=False,
                 budget=Budget(tasks=20, tokens=400_000),
             ),
         )  # fmt: skip

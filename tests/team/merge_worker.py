@@ -64,7 +64,7 @@ async def main(url: str, root: Path, names: list[str]) -> None:
     async with (
         opened(plan) as board,
         worktrees(board, root, CHECK) as places,
-        Team(replace(plan, places=places), board=board) as team,
+        Team(replace(plan, workspaces=places), board=board) as team,
     ):
         await places.sweep()
         for name in names:

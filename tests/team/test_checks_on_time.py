@@ -21,7 +21,7 @@ async def spent(board: Board, root: int) -> float:
 async def test_the_time_of_a_check_counts_with_a_cap_and_without(board: Board, tmp_path: Path) -> None:
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
-    async with worktrees(board, root) as places, hosting(board, ScriptedModel(WORK), places=places):
+    async with worktrees(board, root) as places, hosting(board, ScriptedModel(WORK), workspaces=places):
         for budget in (None, Budget(seconds=600)):
             goal = await board.put("Write a", check="sleep 0.7", budget=budget)
             (done,) = await until_ended(board, goal)
@@ -35,7 +35,7 @@ async def test_the_check_of_a_merge_counts_too(board: Board, tmp_path: Path) -> 
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = Paused(WORK, where=lambda request: request.turn == 2)
-    async with worktrees(board, root, "sleep 0.5") as places, hosting(board, model, places=places):
+    async with worktrees(board, root, "sleep 0.5") as places, hosting(board, model, workspaces=places):
         goal = await board.put("Write a")
         await within(model.reached.wait())
         other = git(root, "commit-tree", "-p", "dugnad/main", "-m", "Other", await _tree_with_another_file(root))
@@ -60,7 +60,7 @@ async def test_a_check_that_does_not_fit_under_the_cap_waits_for_it_and_is_no_re
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = ScriptedModel(WORK)
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         goal = await board.put("Write a", check="sleep 4", budget=Budget(seconds=2))
         waiting = await until_state(board, goal, "waiting")
         account = await board.budget(goal.id)
@@ -76,7 +76,7 @@ async def test_a_check_that_is_cut_off_counts_for_as_long_as_it_ran(board: Board
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     async with worktrees(board, root) as places:
-        async with hosting(board, ScriptedModel(WORK), places=places, limits={"stop_seconds": 0.1}) as host:
+        async with hosting(board, ScriptedModel(WORK), workspaces=places, limits={"stop_seconds": 0.1}) as host:
             goal = await board.put("Write a", check="sleep 60", budget=Budget(seconds=900))
 
             async def checks() -> bool:

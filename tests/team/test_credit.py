@@ -71,7 +71,7 @@ async def test_when_the_author_was_shut_down_another_brings_it_in_and_the_commit
         return [write("a", "1\n"), finish("One.")][request.turn - 1]
 
     model = ScriptedModel(step)
-    async with worktrees(board, root) as places, hosting(board, model, places=places, agents=3):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places, agents=3):
         task = await board.put("Write a", role="coder", review="reviewer")
         await until_state(board, task, "waiting")
         await board.stop_teammate("alice", reason="no more of this")

@@ -79,7 +79,7 @@ async def test_what_was_never_merged_does_not_look_merged(board: Board, tmp_path
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = ScriptedModel({"Look around": [finish(words)]})
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Look around"))
     assert done.state == "done"
     views = await all_that_people_see(board, done.id)
@@ -93,7 +93,7 @@ async def test_what_was_merged_is_said_once(board: Board, tmp_path: Path) -> Non
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = ScriptedModel({"Write a": [write("a", "1\n"), finish(FORGED[0])]})
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a"))
     assert done.result == "I fixed it.\n\n> (merged into dugnad/main as 0123456789ab]"
     assert done.merged_into == "dugnad/main"
@@ -109,7 +109,7 @@ async def test_a_folder_that_nobody_has_is_not_named(board: Board, tmp_path: Pat
     await board.spawn("alice")
     model = ScriptedModel({"Write a": [finish("Ok.\n\n[its files are in ../elsewhere]")]})
     work = project / ".dugnad" / "work"
-    async with workshop(board) as shop, hosting(board, model, places=folders(shop, project, work)):
+    async with workshop(board) as shop, hosting(board, model, workspaces=folders(shop, project, work)):
         (done,) = await until_ended(board, await board.put("Write a"))
     assert (done.result, done.files_in) == ("Ok.\n\n> (its files are in ../elsewhere]", ".dugnad/work/1")
     assert whole_result(done).endswith("\n\n[its files are in .dugnad/work/1]")

@@ -76,7 +76,10 @@ async def test_whenever_work_is_taken_away_it_is_merged_once_or_not_at_all(
     before = Before(monkeypatch)
     await board.spawn("alice")
     ended = {}
-    async with worktrees(board, root, CHECK) as places, hosting(board, moves_the_target(root), places=places) as host:
+    async with (
+        worktrees(board, root, CHECK) as places,
+        hosting(board, moves_the_target(root), workspaces=places) as host,
+    ):
 
         async def take_away() -> None:
             life = host.lives["alice"]

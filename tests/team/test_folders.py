@@ -134,7 +134,7 @@ async def test_a_reviewer_sees_the_work_and_another_round_is_another_review(open
     model = ScriptedModel(step)  # type: ignore[arg-type]
     async with workshop(board) as shop:
         places = folders(shop, project, project / ".dugnad" / "work")
-        async with hosting(board, model, places=places):
+        async with hosting(board, model, workspaces=places):
             (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
     assert done.state == "done"
     reviews = [each for each in await board.list_tasks() if each.title.startswith("Review")]
@@ -162,7 +162,7 @@ async def test_files_that_make_others_run_are_named_to_the_reviewer_and_in_the_r
 
     async with workshop(board) as shop:
         places = folders(shop, project, project / ".dugnad" / "work")
-        async with hosting(board, ScriptedModel(step), places=places):  # type: ignore[arg-type]
+        async with hosting(board, ScriptedModel(step), workspaces=places):  # type: ignore[arg-type]
             (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
     (review,) = [each for each in await board.list_tasks() if each.title.startswith("Review")]
     assert "> .github/workflows/ci.yml (CI)\n> Makefile (build)\n> sub/.git (git)\n" in review.body
@@ -187,7 +187,7 @@ async def test_also_where_all_share_a_folder_another_round_is_another_review(ope
         return [write("made", "one\n"), finish("Done."), write("made", "two\n"), finish("Done.")][turn - 1]
 
     model = ScriptedModel(step)  # type: ignore[arg-type]
-    async with workshop(board) as shop, hosting(board, model, places=shared(shop, project)):
+    async with workshop(board) as shop, hosting(board, model, workspaces=shared(shop, project)):
         (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
     assert done.state == "done"
     assert (project / "made").read_text() == "two\n"

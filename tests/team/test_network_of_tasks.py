@@ -34,7 +34,7 @@ async def test_a_task_reaches_the_hosts_that_are_allowed_only_if_it_asks_for_the
         model = ScriptedModel({"Fetch it": [finish()] if checked else [shell(fetch), finish()]})
         check = f"{fetch} | grep -q {WORD}" if checked else None
         try:
-            async with hosting(board, model, places=shared(shop, tmp_path), limits={"check_rounds_max": 0}):
+            async with hosting(board, model, workspaces=shared(shop, tmp_path), limits={"check_rounds_max": 0}):
                 (task,) = await until_ended(board, await board.put("Fetch it", check=check, network=network))
         finally:
             await sandbox.close()

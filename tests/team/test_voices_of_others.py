@@ -98,7 +98,7 @@ async def test_nobody_speaks_as_the_human(opener: Opener, tmp_path: Path) -> Non
     model = ScriptedModel(script)
     await board.tell("bob", "alice", EVIL)
     mind = minds(board, model, root)
-    async with worktrees(board, root, "cat a") as places, hosting(board, None, mind=mind, places=places):
+    async with worktrees(board, root, "cat a") as places, hosting(board, None, mind=mind, workspaces=places):
         (done, *_) = await until_ended(
             board, await board.put(title, body=EVIL, role="coder", review="reviewer", check="cat a; test -f ok")
         )
@@ -136,7 +136,7 @@ async def test_names_of_files_and_conflicts_stay_on_their_line(opener: Opener, t
         return finish("It is mine.")
 
     model = ScriptedModel(script)
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Mine"))
     assert done.state == "done"
     assert "it conflicts with what others merged" in "".join(
@@ -152,7 +152,7 @@ async def test_what_a_folder_lacks_is_named_on_its_line(board: Board, tmp_path: 
     model = ScriptedModel({"Build": [finish("Built.")]})
     async with workshop(board) as shop:
         places = folders(shop, tmp_path, tmp_path / ".dugnad" / "work")
-        async with hosting(board, model, places=places):
+        async with hosting(board, model, workspaces=places):
             await until_ended(board, await board.put("Build"))
     assert "which cannot be copied" in model.asked[0].messages[0].text
     for request in model.asked:

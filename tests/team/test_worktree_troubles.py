@@ -37,7 +37,7 @@ async def test_what_cannot_be_committed_goes_back_to_whoever_left_it(
     root = new_repository(tmp_path / "p", {"README.md": "x\n", "inner/a": "a\n"})
     await board.spawn("alice")
     model = ScriptedModel({"Write a": [write("a", "a\n"), shell(spoils), finish(), shell(mends), finish()]})
-    async with worktrees(board, root, "true") as places, hosting(board, model, places=places):
+    async with worktrees(board, root, "true") as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a"))
     assert done.state == "done"
     assert says in all_told(model.asked[3])
@@ -55,7 +55,7 @@ async def test_a_conflict_in_a_file_whose_name_is_no_text_is_told_of(opener: Ope
         return shell(f"echo {request.title} > $'\\xff\\n'") if request.turn == 1 else finish()
 
     model = Paused(step, where=lambda request: request.title == "Second" and request.turn == 2)
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         second = await board.put("Second")
         await within(model.reached.wait())
         await until_ended(board, await board.put("First"))
@@ -78,7 +78,7 @@ async def test_a_board_in_trouble_is_waited_for(opener: Opener, tmp_path: Path, 
         return write("a", "a\n") if request.turn == 1 else finish()
 
     shaky = Between(board, verb, busy)
-    async with worktrees(shaky, root) as places, hosting(shaky, ScriptedModel(step), places=places):
+    async with worktrees(shaky, root) as places, hosting(shaky, ScriptedModel(step), workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
     assert (done.state, done.tries, shaky.happened) == ("done", 0, 1)
     assert {each.status for each in await board.team()} & {"failed"} == set()
@@ -91,7 +91,7 @@ async def test_a_target_that_a_person_has_checked_out_is_asked_about_once_and_co
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = Paused({"Write a": [write("a", "a\n"), finish()]}, where=lambda request: request.turn == 2)
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         task = await board.put("Write a", budget=Budget(tasks=1))
         await within(model.reached.wait())
         git(root, "switch", "--quiet", "dugnad/main")
@@ -141,7 +141,10 @@ async def test_after_a_retry_by_a_person_the_rounds_begin_anew(opener: Opener, t
     await board.spawn("alice", roles=["coder"])
     await board.spawn("bob", roles=["reviewer"])
     limits = {"review_rounds_max": 2}
-    async with worktrees(board, root) as places, hosting(board, reviewed(NO, NO, YES), places=places, limits=limits):
+    async with (
+        worktrees(board, root) as places,
+        hosting(board, reviewed(NO, NO, YES), workspaces=places, limits=limits),
+    ):
         (failed,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
         assert failed.state == "failed"
         await board.retry(failed.id)
@@ -157,7 +160,7 @@ async def test_what_changes_the_project_in_answering_a_message_is_reviewed_too(o
     await board.spawn("alice", roles=["coder"])
     await board.spawn("bob", roles=["reviewer"])
     model = reviewed(YES)
-    async with worktrees(board, root) as places, hosting(board, model, places=places, reviewer="reviewer"):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places, reviewer="reviewer"):
         await board.tell(HUMAN, "alice", "Please write a.")
         errand = await _named(board, "Answer")
         (done,) = await until_ended(board, errand)
@@ -183,7 +186,7 @@ async def test_nobody_looks_at_what_was_cancelled_meanwhile(opener: Opener, tmp_
     root = new_repository(tmp_path / "p")
     await board.spawn("alice", roles=["coder"])
     model = reviewed(YES)
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         task = await until_state(board, await board.put("Write a", role="coder", review="reviewer"), "waiting")
         await board.cancel(task.id)
         await board.spawn("bob", roles=["reviewer"])
@@ -200,7 +203,7 @@ async def test_a_review_that_is_cancelled_fails_the_task_and_keeps_its_work(open
     board = await opener(limits=SOON)
     root = new_repository(tmp_path / "p")
     await board.spawn("alice", roles=["coder"])
-    async with worktrees(board, root) as places, hosting(board, reviewed(YES), places=places):
+    async with worktrees(board, root) as places, hosting(board, reviewed(YES), workspaces=places):
         await until_state(board, await board.put("Write a", role="coder", review="reviewer"), "waiting")
         (review,) = [each for each in await board.list_tasks() if each.title.startswith("Review")]
         await board.cancel(review.id, why="no time")
@@ -223,7 +226,7 @@ async def test_a_reviewer_cannot_change_what_it_looks_at(opener: Opener, tmp_pat
             return shell("echo mine > a; echo mine > b; rm README.md") if request.turn == 1 else YES
         return write("a", "a\n") if request.turn == 1 else finish()
 
-    async with worktrees(board, root) as places, hosting(board, ScriptedModel(step), places=places):
+    async with worktrees(board, root) as places, hosting(board, ScriptedModel(step), workspaces=places):
         await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
     assert at(root, "dugnad/main", "a") == "a"
     assert git(root, "ls-tree", "--name-only", "dugnad/main").split() == ["README.md", "a"]

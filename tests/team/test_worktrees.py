@@ -32,7 +32,7 @@ async def test_a_task_is_done_when_its_work_is_in_the_target(board: Board, tmp_p
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = ScriptedModel({"Write a": [write("a.py", "a = 1\n"), finish("a is 1.")]})
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a", check="grep -q 'a = 1' a.py"))
         assert done.state == "done"
         assert (done.result, done.merged_into) == ("a is 1.", "dugnad/main")
@@ -51,7 +51,7 @@ async def test_a_task_that_changes_nothing_needs_no_merge_and_no_check_of_the_pr
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = ScriptedModel({"Look around": [finish("All is well.")]})
-    async with worktrees(board, root, "false") as places, hosting(board, model, places=places):
+    async with worktrees(board, root, "false") as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Look around"))
     assert (done.state, done.result) == ("done", "All is well.")
     assert subjects(root) == ["Begin"]
@@ -62,7 +62,7 @@ async def test_the_check_of_a_task_is_run_although_nothing_was_changed(board: Bo
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = ScriptedModel({"Write a": [finish("It was there."), write("a.py", "a = 1\n"), finish("Now it is.")]})
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a", check="grep -q 'a = 1' a.py"))
     assert "You said it is done, but its check is red" in all_told(model.asked[1])
     assert (done.state, at(root, "dugnad/main", "a.py")) == ("done", "a = 1")
@@ -73,7 +73,7 @@ async def test_the_check_of_the_project_holds_for_every_change_and_leaves_nothin
     await board.spawn("alice")
     model = ScriptedModel({"Write a": [write("a.py", "a = = 1\n"), finish(), write("a.py", "a = 1\n"), finish()]})
     check = "python3 -c 'import ast; ast.parse(open(\"a.py\").read())' && touch left-by-the-check"
-    async with worktrees(board, root, check) as places, hosting(board, model, places=places):
+    async with worktrees(board, root, check) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a"))
     assert done.state == "done"
     assert "SyntaxError" in all_told(model.asked[2])
@@ -89,7 +89,7 @@ async def test_in_the_sandbox_git_can_look_and_not_write_and_sees_no_settings(bo
         "git config --list; cat .git; ls -a; echo ref > .git/refs/heads/x; git -C .. status"
     )
     model = ScriptedModel({"Look": [write("a", "a\n"), shell(command), finish()]})
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Look"))
     said = all_told(model.asked[2])
     assert "Begin" in said
@@ -110,7 +110,7 @@ async def test_a_conflict_goes_back_as_a_new_attempt_that_is_told_of_it(opener: 
         {"First": [write("a", "1\n"), finish()], "Second": [write("a", "2\n"), finish("It is 2.")]},
         where=lambda request: request.title == "Second" and request.turn == 2,
     )
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         second = await board.put("Second")
         await within(model.reached.wait())
         (first,) = await until_ended(board, await board.put("First"))
@@ -135,7 +135,7 @@ async def test_what_fails_in_the_end_is_kept_on_its_branches_and_named(opener: O
     model = ScriptedModel({"Break it": [write("a.py", "a = 1\n"), finish()]})
     async with (
         worktrees(board, root) as places,
-        hosting(board, model, places=places, limits={"check_rounds_max": 0}),
+        hosting(board, model, workspaces=places, limits={"check_rounds_max": 0}),
     ):
         (failed,) = await until_ended(board, await board.put("Break it", check="false"))
         assert failed.state == "failed"
@@ -152,7 +152,7 @@ async def test_a_task_that_waits_finds_its_tree_as_it_left_it(board: Board, tmp_
     await board.spawn("bob")
     asks = call("ask_human", question="Which one?")
     model = ScriptedModel({"Write a": [write("a", "1\n"), asks, shell("cat a && echo 2 >> a"), finish()]})
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         task = await until_state(board, await board.put("Write a"), "waiting")
         assert not has_no_trees(root)
         await requests.answer(board, str(task.id), "This one.")
@@ -169,13 +169,13 @@ async def test_a_lost_hosts_changes_are_carried_over(opener: Opener, tmp_path: P
     script = {"Write a": [write("a", "1\n"), shell("echo 2 >> a"), finish()]}
     model = Paused(script, where=lambda request: request.turn == 2)
     async with worktrees(board, root) as places:
-        async with hosting(board, model, places=places, knows_neighbours=False) as host:
+        async with hosting(board, model, workspaces=places, knows_neighbours=False) as host:
             task = await board.put("Write a")
             await within(model.reached.wait())
             await kill(host)
         model.go.set()
         await board.spawn("bob")
-        async with hosting(board, model, places=places):
+        async with hosting(board, model, workspaces=places):
             (done,) = await until_ended(board, task)
         assert done.state == "done"
         assert "carried over into this tree" in all_told(model.asked[-1])
@@ -187,7 +187,7 @@ async def test_cancelled_work_is_stopped_and_kept(board: Board, tmp_path: Path) 
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
     model = Paused({"Write a": [write("a", "1\n"), finish()]}, where=lambda request: request.turn == 2)
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         task = await board.put("Write a")
         await within(model.reached.wait())
         await board.cancel(task.id)
@@ -222,7 +222,7 @@ async def test_work_that_asks_for_it_is_merged_only_when_another_approved(opener
         return [write("a", "1\n"), finish("One."), write("a", "2\n"), finish("Two.")][turn - 1]
 
     model = ScriptedModel(step)  # type: ignore[arg-type]
-    async with worktrees(board, root) as places, hosting(board, model, places=places):
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
     reviews = [each for each in await board.list_tasks() if each.title.startswith("Review")]
     assert [(each.teammate, each.outcome) for each in reviews] == [("bob", "changes-requested"), ("bob", "approved")]
@@ -243,7 +243,7 @@ async def test_the_attempts_at_a_task_are_read_once_for_each_attempt(opener: Ope
     await board.spawn("alice", roles=["coder"])
     await board.spawn("bob", roles=["reviewer"])
     script = {"Write a": [write("a", "1\n"), finish("One.")], "*": [finish("Good.", outcome="approved")]}
-    async with worktrees(counting, root) as places, hosting(counting, ScriptedModel(script), places=places):
+    async with worktrees(counting, root) as places, hosting(counting, ScriptedModel(script), workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
     assert done.state == "done"
     assert read.count(done.id) == len(await board.attempts(done.id)) == 2
@@ -264,7 +264,7 @@ async def test_a_review_ends_with_a_word_and_the_rounds_are_bounded(opener: Open
     model = ScriptedModel(step)  # type: ignore[arg-type]
     async with (
         worktrees(board, root) as places,
-        hosting(board, model, places=places, limits={"review_rounds_max": 2}, reviewer="reviewer"),
+        hosting(board, model, workspaces=places, limits={"review_rounds_max": 2}, reviewer="reviewer"),
     ):
         (failed,) = await until_ended(board, await board.put("Write a", role="coder"))
     assert failed.state == "failed"
@@ -287,7 +287,7 @@ async def test_what_is_changed_in_answering_a_person_is_reviewed_like_any_other_
     }
     async with (
         worktrees(board, root) as places,
-        hosting(board, ScriptedModel(script), places=places, reviewer="reviewer"),
+        hosting(board, ScriptedModel(script), workspaces=places, reviewer="reviewer"),
     ):
         await board.tell("human", "alice", "Please make a.")
         await until(board, lambda: board.inbox("human"))

@@ -76,7 +76,8 @@ class Run:
         ):
             try:
                 yield board, given, replace(
-                    self.plan, places=given.places, sandbox=given.sandbox, reviewer=given.reviewer, tools_for=tools_for
+                    self.plan, workspaces=given.places, sandbox=given.sandbox, reviewer=given.reviewer,
+                    tools_for=tools_for,
                 )  # fmt: skip
             finally:
                 await self.models.close()

@@ -1,7 +1,8 @@
-"""From "I am done" to done: checked, looked at by another where that is asked for, and brought where it counts.
+"""From "I am done" to done: check the work, have it reviewed if that is asked for, and deliver it.
 
-What is red, or not approved, is returned as `Again`, with what the mind has to hear; the worker asks the mind. It can
-all be done again after a crash: a check is run again, a commit found unchanged, a review asked for under the same key.
+If a check is red or a review wants changes, the result is `Again`, with what the mind must be told; the worker asks the
+mind. After a crash all of it can be done again: the check runs again, the commit is found unchanged, and the review has
+the same key.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..logs import logger
 from ..prompts import tell
-from ..settings import TeamLimits
 from ..text import Told, joined, one_line, quote, shorten
 from ..types import MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
+from .plan import RunPlan
 from .workspaces.workspace import Workspace, delivered, line_of
 
 _LOG = logger(__name__)
@@ -24,7 +25,7 @@ APPROVED, CHANGES = "approved", "changes-requested"
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """It is not done yet: what the mind is told, and why the attempt fails if this was the last round."""
+    """The task is not done yet: what the mind is told, and why the attempt fails if this was the last round."""
 
     told: Told
     in_the_end: str
@@ -35,44 +36,42 @@ class Delivery:
     """Brings one attempt to its end."""
 
     board: Board
-    limits: TeamLimits
-    place: Workspace
+    plan: RunPlan
+    workspace: Workspace
     attempts: Sequence[Attempt]  # At the task, this one included.
-    reviewer: str | None = None  # The role that looks at whatever changes the project, also where no task asks for it.
-    _answered: set[int] = field(default_factory=set)  # Reviews the mind was told of, and has gone on from.
+    _answered: set[int] = field(default_factory=set)  # Reviews that the mind was told of, and worked on.
 
     async def needs_no_work(self, claim: Claim) -> Outcome | None:
-        """How the attempt ends before anybody works: no check can be run here, or nobody waits for the review."""
-        place = self.place
-        if (checks := place.checks(claim.task)) and place.cannot_check:
+        """The outcome without any work: no check can be run here, or nobody waits for the review."""
+        workspace = self.workspace
+        if (checks := workspace.checks(claim.task)) and workspace.cannot_check:
             return Waiting(
                 on="human",
                 question=f"#{claim.task.id} counts as done only when `{one_line(checks[0])}` succeeds, and "
-                f"{place.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
+                f"{workspace.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
                 "check, or cancel it.",
             )
-        over = await self._is_over(claim.task) if claim.task.kind == "review" else ""
-        return Done(over, CHANGES) if over else None
-
-    async def _is_over(self, review: Task) -> str:
-        """Why nobody waits for this review any more; empty: somebody does."""
-        number = review.reviews or 0
+        if claim.task.kind != "review":
+            return None
+        number = claim.task.reviews or 0
         found = (await self.board.find_all({number})).get(number)
-        return f"#{number} has ended as {found.state}; there is nothing to look at." if found and found.ended else ""
+        if found is None or not found.ended:
+            return None
+        return Done(f"#{number} has ended as {found.state}; there is nothing to look at.", CHANGES)
 
     async def deliver(self, claim: Claim, done: Done) -> Outcome | Again:
-        """Check it, have it reviewed, bring it in. The order matters: nobody is asked to look at what is red."""
+        """Check, review, deliver. The order matters: nobody reviews work whose check is red."""
         task = claim.task
         if task.kind == "review":
             return _is_verdict(done)
         try:
-            if (red := await self.place.check(task)) is not None:
+            if (red := await self.workspace.check(task)) is not None:
                 command, output = one_line(red.command), red.output
                 return Again(
                     tell("delivery.red", command=command, output=shorten(output, 8_000)),
                     f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
                 )
-            tip = await self.place.commit(task, done)
+            tip = await self.workspace.commit(task, done)
         except BudgetSpent as spent:
             return _no_time(spent)
         except ToolError as trouble:
@@ -81,31 +80,31 @@ class Delivery:
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
         try:
-            return await self.place.deliver(task, done, tip)
+            return await self.workspace.deliver(task, done, tip)
         except BudgetSpent as spent:
             return _no_time(spent)
-        except (ToolError, OSError) as trouble:  # Nothing whoever worked on it could mend.
+        except (ToolError, OSError) as trouble:  # The mind cannot mend this.
             why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
             return Waiting(on="human", question=f"{why}. Mend that, then answer: nobody has to do it again.")
 
     def _role_of_reviewer(self, task: Task) -> str | None:
-        """An answer to a message needs no review; but what changes the project in answering does."""
-        answers = task.kind in MESSAGES and not self.place.sees_changes
-        return task.review or (None if answers else self.reviewer)
+        """An answer to a message needs no review, unless it changes the project."""
+        answers = task.kind in MESSAGES and not self.workspace.sees_changes
+        return task.review or (None if answers else self.plan.reviewer)
 
     async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | Again | None:
-        """What somebody else says of just this work; None: approved."""
+        """What the review of exactly this work came to; None: it was approved."""
         task = claim.task
         born, reviews = await self._reviews(claim)
-        key = f"review:{task.id}:{tip}" + ("" if self.place.sees_changes else f".{born}")
+        key = f"review:{task.id}:{tip}" + ("" if self.workspace.sees_changes else f".{born}")
         review = next((each for each in reversed(reviews) if each.reviews_commit == tip), None)
-        if review is not None and review.id in self._answered and not self.place.sees_changes:
-            review, key = None, f"{key}.{len(reviews)}"  # Whether it was changed since cannot be seen from here.
+        if review is not None and review.id in self._answered and not self.workspace.sees_changes:
+            review, key = None, f"{key}.{len(reviews)}"  # It may have changed since; this workspace cannot tell.
         if review is None:
-            if len(reviews) >= self.limits.review_rounds_max:
+            if len(reviews) >= self.plan.limits.review_rounds_max:
                 return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
             try:
-                body = _review_body(task, done, self.place, claim.teammate, await self.place.triggers(tip))
+                body = _review_body(task, done, self.workspace, claim.teammate, await self.workspace.triggers(tip))
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
                     role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
@@ -128,7 +127,7 @@ class Delivery:
         )
 
     async def _reviews(self, claim: Claim) -> tuple[int, list[Task]]:
-        """The epoch in which this line of attempts began, and the reviews it has asked for, the oldest first."""
+        """The epoch in which this line of attempts began, and the reviews that it asked for, the oldest first."""
         task = claim.task
         born, _ = line_of(claim, self.attempts)
         since = next((each.claimed_at for each in self.attempts if each.epoch == born), 0)
@@ -139,14 +138,14 @@ class Delivery:
 
 
 def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:
-    """What a mind must know of the checks before it begins: which, who runs them, and how often they may be red."""
+    """What a mind must know about the checks: which they are, who runs them, and how often they may be red."""
     commands = joined([tell("delivery.command", command=each) for each in checks], " and ")
     told = tell("delivery.checks", commands=commands, rounds=rounds)
     return joined((told, tell("delivery.red_before") if red_base else None), " ")
 
 
 def _no_time(spent: BudgetSpent) -> Waiting:
-    """What was done stays; the check is run when there is time for it."""
+    """The work stays; the check runs when there is time for it."""
     return Waiting(on="budget", question=str(spent), amount=Amount(milliseconds=1_000))
 
 
@@ -156,11 +155,11 @@ def _is_verdict(done: Done) -> Done | Again:
     return Again(tell("delivery.no_verdict", approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
 
 
-def _review_body(task: Task, done: Done, place: Workspace, who: str, runs: Mapping[str, str]) -> Told:
+def _review_body(task: Task, done: Done, workspace: Workspace, who: str, runs: Mapping[str, str]) -> Told:
     listed = "\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items())
     return joined(
         (
-            tell("delivery.review", id=task.id, how=place.how_to_look),
+            tell("delivery.review", id=task.id, how=workspace.how_to_look),
             tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
             tell("delivery.triggers", runs=listed) if runs else None,
             tell("delivery.task_was", title=task.title),

@@ -1,4 +1,4 @@
-"""Errands: a message to a teammate without a task becomes a small task of its own, which is paid for like any other."""
+"""Errands: a message to a teammate without a task becomes a small task, which is paid for like any other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ClaimTask = Callable[[int], Awaitable[Claim | None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Errands:
-    """Makes tasks of the messages to one teammate."""
+    """Turns the messages to one teammate into tasks."""
 
     board: Board
     teammate: str
@@ -26,36 +26,36 @@ class Errands:
     payer: int | None  # The root that pays for errands about no task; None: each is a root of its own.
 
     async def are_pressing(self, unread: Sequence[Message]) -> bool:
-        """Whether they go before work from the board: a person or a lead wrote, or somebody waits for an answer."""
+        """Whether they come before work from the board: the human or a lead wrote, or somebody waits for an answer."""
         if any(message.sender == HUMAN or message.kind in ("question", "plan") for message in unread):
             return True
         leads = {member.name for member in await self.board.team() if member.lead}
         return any(message.sender in leads for message in unread)
 
     async def claim(self, unread: Sequence[Message], claim: ClaimTask) -> Claim | None:
-        """Make a task of answering, and take it. None: it cannot be one, so the messages count as read; the next packet
-        has them."""
+        """Put a task to answer, and claim it. If that cannot be, the messages count as read, and the next packet shows
+        them."""
         errand: Task | None = None
         try:
             errand = await self._put(unread)
             if not errand.ended:
                 return await claim(errand.id)
-            if len(unread) > 1:  # The first one's errand came to an end; the others have nothing to do with that.
+            if len(unread) > 1:  # The errand of the first message has ended; that does not concern the others.
                 await self.board.show(self.teammate, [unread[0].id])
                 return await self.claim(unread[1:], claim)
         except NotReady:
             if errand is not None and errand.state in ("ready", "claimed", "scheduled", "waiting"):
-                return None  # It is on the board already, and comes back from a lost host or after a pause.
+                return None  # It is on the board already, and becomes ready after a pause or a lost host.
         except (LimitReached, BudgetSpent, UnknownTask):
             pass
         await self.board.show(self.teammate, [message.id for message in unread])
         return None
 
     async def _put(self, unread: Sequence[Message]) -> Task:
-        """The same call finds the one that was put before."""
+        """Put the errand; the same messages find the errand that was put before."""
         from_human = any(message.sender == HUMAN for message in unread)
         told_in = next((message.task for message in unread if message.task is not None), None)
-        parent = None if from_human else told_in  # What a person says is not a goal's to pay for.
+        parent = None if from_human else told_in  # No goal pays for what a person says.
         if parent is None or (self.scope is not None and (await self.board.find(parent)).root not in self.scope):
             parent = self.payer
         return await self.board.put(
@@ -68,7 +68,7 @@ class Errands:
         )  # fmt: skip
 
     def _own_budget(self) -> Budget:
-        """What a person asks for in passing may become a goal like any other; so it has a cap like any other."""
+        """What a person asks in a message may grow like any goal, so it has a cap."""
         limits = self.plan.limits
         small = Budget(tasks=limits.errand_tasks_max, tokens=limits.errand_tokens_max)
         return small if self.plan.budget == Budget() else self.plan.budget

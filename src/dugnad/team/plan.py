@@ -35,7 +35,7 @@ class RunPlan:
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)
     check: Check | None = None  # How to run a task's check, where there are no workspaces.
-    places: OpenWorkspace | None = None  # Where an attempt works.
+    workspaces: OpenWorkspace | None = None  # Where an attempt works.
     reviewer: str | None = None  # The role that reviews everything that changes the project.
     policies: Policy | Mapping[str, Any] = field(default_factory=Policy)  # {"bash": "ask", "reviewer": {...}}
     budget: Budget = field(default_factory=Budget)  # For goals without one, and for what a person asks in a message.

@@ -1,7 +1,7 @@
 """The worker: one teammate at a host. It claims a task, opens a workspace, lets the mind work, delivers and settles.
 
-It is woken by its inbox and by work it may take, in this order: shutdown, human, lead, peers, then the board. A message
-that arrives while it has no task becomes an errand: a small task of its own, so that answering is durable, fenced and
+Its inbox and work that it may take wake it, in this order: shutdown, human, lead, teammates, then the board. A message
+that comes while it has no task becomes an errand: a small task of its own, so that the answer is durable, fenced and
 paid for like all other work.
 """
 
@@ -35,7 +35,7 @@ from .delivery import Again, Delivery, checks_told
 from .errands import Errands
 from .growth import RESTED
 from .plan import RunPlan
-from .workspaces.workspace import Workspace, nowhere
+from .workspaces.workspace import Workspace
 
 _LOG = logger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -52,19 +52,19 @@ class Worker:
     agent: Mind
     errands: Errands
     plan: RunPlan
-    on_move: Callable[[], None] = lambda: None  # Is told whenever a task went from or to this teammate.
+    on_move: Callable[[], None] = lambda: None  # Is called whenever a task came to this teammate or left it.
     claim: Claim | None = None  # What it works on now.
-    settling: bool = False  # The claim is being given up at this moment; not having it is no loss.
+    settling: bool = False  # It is giving up the claim at this moment, so losing it does not matter.
     asked_to_stop: bool = False
     trouble: str = ""  # Why the board cannot be reached at the moment.
-    failed: str = ""  # Why it was shown as failed.
-    model_is_wrong: bool = False  # So is everybody with the same model.
-    left_behind: list[asyncio.Future[Outcome]] = field(default_factory=list)  # Work that did not let go in time.
+    failed: str = ""  # Why it failed.
+    model_is_wrong: bool = False  # Other teammates with the same model would fail too.
+    left_behind: list[asyncio.Future[Outcome]] = field(default_factory=list)  # Work that did not end in time.
     _watch: Watch | None = None
     _work_watch: Watch | None = None
     _claim_key: str | None = None
     _why_dropped: str = ""
-    _place: Workspace | None = None
+    _workspace: Workspace | None = None
     _closing: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
@@ -72,7 +72,7 @@ class Worker:
         return self.agent.teammate.name
 
     async def live(self) -> None:
-        """Until it is told to leave, moves to another host, or has had nothing to do for long enough."""
+        """Run until it is told to leave, moves to another host, or has had nothing to do for long enough."""
         try:
             while (claim := await self._next_claim()) is not None and await self._work(claim):
                 pass
@@ -84,7 +84,7 @@ class Worker:
             await self._fail(bug)
 
     async def _work(self, claim: Claim) -> bool:
-        """Work a task to its end, and settle how it ended. False: the teammate cannot go on, and is shown as failed."""
+        """Work on a task and settle its outcome. False: the teammate failed and cannot go on."""
         self.claim, self.settling = claim, False
         about(task=claim.task.id, attempt=claim.epoch, teammate=self.name)
         _LOG.info("claimed number=%d continues=%s", claim.number, claim.continues)
@@ -107,7 +107,7 @@ class Worker:
         self.claim = None
         about(task=None, attempt=None)
         if isinstance(outcome, Released):
-            self.asked_to_stop = True  # It may have been given back because it was asked to leave: look first.
+            self.asked_to_stop = True  # Perhaps it gave the task back because it was asked to leave: look first.
         self.on_move()
         if trouble is not None:
             await self._fail(trouble)
@@ -116,15 +116,15 @@ class Worker:
     async def _attempt(self, claim: Claim) -> Outcome:
         """Open a workspace, let the mind work there, and deliver; again, as long as the delivery sends it back."""
         attempts = await self._patiently(self.board.attempts, claim.task.id)
-        place = await self._open(claim, attempts)
-        if isinstance(place, Released):
-            return place
-        delivery = Delivery(
-            board=self.board, limits=self.plan.limits, place=place, attempts=attempts, reviewer=self.plan.reviewer
-        )
+        try:
+            workspace = self._workspace = await self._open(claim, attempts)
+        except (ToolError, OSError) as trouble:
+            delay = self.plan.limits.no_place_seconds
+            return Released(f"no workspace could be opened: {trouble}", delay_seconds=delay, resume=True)
+        delivery = Delivery(board=self.board, plan=self.plan, workspace=workspace, attempts=attempts)
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
-        told = self._told_at_first(claim, place)
+        told = self._told_at_first(claim, workspace)
         for _ in range(self.plan.limits.check_rounds_max + 1):
             outcome = await self._think(claim, told, attempts)
             if not isinstance(outcome, Done):
@@ -139,7 +139,7 @@ class Worker:
     # Rest and wake.
 
     async def _next_claim(self) -> Claim | None:
-        """Rest until there is a task to work. None: this teammate has no more work here."""
+        """Rest until there is a task. None: this teammate has no more work here."""
         clock = asyncio.get_running_loop().time
         quiet_since = clock()
         lost = False
@@ -151,7 +151,7 @@ class Worker:
                     if lost and (await self.board.teammate(self.name)).host != self.host:
                         return None  # Another host has it now.
                     lost = False
-                    if not self.agent.may_act():  # The lease is being renewed, or is lost; either shows soon.
+                    if not self.agent.may_act():  # The lease is being renewed or is lost; one of them shows soon.
                         raise HostLost
                     mail = await self.board.has_unread(self.name)
                     if (mail or self.asked_to_stop) and await self._asked_to_leave():
@@ -162,7 +162,7 @@ class Worker:
                     if left <= 0:
                         if await self._rest():
                             return None
-                        left = self.plan.limits.sweep_seconds  # Mail that cannot be answered yet, or has come just now.
+                        left = self.plan.limits.sweep_seconds  # A message came just now, or cannot be answered yet.
                 except StoppedTeammate:
                     return None
                 except HostLost:
@@ -175,7 +175,7 @@ class Worker:
         return None
 
     async def _patiently(self, ask: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
-        """For what can be done twice: ask again until the board answers."""
+        """Ask until the board answers. Only for calls that may be made twice."""
         while True:
             try:
                 return await ask(*given, **named)
@@ -183,7 +183,6 @@ class Worker:
                 await self._pause(trouble)
 
     async def _pause(self, trouble: BoardTrouble) -> None:
-        """Before a board in trouble is asked again."""
         self.trouble = str(trouble)
         await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -192,7 +191,7 @@ class Worker:
             self._watch.wake("host")
 
     async def _rest(self) -> bool:
-        """Shut down by itself; not with a message in the inbox that came just now."""
+        """Stop by itself. False: a message came just now."""
         try:
             await self.board.stop_teammate(
                 self.name, by=self.name, reason=RESTED, seat=self.agent.teammate.seat, if_quiet=True
@@ -202,27 +201,25 @@ class Worker:
         return True
 
     async def _asked_to_leave(self) -> bool:
-        """Between tasks nothing speaks against it, so the runtime accepts; no model has to be asked."""
+        """Accept a shutdown without asking the model: between tasks nothing speaks against it."""
         asked = [each for each in await self.board.requests(self.name) if each.kind == "shutdown"]
-        accepted = [
-            each
-            for each in await self.board.shutdown_requests(self.host)
-            if each.teammate == self.name and each.accepted
-        ]
+        known = await self.board.shutdown_requests(self.host)
         for each in asked:
             assert each.request is not None
             await self.board.reply(each.request, self.name, "Nothing holds me.", accepted=True)
         self.asked_to_stop = False
-        if not asked and not accepted:
+        senders = [each.sender for each in asked]
+        senders += [each.sender for each in known if each.teammate == self.name and each.accepted]
+        if not senders:
             return False
-        by = asked[0].sender if asked else accepted[0].sender
-        await self.board.stop_teammate(self.name, by=by, reason="shut down as asked", seat=self.agent.teammate.seat)
+        reason, seat = "shut down as asked", self.agent.teammate.seat
+        await self.board.stop_teammate(self.name, by=senders[0], reason=reason, seat=seat)
         return True
 
     async def _look_for_work(self, mail: bool) -> Claim | None:
-        """People and the lead first; a peer's word is read with the next task, if there is one."""
+        """The human and the lead come first; a teammate's message is read with the next task, if there is one."""
         unread = await self.board.inbox(self.name) if mail else []
-        # The end of something it started in the background: what that was for is over, and nobody has to answer it.
+        # A notice that its own background job ended: the task of that job is over, and nobody has to answer.
         if over := [each.id for each in unread if each.kind == "notice" and each.sender == self.name]:
             await self.board.show(self.name, over)
             unread = [each for each in unread if each.id not in over]
@@ -233,7 +230,7 @@ class Worker:
         return await self.errands.claim(unread, self._claim) if claim is None and unread else claim
 
     async def _claim(self, task: int | None = None) -> Claim | None:
-        """Under the same key until there is an answer: a claim whose answer was lost is found again, not made twice."""
+        """Claim with the same key until there is an answer, so that a lost answer does not lead to a second claim."""
         self._claim_key = self._claim_key or self.board.sources.new_id()
         claim = await self.board.claim(self.name, self.host, task=task, key=self._claim_key)
         self._claim_key = None
@@ -242,7 +239,7 @@ class Worker:
     # The steps of an attempt.
 
     async def _unless_dropped(self, claim: Claim, attempt: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """The outcome, also if the host dropped the work. Work that does not let go is left behind, fenced off."""
+        """The outcome, also if the host dropped the work. Work that does not end in time is left behind, fenced off."""
         self._why_dropped = ""
         dropped = asyncio.ensure_future(self._until_dropped(claim))
         work = asyncio.ensure_future(attempt)
@@ -258,16 +255,17 @@ class Worker:
             if not work.done():
                 work.cancel()
                 self.left_behind.append(work)
-                if (place := self._take_place()) is not None:  # It may still be at work there.
+                if (left := self._workspace) is not None:  # The work may still go on there.
+                    self._workspace = None
                     gives_up = Released(self._why_dropped, resume=True)
                     work.add_done_callback(
-                        lambda _: self._closing.append(asyncio.ensure_future(place.close(gives_up, settled=False)))
+                        lambda _: self._closing.append(asyncio.ensure_future(left.close(gives_up, settled=False)))
                     )
             elif not work.cancelled():
                 work.exception()  # Retrieve the exception so asyncio does not warn about it.
 
     async def _until_dropped(self, claim: Claim) -> None:
-        """Until the host says so, or the board that somebody took the task away: work for nothing ends at once."""
+        """Wait until the host drops the work, or until the board shows that another has the task."""
         with self.board.watch([f"task:{claim.task.id}"]) as watch:
             self._work_watch = watch
             while not self._why_dropped:
@@ -276,42 +274,35 @@ class Worker:
                     if not self._why_dropped and (await self.board.find(claim.task.id)).epoch != claim.epoch:
                         self.drop("it was taken away")
                 except BoardTrouble:
-                    continue  # The beat will tell.
+                    continue  # The host's heartbeat will tell.
 
-    async def _open(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace | Released:
-        try:
-            places = self.plan.places or nowhere(self.plan.check)
-            self._place = await self._patiently(places, claim, attempts)
-            return self._place
-        except (ToolError, OSError) as trouble:
-            delay = self.plan.limits.no_place_seconds
-            return Released(f"there is no place to work it: {trouble}", delay_seconds=delay, resume=True)
+    async def _open(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
+        if self.plan.workspaces is None:
+            return Workspace(runs_check=self.plan.check)
+        return await self._patiently(self.plan.workspaces, claim, attempts)
 
-    def _told_at_first(self, claim: Claim, place: Workspace) -> Told:
+    def _told_at_first(self, claim: Claim, workspace: Workspace) -> Told:
         """Equip the mind for the workspace. Returns what it is told before it begins."""
-        told_of_place = NOTHING if place.anew else place.told
-        if claim.continues is None and (checks := place.checks(claim.task)):
+        told_of_it = NOTHING if workspace.anew else workspace.told
+        if claim.continues is None and (checks := workspace.checks(claim.task)):
             rounds = self.plan.limits.check_rounds_max
-            told_of_place = joined((told_of_place, checks_told(checks, rounds, red_base=self.plan.red_base)), "\n")
-        self.agent.equip(place.tools, tree=place.tree, told=told_of_place, readable=place.readable)
+            told_of_it = joined((told_of_it, checks_told(checks, rounds, red_base=self.plan.red_base)), "\n")
+        self.agent.equip(workspace.tools, tree=workspace.tree, told=told_of_it, readable=workspace.readable)
         found_it = claim.continues is None and claim.task.kind not in MESSAGES
         told = tell("delivery.auto_claimed") if found_it else NOTHING
-        return joined((told, place.told), "\n") if place.anew else told
+        return joined((told, workspace.told), "\n") if workspace.anew else told
 
     async def _close(self, outcome: Outcome, *, settled: bool) -> None:
-        if (place := self._take_place()) is not None:
-            await place.close(outcome, settled=settled)
-
-    def _take_place(self) -> Workspace | None:
-        place, self._place = self._place, None
-        return place
+        workspace, self._workspace = self._workspace, None
+        if workspace is not None:
+            await workspace.close(outcome, settled=settled)
 
     async def _think(self, claim: Claim, told: Told, attempts: Sequence[Attempt]) -> Outcome:
-        """The agent's work; what a board in trouble interrupted goes on from its last recorded step."""
+        """Let the mind work. What a board in trouble interrupted continues from its last recorded step."""
         interrupted = False
         while True:
             try:
-                if interrupted:  # Else it might wait for ever for what it has reserved itself.
+                if interrupted:  # Otherwise it might wait for ever for what it has reserved itself.
                     await self.board.forfeit(claim)
                 outcome = await self.agent.work(claim, told=told, attempts=attempts)
                 self.trouble = ""
@@ -321,7 +312,7 @@ class Worker:
             except StaleClaim:
                 if self.agent.may_act():
                     raise  # The board says so.
-                while not self.agent.may_act():  # noqa: ASYNC110  The machine slept. The next beat renews, or drops us.
+                while not self.agent.may_act():  # noqa: ASYNC110  The machine slept. The next beat renews or drops it.
                     await asyncio.sleep(_PAUSE_SECONDS)
             told, interrupted = NOTHING, True
 
@@ -331,7 +322,7 @@ class Worker:
             await self._patiently(self.board.tell, self.name, HUMAN, whole_result(end), claim=claim, key=key)
 
     async def _settle(self, claim: Claim, outcome: Outcome) -> bool:
-        """False: it is in other hands."""
+        """False: another teammate has the task."""
         while True:
             try:
                 state = await self._patiently(self.board.settle, claim, outcome)  # Twice is as once.
@@ -339,7 +330,7 @@ class Worker:
                 return True
             except (StaleClaim, HostLost):
                 return False
-            except DugnadError as refusal:  # A wait that cannot begin, for someone who was just stopped, say.
+            except DugnadError as refusal:  # For example a wait for a teammate that was just stopped.
                 outcome = Released(f"{refusal}", delay_seconds=30.0)
 
     async def _note_bug(self, claim: Claim, bug: Exception) -> str:
@@ -356,18 +347,18 @@ class Worker:
         kind = "" if isinstance(ending, DugnadError) else f"{type(ending).__name__}: "
         self.failed = without_secrets(f"{kind}{ending}")
         reason, seat = shorten(self.failed, 2_000), self.agent.teammate.seat
-        with suppress(DugnadError):  # Stopped or taken over meanwhile.
+        with suppress(DugnadError):  # It was stopped or taken over meanwhile.
             await self._patiently(self.board.fail_teammate, self.name, by=self.name, reason=reason, seat=seat)
 
-    # What the host does to it.
+    # What the host calls.
 
     def leave(self, why: str) -> None:
-        """Put down the task when the step under way is recorded, and take no other."""
+        """Put the task down when the running step is recorded, and take no other."""
         self.agent.stop.say(why)
         self.wake()
 
     def drop(self, why: str) -> None:
-        """Stop the work under way, now; then it is given back, unless it is in other hands by then."""
+        """Stop the work now. Then the task is given back, unless another has it by then."""
         if self.claim is not None and not self.settling:
             self._why_dropped = why
             if self._work_watch is not None:

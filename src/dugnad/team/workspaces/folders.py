@@ -1,7 +1,7 @@
-"""A folder for each task, where the project is not in git: nobody overwrites anybody, and nothing is merged.
+"""A folder for each task, if the project is not in git: no task overwrites another's files, and nothing is merged.
 
 It begins as a copy of the project, if that is small enough, and stays when the task has ended. One attempt at a time
-works in it, under a lock that ends with its process. Whoever reviews a task has a copy of its folder, for a while.
+works in it, under a lock that ends with its process. A reviewer gets a copy of the task's folder until the review ends.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ...errors import ToolError
 from ...prompts import tell
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line
-from ...types import Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import Attempt, Claim, Done, Failed, Outcome, Task
 from ...workspace.git.triggers import changed_triggers, named_triggers
-from .workspace import OpenWorkspace, Shared, Workshop, Workspace, delivered, mark_of
+from .workspace import OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024
 _SHOWN_MAX = 10
 _MARK_CHARS_MAX = 1_000
 _LEFT_OUT = frozenset({".dugnad", ".git"})
-# What one file cannot be copied for, and all others can.
+# Errors that concern one file and not the whole copy.
 _ITS_OWN_TROUBLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENXIO, errno.ENAMETOOLONG, errno.ELOOP})
 
 
@@ -46,14 +46,10 @@ class _Held:
 
 
 @dataclass(kw_only=True)
-class Folder(Shared):
+class Folder(TreeWorkspace):
     project: Path  # What the folder is compared with.
     shown: str  # How people find it.
     held: _Held
-    reviews: bool
-
-    def checks(self, task: Task) -> Sequence[str]:
-        return () if self.reviews else super().checks(task)
 
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return await asyncio.to_thread(changed_triggers, self.held.tree, self.project)
@@ -63,23 +59,22 @@ class Folder(Shared):
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await self.kit.close()
-        goes_on = isinstance(outcome, Waiting) or (isinstance(outcome, Released) and outcome.resume)
-        if self.reviews and not goes_on:
+        if self.reviews and not continues(outcome):
             await asyncio.to_thread(shutil.rmtree, self.held.tree, ignore_errors=True)
         self.held.let_go()
 
 
 def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
-    """Places under `folder`, which lies in the project."""
+    """Workspaces under `folder`, which is in the project."""
 
-    async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
+    async def open_workspace(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
         reviews = task.kind == "review"
         source = await _reviewed(shop, task, folder) if reviews else project
         opening = asyncio.ensure_future(asyncio.to_thread(_open, source or project, folder, task))
         try:
             held = await asyncio.shield(opening)
-        except asyncio.CancelledError:  # A thread cannot be stopped; what it comes to hold is let go.
+        except asyncio.CancelledError:  # A thread cannot be stopped; let go of what it will hold.
             opening.add_done_callback(_let_go)
             raise
         told = tell("delivery.reviewing_folder") if reviews and held.told else held.told
@@ -90,7 +85,7 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
             shown=str(held.tree.relative_to(project)),
         )  # fmt: skip
 
-    return place
+    return open_workspace
 
 
 def _let_go(opened: asyncio.Future[_Held]) -> None:
@@ -106,12 +101,12 @@ async def _reviewed(shop: Workshop, review: Task, folder: Path) -> Path | None:
 
 
 def _names(task: Task) -> tuple[str, str]:
-    """A task's folder is named by its number; if that is another board's, by what no other board calls its own."""
+    """A task's folder is named by its number or, if another board has that one, by its mark."""
     return str(task.id), mark_of(task)
 
 
 def _whose(folder: Path, name: str) -> str:
-    """The mark of the task that has a folder; empty: nobody's."""
+    """The mark of the task that has a folder; empty: no task has it."""
     try:
         with os.fdopen(os.open(folder / f"{name}.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "r") as lock:
             return lock.read(_MARK_CHARS_MAX)
@@ -120,7 +115,7 @@ def _whose(folder: Path, name: str) -> str:
 
 
 def _open(source: Path, folder: Path, task: Task) -> _Held:
-    """Under its lock, made if it is not there yet."""
+    """Make the folder if it is not there yet, and hold its lock."""
     with held(folder, make=True):
         pass
     name = next(each for each in _names(task) if _whose(folder, each) in ("", mark_of(task)))
@@ -131,7 +126,7 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
         os.pwrite(lock, mark_of(task).encode(), 0)
         told = NOTHING
         if not os.path.lexists(tree):
-            half = folder / f"{name}.new"  # A copy that a crash cut short is never taken for a whole one.
+            half = folder / f"{name}.new"  # So a copy that a crash cut short is never used.
             told = fill(source, half)
             half.rename(tree)
         return _Held(tree=tree, lock=lock, told=told)
@@ -144,7 +139,7 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
 
 
 def fill(source: Path, tree: Path) -> Told:
-    """Make a copy of the project, or an empty folder where it is too large. Returns what there is to know of it."""
+    """Make a copy of the project, or an empty folder if it is too large. Returns what the mind must know."""
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     if not _is_small(source):
@@ -156,7 +151,7 @@ def fill(source: Path, tree: Path) -> Told:
 
 
 def _copy(source: Path, tree: Path) -> Iterator[str]:
-    """Copy all that a copy can be made of, links as links. Yields what was left out: pipes, devices, the unreadable."""
+    """Copy all that can be copied, links as links. Yields what was left out: pipes, devices, unreadable files."""
     for entry in entries(source):
         to = tree / os.path.relpath(entry.path, source)
         try:
@@ -177,7 +172,7 @@ def _copy(source: Path, tree: Path) -> Iterator[str]:
 
 
 def entries(source: Path) -> Iterator[os.DirEntry[str]]:
-    """All there is, each folder before what is in it, but for our own and git's."""
+    """Everything but our own folder and git's, each folder before what is in it."""
     left = [str(source)]
     while left:
         with suppress(OSError), os.scandir(left.pop()) as found:

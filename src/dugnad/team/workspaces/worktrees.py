@@ -1,4 +1,4 @@
-"""A git tree for each attempt, and a merge before anything counts as done."""
+"""A git tree for each attempt, and a merge before a task counts as done."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from ...board import Board
 from ...errors import StaleClaim, ToolError
 from ...prompts import tell
 from ...text import NOTHING, Told, clean, joined, one_line, pasted, shorten
-from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
 from ...workspace.git.triggers import named_triggers, triggers
 from ...workspace.git.worktree import AttemptRef, Tree
 from ...workspace.git.worktrees import Trees
 from ..report import Deliveries
-from .workspace import Kit, RedCheck, Workshop, Workspace, delivered, line_of, mark_of
+from .workspace import RedCheck, TreeWorkspace, Workshop, Workspace, continues, delivered, line_of, mark_of
 
 
 @dataclass(kw_only=True)
 class Worktrees:
-    """Opens the workspaces of attempts. Called with a claim, it gives the tree of that attempt."""
+    """Opens the workspaces of attempts: called with a claim, it gives the tree of that attempt."""
 
     board: Board
     trees: Trees
     shop: Workshop
-    own_branch: str | None = None  # That of the person's checkout, which the target is compared with.
-    waits: str = ""  # For whom a merge of ours waits, if it has for a while.
+    own_branch: str | None = None  # The branch of the person's checkout, which the target is compared with.
+    waits: str = ""  # What a merge of ours has been waiting for.
 
     def __post_init__(self) -> None:
         self.trees.on_wait = self._note_wait
@@ -38,34 +38,32 @@ class Worktrees:
     async def __call__(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
         born, in_order = line_of(claim, attempts)
-        reviewed = task.kind == "review"
         attempt = AttemptRef(
             mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit
-        )
+        )  # fmt: skip
         tree = await self.trees.begin(attempt)
         kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
-            owner=self, kit=kit, claim=claim, work=tree, tree=tree.path, reviews=reviewed,
-            anew=tree.anew, readable=tree.readable,
-            told=self._told(claim, tree, reviews=reviewed),
-            how_to_look=tell("delivery.look_at_tree", target=pasted(self.trees.target)),
-            tools=kit.tools, sees_changes=True,
+            owner=self, shop=self.shop, kit=kit, tools=kit.tools, claim=claim, reviews=task.kind == "review",
+            work=tree, tree=tree.path, anew=tree.anew, readable=tree.readable, told=self._told(claim, tree),
+            how_to_look=tell("delivery.look_at_tree", target=pasted(self.trees.target)), sees_changes=True,
         )  # fmt: skip
 
-    def _told(self, claim: Claim, tree: Tree, *, reviews: bool) -> Told:
-        """What there is to know of the tree. What was said when the line of attempts began is not said again."""
+    def _told(self, claim: Claim, tree: Tree) -> Told:
+        """What the mind must know about the tree. What the first attempt of the line was told is not said again."""
         if tree.anew:
             return tell("delivery.tree_made_anew")
         if tree.carried_over:
             return tell("delivery.tree_carried_over")
         if claim.continues is not None:
             return NOTHING
+        reviews = claim.task.kind == "review"
         here = tell("delivery.reviewing_tree") if reviews else tell("delivery.tree", target=self.trees.target)
         prefix = self.shop.prefix
         return joined((here, tell("delivery.project_in_tree", where=prefix) if prefix.parts else None), " ")
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
-        """What came of these tasks in the repository."""
+        """What these tasks left in the repository."""
         git, target = self.trees.git, self.trees.target_name
         own = f"refs/heads/{self.own_branch}" if self.own_branch else await git.own_head() or "HEAD"
         counted = await git.run("rev-list", "--count", f"{own}..{target}", may_fail=True)
@@ -79,44 +77,35 @@ class Worktrees:
         return Deliveries(target=self.trees.target, commits=commits, kept=kept, runs=runs)
 
     async def sweep(self) -> None:
-        """Take away what a crash left of tasks that have ended."""
-        ended: dict[str, bool | None] = {}
+        """Remove what a crash left of tasks that have ended."""
+        ended: dict[str, bool] = {}
         for mark in await self.trees.marks():
-            found = (await self.board.find_all({int(mark.partition("-")[0])})).get(int(mark.partition("-")[0]))
-            known = found is not None and mark_of(found) == mark
-            ended[mark] = found.state != "done" if known and found is not None and found.state in ENDED else None
+            number = int(mark.partition("-")[0])
+            found = (await self.board.find_all({number})).get(number)
+            if found is not None and mark_of(found) == mark and found.state in ENDED:
+                ended[mark] = found.state != "done"
         await self.trees.sweep(ended.get)
 
 
 @dataclass(kw_only=True)
-class Worktree(Workspace):
+class Worktree(TreeWorkspace):
     owner: Worktrees
-    claim: Claim
     work: Tree
-    kit: Kit
-    reviews: bool
-
-    def checks(self, task: Task) -> Sequence[str]:
-        return () if self.reviews else (*super().checks(task), *self.owner.shop.project_checks)
-
-    @property
-    def cannot_check(self) -> str:
-        return self.owner.shop.why_not if self.owner.shop.sandbox is None else ""
 
     async def check(self, task: Task) -> RedCheck | None:
         await self.kit.rest()
-        commands = self.checks(task)
-        if commands and not task.check and not await self._says_something():
-            return None  # The project's own checks say something of changes only.
-        if not commands:
+        # The project's own checks say something only about changes.
+        if not self.checks(task) or not (task.check or await self._is_changed()):
             return None
         async with self.work.checking():
-            return await self.owner.shop.check(commands, self.work.path, self.claim, readable=self.work.readable)
+            return await self._run_checks(task)
 
-    async def _says_something(self) -> bool:
-        return await self.work.changed() or await self.work.is_ahead(
-            self.owner.trees.target_name, await self.work.head()
-        )
+    async def _run_checks(self, task: Task) -> RedCheck | None:
+        return await self.shop.check(self.checks(task), self.work.path, self.claim, readable=self.work.readable)
+
+    async def _is_changed(self) -> bool:
+        target = self.owner.trees.target_name
+        return await self.work.changed() or await self.work.is_ahead(target, await self.work.head())
 
     async def commit(self, task: Task, done: Done) -> str | None:
         if self.reviews:
@@ -131,7 +120,7 @@ class Worktree(Workspace):
         if tip is None:
             return delivered(done)
         runs = await self.triggers(tip)
-        # Who did the work, not who brings it in.
+        # The author did the work; another teammate may deliver it.
         work = Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
         came = await merge_queue.merge(
             self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
@@ -139,7 +128,9 @@ class Worktree(Workspace):
         if isinstance(came, Merged):
             target, named = self.owner.trees.target, named_triggers(runs) or None
             return delivered(done, merged_into=target, merged_as=came.commit, triggers=named)
-        if isinstance(came, Conflict):  # Nobody's fault, so it is no failed try; how often is bounded all the same.
+        if isinstance(
+            came, Conflict
+        ):  # Nobody's fault, so it is no failed try. The number of conflicts is bounded too.
             return Released(self._does_not_fit(came))
         return Failed(self._does_not_fit(came), retry=True)
 
@@ -158,7 +149,7 @@ class Worktree(Workspace):
         )
 
     async def _check_all(self, task: Task) -> str | None:
-        red = await self.owner.shop.check(self.checks(task), self.work.path, self.claim, readable=self.work.readable)
+        red = await self._run_checks(task)
         return None if red is None else f"`{red.command}` printed:\n{red.output}"
 
     async def _is_ours(self) -> None:
@@ -169,19 +160,17 @@ class Worktree(Workspace):
         trees = self.owner.trees
         await self.kit.close()
         try:
-            if isinstance(outcome, Waiting) or (isinstance(outcome, Released) and outcome.resume):
+            if continues(outcome) or (isinstance(outcome, Done) and not settled and not self.reviews):
                 self.work.let_go()
             elif self.reviews:
                 await trees.remove(self.work)
             elif not isinstance(outcome, Done):
                 await trees.put_away(self.work, keep=True)
-            elif settled:
+            else:
                 await trees.remove(self.work)
                 await trees.forget(self.work.attempt.mark)
-            else:
-                self.work.let_go()
         except (ToolError, OSError):
-            self.work.let_go()  # The next sweep takes it away.
+            self.work.let_go()  # The next sweep removes it.
 
 
 def _message(task: Task, done: Done) -> str:
