@@ -44,7 +44,7 @@ def test_in_git_what_is_done_is_merged_and_the_checkout_stays(folder: Path, monk
     shell = Shell(f"sqlite:///{folder}/board.db")
     said = shell.says("run", "goal", "--agents", "1", "--model", "scripted:script.yaml")
     assert "changes that are not committed; the team does not see them" in said
-    assert "git merge dugnad/main    takes over what was merged there: 1 commit\n" in said
+    assert "git merge dugnad/main    brings the finished work into your branch: 1 commit\n" in said
     assert at(project, "dugnad/main", "b.txt") == "written"
     assert git(project, "status", "--porcelain") == "M a.txt"
     told = shell.json("run", "another", "--agents", "1", "--model", "scripted:script.yaml", "--into", "elsewhere")

@@ -140,7 +140,7 @@ def test_a_signal_ends_a_run_that_waits_for_its_model(project: Path, number: sig
         out, err = program.communicate(timeout=SECONDS)
     assert (program.returncode, err) == (130, STOPPING)
     assert "#1    alice released it: the run was stopped\n" in out
-    assert out.endswith("     next  dugnad run    goes on with what is left\n")
+    assert out.endswith("     next  dugnad run    continues with what is left\n")
     (attempt,) = told(project, "show", "1")["attempts"]
     assert attempt["ended_as"] == "released"
 

@@ -159,7 +159,7 @@ def test_control_c_gives_the_task_back_and_the_next_run_goes_on_in_the_same_tran
         assert screen.ends() == 130
         assert "Interrupted." in screen.text
         assert "ready  #1 Build it" in screen.text
-        assert "dugnad run    goes on with what is left" in screen.text
+        assert "dugnad run    continues with what is left" in screen.text
         nothing_is_left_of_the_view(screen)
     seen = told(folder, "show", "1", "--transcript")
     assert (seen["task"]["state"], seen["task"]["tries"]) == ("ready", 0)

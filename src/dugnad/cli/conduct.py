@@ -19,6 +19,7 @@ from ..errors import BoardTrouble
 from ..team import Report, RunPlan, Team
 from ..team.growth import one_chain
 from ..team.minds import Models
+from ..team.report import others_line
 from ..team.requests import waiting_requests
 from ..team.team import open_roots, opened
 from ..text import plain
@@ -27,7 +28,7 @@ from ..types import HUMAN, Budget, Event, Task
 from ..view.events import QUIET, event_line
 from ..view.json import Shape
 from ..view.live import Doing, Snapshot, note_doing, picture
-from ..view.summary import others_line, report_page, report_shape
+from ..view.summary import report_page, report_shape
 from ..view.tables import how_to_answer
 from .command import Picture, answer, console, forget, show, shown_url
 from .preflight import checked_base
