@@ -1,6 +1,6 @@
-"""External agents in the user's own file, `[commands.NAME]`: commands that may stand in for a model.
+"""External agents in the user's own file, `[commands.NAME]`: commands that teammates use instead of a model.
 
-A project chooses among them by name and says nothing else of them: they are given keys, and run.
+A project can only choose among them by name, because they get keys and run programs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .reader import FileLocation, Pattern, nearest, read, said
 command_name = Pattern("[a-z][a-z0-9_-]{0,39}", ": {} must be a short name of small letters, such as claude.")
 _FOLDER = Pattern("~?/+[^/\0][^\0]*", " must name folders such as ~/.local/share/claude, not {}.")
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
-_FROM = re.compile(r"env(\??):([A-Za-z_][A-Za-z0-9_]*)")  # With a question mark: passed on if it is set.
+_FROM = re.compile(r"env(\??):([A-Za-z_][A-Za-z0-9_]*)")  # With a question mark: only if it is set.
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def _passed(place: FileLocation, value: Any) -> str:
-    """A variable that is given, or where it comes from. It is not shown: it may well be the key itself."""
+    """The value of a variable, or where it comes from. No message shows it: it may be the key itself."""
     name = place.path[-1]
     if not isinstance(value, str) or (_SECRET.search(name) and not _FROM.fullmatch(value)):
         raise BadInput(f'{place} must name the variable it comes from, as "env:{name}"; no file holds keys.')
@@ -39,7 +39,7 @@ def _passed(place: FileLocation, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommandTable:
-    """[commands.NAME]: an agent as the user describes it; `ExternalCommand` says what each key means."""
+    """[commands.NAME]: an agent as the user describes it; `ExternalCommand` explains each key."""
 
     run: Annotated[tuple[str, ...] | None, partial(words, '"claude", "-p"')] = None
     reads: Reads | None = None
@@ -56,34 +56,32 @@ class _CommandTable:
 
 
 def read_command(place: FileLocation, value: Any) -> ExternalCommand:
-    """As it is to be run, with the variables it is given filled in."""
+    """The command with its variables filled in."""
     table, name, environment = read(_CommandTable, place, value), place.path[-1], place.environment
     preset = PRESETS.get(name, {})
     found = {**preset, **said(table)}
     if "run" not in found:
         raise BadInput(f"{place.file}: {place.table} does not say what to run; only {', '.join(PRESETS)} need not.")
     own = {**preset.get("environment", {}), **(table.environment or {})}
-    passed = {variable: value for variable, value in own.items() if not (_unset(value, environment))}
+    filled = {variable: _filled(value, environment) for variable, value in own.items()}
     home = environment.get("HOME", "/")
     found["readable"] = tuple(Path(each.replace("~", home, 1)) for each in table.readable or ())
+    path: dict[str, str] = {}
     if not found["readable"]:
         found["run"], found["readable"], path = _installed(found["run"], environment)
-        passed = {**path, **passed}
-    found["environment"] = MappingProxyType({each: _filled(value, environment) for each, value in passed.items()})
-    missing = tuple(value for value in passed.values() if _filled(value, environment) == "" and value)
+    passed = {variable: value for variable, value in filled.items() if value is not None}
+    found["environment"] = MappingProxyType({**path, **passed})
+    missing = tuple(own[variable] for variable, value in passed.items() if own[variable] and not value)
     return ExternalCommand(name=f"{PREFIX}{name}", **found, missing=missing)
 
 
-def _unset(value: str, environment: Mapping[str, str]) -> bool:
-    found = _FROM.fullmatch(value)
-    return found is not None and bool(found[1]) and not environment.get(found[2])
-
-
-def _filled(value: str, environment: Mapping[str, str]) -> str:
-    found = _FROM.fullmatch(value)
-    if found is not None:
-        hide({found[2]: environment.get(found[2])})
-    return value if found is None else environment.get(found[2], "")
+def _filled(value: str, environment: Mapping[str, str]) -> str | None:
+    """The value, or that of the variable it names. None: the variable is optional and not set."""
+    if (found := _FROM.fullmatch(value)) is None:
+        return value
+    given = environment.get(found[2], "")
+    hide({found[2]: given})
+    return given or (None if found[1] else "")
 
 
 def _installed(
@@ -91,7 +89,7 @@ def _installed(
 ) -> tuple[tuple[str, ...], tuple[Path, ...], dict[str, str]]:
     """The words to run, what the sandbox must show for them, and where to look for programs.
 
-    A program outside the system's folders is shown by itself; one of npm's with the packages and programs beside it.
+    The sandbox shows a program outside the system's folders by itself, and one of npm with the packages beside it.
     """
     path = "" if "/" in run[0] else environment.get("PATH", os.defpath)
     found = find_program(run[0], path, outside=project_here(environment))
@@ -109,7 +107,8 @@ def _installed(
 
 
 def project_here(environment: Mapping[str, str]) -> Path:
-    """The outermost project or repository that one is in. The home folder is none: programs of the user lie there."""
+    """The outermost project or repository around the working folder. The home folder, with the user's own programs, is
+    none."""
     here, home = (Path(os.path.realpath(each)) for each in (".", environment.get("HOME") or "/"))
     folders = [each for each in (here, *here.parents) if not home.is_relative_to(each)]
     marked = [each for each in folders if os.path.lexists(each / "dugnad.toml") or os.path.lexists(each / ".git")]
@@ -117,7 +116,6 @@ def project_here(environment: Mapping[str, str]) -> Path:
 
 
 def open_command(name: str, commands: Mapping[str, ExternalCommand]) -> ExternalCommand:
-    """The command of that name, if the user has one."""
     word = name.removeprefix(PREFIX)
     if (found := commands.get(word)) is None:
         hint = nearest(word, commands) if commands else "add the table, and it may be empty for claude and codex."

@@ -1,4 +1,4 @@
-"""What may stand in more than one file: names, hosts, addresses, words of a command, and a budget."""
+"""Values that several files have: names, hosts, addresses, the words of a command, and a budget."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ def board_name(what: str, place: FileLocation, value: Any) -> str:
 
 
 def words(example: str, place: FileLocation, value: Any) -> tuple[str, ...]:
-    """The words of a command."""
     if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
         raise BadInput(f"{place} must be a list of words such as [{example}], not {shown(value)}.")
     return tuple(text(place, each) for each in value)
 
 
 def address(example: str, instead: str, place: FileLocation, value: Any) -> str:
-    """A server's address. `instead`: what to do with a password, which does not belong into it."""
+    """A server's address. `instead`: where a password belongs."""
     try:
         parts = urlsplit(text(place, value))
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -59,7 +58,7 @@ def _host(place: FileLocation, value: Any) -> str:
 
 Line = Annotated[str, line]
 Variable = Annotated[str, Pattern("[A-Za-z_][A-Za-z0-9_]*", ": {} is not the name of a variable.")]
-Hosts = tuple[Annotated[str, _host], ...]  # Which hosts may be reached, by the one rule that the sandbox has.
+Hosts = tuple[Annotated[str, _host], ...]  # That may be reached, by the sandbox's own rule.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Finding and reading a project's configuration, `dugnad.toml`.
 
-Pure reading: nothing is made, opened or asked for. A project may come from anyone, so its file may choose among what
-the user has, and never where the user's secrets go: no keys, no endpoints, no server the user did not name.
+It only reads. A project may come from anyone, so its file may choose among what the user has, and never where the
+user's secrets go: no keys, no endpoints, no server that the user did not name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .user import UserSettings, policies, read_user
 
 FILE = "dugnad.toml"
 _PROMPT_BYTES_MAX = Limits().body_bytes_max
-_MODEL = Pattern(  # With no room for a server's address.
+_MODEL = Pattern(  # A server's address does not match.
     r"(?!.*(//|\.\.))[a-z][a-z0-9_/-]*:[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,150}",
     " must be provider:model, for example anthropic:claude-sonnet-5-5, not {}.",
 )
@@ -42,9 +42,6 @@ _ORDERED = (
     ("lease_seconds", "lease_seconds_max"), ("backoff_seconds", "backoff_seconds_max"),
     ("cooldown_seconds", "cooldown_seconds_max"), ("micro_share", "compact_share"), ("keep_share", "compact_share"),
 )  # fmt: skip
-
-
-# What may stand in the file.
 
 
 def _prompt_file(place: FileLocation, value: Any) -> str:
@@ -87,7 +84,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(Role):
-    """A teammate the project wants by name. What it says itself comes before what its roles say."""
+    """A teammate that the project names. What its table says comes before what its roles say."""
 
     name: Annotated[str, UNREAD]
     roles: Annotated[tuple[str, ...], _roles, "role", "roles"] = ()
@@ -107,7 +104,7 @@ class _McpTable:
 
 
 def _mcp(place: FileLocation, value: Any) -> _McpTable:
-    """Which of the user's servers are wanted here. What runs or connects is the user's to say."""
+    """Which of the user's servers this project uses. Only the user says what runs or connects."""
     for server, each in value.items() if isinstance(value, dict) else ():
         if isinstance(each, dict):
             raise BadInput(
@@ -143,20 +140,20 @@ class _ProjectFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What a project says of its team; without a file, what holds for any."""
+    """What a project says about its team; without a file, the defaults."""
 
     root: Path
     file: Path | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)  # All that the file says, with what it takes from others.
-    board: str | None = None  # As it is written; `board_url` is what to open.
+    given: Mapping[str, Any] = field(default_factory=dict)  # What the file says, with the files that it names.
+    board: str | None = None  # As it is written; `board_url` says what to open.
     model: str | None = None
     team: str
     lead: bool = True
     roles: Mapping[str, Role] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
-    checks: tuple[str, ...] = ()  # Commands that must succeed before anything that changes the project is done.
-    reviewer: str | None = None  # The role that looks at whatever changes the project.
-    policies: Rules = field(default_factory=Rules)  # What it says itself; `policy` is what holds.
+    checks: tuple[str, ...] = ()  # Commands that must succeed before a task that changes the project is done.
+    reviewer: str | None = None  # The role that reviews everything that changes the project.
+    policies: Rules = field(default_factory=Rules)  # The project's own; `policy` adds the user's.
     budget: Budget = field(default_factory=Budget)
     limits: Limits = field(default_factory=Limits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
@@ -165,37 +162,37 @@ class Project:
     servers_without: tuple[str, ...] = ()  # but not these.
 
     def board_url(self, given: str | None, environment: Mapping[str, str], user: UserSettings | None = None) -> str:
-        """--board, DUGNAD_BOARD, dugnad.toml, or a file under the project's root: the first there is. config.toml is
-        read only for a server that dugnad.toml names, if the caller has not read it."""
+        """The first of --board, DUGNAD_BOARD, dugnad.toml, and a file under the project's root. config.toml is read
+        only for a server that dugnad.toml names, if the caller has not read it."""
         if named := given or environment.get("DUGNAD_BOARD"):
             return named
         board = self.board or "sqlite:///.dugnad/board.db"
         if board.startswith(("postgresql://", "postgres://")):
             _refuse_strange_server(board, environment, user or read_user(environment))
         if not board.startswith("sqlite:///") or board == "sqlite:///:memory:":
-            return board  # A kind of board that does not exist is refused where it is opened.
+            return board  # `open_board` refuses an unknown kind.
         path = self.root / board.removeprefix("sqlite:///")
         if reader.leads_out(path, self.root):
             raise BadInput(f"{FILE}: the board {path} lies outside the project; name it with --board or DUGNAD_BOARD.")
         return f"sqlite:///{path}"
 
     def model_name(self, given: str | None, environment: Mapping[str, str]) -> str | None:
-        """--model, DUGNAD_MODEL or dugnad.toml. None: the user's own choice, or the first provider with a key."""
+        """The first of --model, DUGNAD_MODEL and dugnad.toml. None: the user's own, or the first with a key."""
         return given or environment.get("DUGNAD_MODEL") or self.model
 
     def policy(self, user: UserSettings) -> Policy:
-        """Of each tool the stricter of what the user and the project say."""
+        """For each tool the stricter of what the user and the project say."""
         return Policy((user.policies, self.policies))
 
 
 def read_project(start: Path, *, environment: Mapping[str, str] | None = None) -> Project:
-    """The project that `start` lies in: the nearest folder upwards with dugnad.toml, else with .git, else itself."""
+    """The project around `start`: the nearest folder upwards with dugnad.toml, or else with .git, or else itself."""
     environment = os.environ if environment is None else environment
     start = Path(os.path.realpath(start))
     folders = _upwards(start, environment.get("HOME", ""))
     root = next((each for each in folders if os.path.lexists(each / FILE)), None)
     marked = root or next((each for each in folders if os.path.lexists(each / ".git")), None)
-    if marked is not None:  # In a folder that many share, another could have put it there.
+    if marked is not None:  # In a folder that many share, another user could have put it there.
         _refuse_strangers(marked)
     if root is None:
         root = marked or start
@@ -228,7 +225,7 @@ def _project(root: Path, found: _ProjectFile, given: Mapping[str, Any]) -> Proje
 
 
 def _upwards(start: Path, home: str) -> list[Path]:
-    """From here to the user's home, or to the top of the file system where the way does not lead through it."""
+    """The folders from here up to the user's home or, outside of it, up to the top of the file system."""
     folders = [start, *start.parents]
     top = Path(os.path.realpath(home)) if home.startswith("/") else None
     return folders[: folders.index(top) + 1] if top in folders else folders
@@ -245,11 +242,9 @@ def _team_name(root: Path) -> str:
     return "".join(each for each in root.name if each.isprintable())[:80].strip() or "team"
 
 
-# The board's server.
-
-
 def _refuse_strange_server(address: str, environment: Mapping[str, str], user_settings: UserSettings) -> None:
-    """The driver gives PGPASSWORD to any server that asks, and whoever has the board can act in any name."""
+    """Refuse a server that the user did not name. The driver sends PGPASSWORD to any server, and who has the board can
+    act in any name."""
     try:
         parts = urlsplit(address)
         options = parse_qsl(parts.query, keep_blank_values=True)
@@ -258,7 +253,7 @@ def _refuse_strange_server(address: str, environment: Mapping[str, str], user_se
     user, _, servers = parts.netloc.rpartition("@")
     if ":" in user:
         raise BadInput(f"{FILE}: the board's address holds a password; set PGPASSWORD or use a password file.")
-    if "@" in user:  # The driver takes what is behind the first one for the server, and not behind the last.
+    if "@" in user:  # The driver reads the server behind the first one, and not behind the last.
         raise BadInput(f"{FILE}: the board's address has more than one '@'; write postgresql://user@host/database.")
     if strange := {name for name, _ in options} - _BOARD_OPTIONS:
         names = ", ".join(sorted(map(shown, strange)))
@@ -272,7 +267,7 @@ def _refuse_strange_server(address: str, environment: Mapping[str, str], user_se
         host = unquote(re.sub(r":\d*$", "", server)).strip("[]").lower()
         port = server.rpartition(":")[2] if re.search(r":\d+$", server) else ""
         if host in _LOCAL and host not in trusted and (user or port not in ("", environment.get("PGPORT") or "5432")):
-            raise BadInput(  # Anybody on this machine may listen there, and be sent PGPASSWORD.
+            raise BadInput(  # Any user of this machine may listen there and get PGPASSWORD.
                 f"{FILE}: the board's address names {'a user' if user else f'port {port}'} on this machine, and a "
                 f"project does not choose that for you: set {'PGUSER' if user else 'PGPORT'}, or DUGNAD_BOARD."
             )
@@ -284,7 +279,7 @@ def _refuse_strange_server(address: str, environment: Mapping[str, str], user_se
 
 
 def _refuse_less_secrecy(mode: str, own: str) -> None:
-    """The driver believes the address before PGSSLMODE. A mode that nobody knows is no stricter than any."""
+    """For the driver the address counts more than PGSSLMODE. An unknown mode counts as less strict."""
     if mode not in _SSL_MODES or own not in _SSL_MODES or _SSL_MODES.index(mode) < _SSL_MODES.index(own):
         raise BadInput(
             f"{FILE}: the board's address asks for sslmode {shown(mode)}, and yours is {shown(own)} (PGSSLMODE): a "

@@ -1,9 +1,9 @@
-"""The one reader of files that people write: strict, and without trust in what it reads.
+"""The one reader of files that people write. It is strict, and trusts nothing that it reads.
 
-Frozen dataclasses describe a file: a field is a key, and its annotation says what may stand there. The type alone is
+Frozen dataclasses describe a file: a field is a key, and its annotation says which values are right. The type alone is
 enough for text, for numbers above zero and for tables. `Annotated` adds a least value or a pair of bounds, another key,
-or a function that checks the value. Every refusal names the file and the place. Rules across the keys of one table
-stand in its `__post_init__`, and the reader puts the place before their words.
+or a function that checks the value. Every refusal names the file and the place in it. Rules across the keys of one
+table are in its `__post_init__`, and the reader puts the place before their words.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SECRET = re.compile(r"key|secret|token|passw|credential|auth|endpoint|ur[il]$|h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLocation:
-    """Where in which file a value stands, and what its check has to know of the file."""
+    """Where a value is in which file, and what its check must know about the file."""
 
     file: str
     path: tuple[str, ...] = ()
-    secrets: str = ""  # What is said of an unknown key that looks like a secret.
+    secrets: str = ""  # What a refusal says about an unknown key that looks like a secret.
     root: Path | None = None  # The folder that must hold the file, and every file it names.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -53,12 +53,12 @@ class FileLocation:
         return f"{self.file}: {f'{replace(self, path=tuple(above)).table} ' if above else ''}{_bare(key)}"
 
 
-Kind = Callable[[FileLocation, Any], Any]  # Gives the value as the program wants it, or refuses it in one sentence.
+Kind = Callable[[FileLocation, Any], Any]  # Returns the value as the program uses it, or refuses it in one sentence.
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a file calls a field; a text alone means the same. A field may have several, of which one is given."""
+    """The name of a field in a file; a text alone means the same. If a field has several, a file uses one."""
 
     name: str
     kind: Kind | None = None  # How this key is read, if not as the field's annotation says.
@@ -69,7 +69,7 @@ UNREAD = Key("")  # No file can set such a field.
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text that fits an expression. `says`: of what does not, behind the place, with {} for the value."""
+    """Text that matches an expression. `says`: the refusal behind the place, with {} for the value."""
 
     expression: str
     says: str
@@ -109,7 +109,8 @@ def read_toml(
 
 
 def read_text(path: Path, label: str, place: FileLocation, *, bytes_max: int = _FILE_BYTES_MAX) -> str:
-    """A text file that anyone may have put there: no device, no link out of the root, nobody else's."""
+    """Read a text file that anyone may have put there. Refuse a device, a link out of the root, and a file of another
+    user."""
     if place.root is not None and leads_out(path, place.root):
         raise BadInput(f"{label} leads out of the project; keep the file inside it.")
     content, owner = read_named(path, label, bytes_max)
@@ -125,7 +126,7 @@ def read_text(path: Path, label: str, place: FileLocation, *, bytes_max: int = _
 
 
 def leads_out(path: Path, folder: Path) -> bool:
-    """Whether what is really at `path` lies outside the folder. Links that lead in a circle lead nowhere."""
+    """Whether the real file at `path` is outside the folder."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
@@ -145,7 +146,7 @@ def read(kind: type[T], place: FileLocation, given: Any) -> T:
         values[name] = reads(place.under(key), value)
     for each in fields(record):
         if each.name == "name" and "name" not in keys:
-            values["name"] = place.path[-1]  # It is called as its table is.
+            values["name"] = place.path[-1]  # Its table names it.
         if each.name not in values and each.default is MISSING and each.default_factory is MISSING:
             raise BadInput(f'{place.file}: {place.table} has no {each.name}; write {each.name} = "...".')
     try:
@@ -166,13 +167,13 @@ def parts(*kinds: type) -> Kind:
 
 
 def said(record: Any) -> dict[str, Any]:
-    """The fields of a record that something was said of, where None stands for nothing."""
+    """The fields of a record that are set; None means not set."""
     values = {each.name: getattr(record, each.name) for each in fields(record)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def as_given(found: Any, given: Any) -> Any:
-    """What a file says, key by key and nothing else, with its values as they were read."""
+    """The keys of a file and nothing else, with their values as they were read."""
     if not isinstance(given, dict) or isinstance(found, Rules):
         return found
     if isinstance(found, Mapping):
@@ -198,7 +199,7 @@ def _keys(kind: Any) -> dict[str, tuple[str, Kind]]:
 
 
 def kind_of(hint: Any, *marks: Any) -> Kind:
-    """How a value is read: by the function among its marks, else by its type."""
+    """How a value is read: by the function among its marks, or else by its type."""
     if hasattr(hint, "__metadata__"):
         hint, marks = hint.__origin__, (*marks, *hint.__metadata__)
     own: list[Kind] = [each for each in marks if callable(each)]
@@ -255,7 +256,7 @@ def _one_of(choices: list[str], place: FileLocation, value: Any) -> str:
 
 
 def _several(each: Kind, place: FileLocation, value: Any) -> tuple[Any, ...]:
-    """A list, of which a single value stands for itself."""
+    """A list; a single value means a list of one."""
     return tuple(each(place, one) for one in (value if isinstance(value, list) else [value]))
 
 
@@ -268,7 +269,7 @@ def _rows(each: Kind, place: FileLocation, value: Any) -> tuple[Any, ...]:
 
 
 def _named(name: Kind, each: Kind, place: FileLocation, given: Any) -> Mapping[str, Any]:
-    """Tables, or values, by names of the writer's choice."""
+    """Tables or values under names that the writer chooses."""
     found = {name(place, key): each(place.under(key), value) for key, value in mapping(place, given).items()}
     return MappingProxyType(found)
 

@@ -24,9 +24,9 @@ from .kinds import Hosts, Variable, address, words
 from .reader import FileLocation, Pattern, read, read_text, said, user_file
 
 _APPROVED_BYTES_MAX = 8 * 1024 * 1024
-# Part of its tools' names, which have 64 letters at most.
+# It is part of its tools' names, which have at most 64 letters.
 server_name = Pattern("[a-z][a-z0-9-]{0,23}", ": {} cannot name a server: small letters, digits and -, 24 at most.")
-# The value is not shown: it may well be the secret itself.
+# No message shows the value: it may be the secret itself.
 _REFERENCE = Pattern(
     "([A-Za-z]+ )?env:[A-Za-z_][A-Za-z0-9_]*", ' must name a variable, as in "env:MY_TOKEN"; a secret is in no file.'
 )
@@ -45,7 +45,7 @@ def _address(place: FileLocation, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ServerTable:
-    """[mcp.NAME]: a server as the user describes it; `Server` says what each key means."""
+    """[mcp.NAME]: a server as the user describes it; `Server` explains each key."""
 
     command: Annotated[tuple[str, ...] | None, partial(words, '"npx", "-y", "a-server"')] = None
     url: Annotated[str | None, _address] = None
@@ -67,16 +67,13 @@ class _ServerTable:
 
 
 def read_server(place: FileLocation, value: Any) -> Server:
-    """With what the variables it names hold right now."""
+    """The server, with the current values of the variables that it names."""
     table = read(_ServerTable, place, value)
     references = (*(table.environment or {}).values(), *(table.headers or {}).values())
     named = {each.partition("env:")[2] for each in references}
     secrets = {each: place.environment[each] for each in named if place.environment.get(each)}
     hide(secrets)
     return Server(name=place.path[-1], **said(table), secrets=secrets)
-
-
-# What was approved.
 
 
 def approved_file(environment: Mapping[str, str]) -> Path | None:
@@ -86,7 +83,7 @@ def approved_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_approved(environment: Mapping[str, str]) -> dict[str, str]:
-    """The approved text of each server. One that does not fit its hash was not written by us, and does not count."""
+    """The approved text of each server. A text that does not match its hash was changed by hand and does not count."""
     path = approved_file(environment)
     if path is None or not os.path.lexists(path):
         return {}
@@ -105,7 +102,7 @@ def read_approved(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_approved(environment: Mapping[str, str], name: str, said: str | None) -> Path:
-    """Keep what was approved of a server; None: nothing is. All or nothing, also when two do so at once."""
+    """Keep the approved text of a server; None: it is not approved any more. Two processes may do so at once."""
     path = approved_file(environment)
     if path is None:
         raise BadInput("There is no home folder to keep it in; set HOME.")
@@ -129,7 +126,7 @@ def write_approved(environment: Mapping[str, str], name: str, said: str | None) 
 
 
 def replace_file(path: Path, content: str) -> None:
-    """Write it all or not at all."""
+    """Write the whole content or nothing."""
     number, made = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """The user's own configuration, config.toml: models, the sandbox, MCP servers, external agents and policies.
 
 Keys and endpoints come from here and from the environment, never from a project. The file names the variable that
-holds a key; the secret itself is in no file.
+holds a key, and never the key itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECRETS = (
     'a secret is in no file; name the variable that holds it: api_key_env = "MY_KEY" for a model, '
     'environment = { TOKEN = "env:TOKEN" } for a server or a command.'
 )
-# Capitals, so that few keys look like one. The value is not shown: it may well be the key itself.
+# In capitals, so that few keys look like one. No message shows the value: it may be the key itself.
 _VARIABLE = Pattern("[A-Z_][A-Z0-9_]*", " must be the name of a variable such as MY_KEY, not the key.")
 _MODEL = Pattern(r"(?s).*:.*", ': {} must be provider:model, for example [models."openai:llama3"].')
 _ADDRESS = partial(address, "http://localhost:11434/v1", "name the variable that holds the key as api_key_env")
@@ -36,19 +36,19 @@ _Dollars = Annotated[float, 0]
 
 
 def policies(place: FileLocation, value: Any) -> Rules:
-    """Decisions by tool, for everybody and in tables for roles. A name nothing can have would protect from nothing."""
+    """Decisions by tool, for everybody and in tables for roles. A name that no tool has would protect nothing."""
     rules = Rules.of(mapping(place, value), place.file)
     known = [*(each.name for each in (*BUILT_IN, *LEADING)), *OF_A_TREE]
     for name in rules.strange(known):
-        raise BadInput(f"{place.file}: {place.table} speaks of {shown(name)}, and no tool has that name; "
-                       f"{nearest(name, known)}")  # fmt: skip
+        raise BadInput(
+            f"{place.file}: {place.table} speaks of {shown(name)}, and no tool has that name; {nearest(name, known)}"
+        )
     return rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """[models."NAME"]: where a model is asked, with which key, and what the user knows of it. None: what is generally
-    known."""
+    """[models."NAME"]: the server of a model, its key, and what the user knows of it. None: what is generally known."""
 
     base_url: Annotated[str | None, _ADDRESS] = None
     api_key_env: Annotated[str | None, _VARIABLE] = None
@@ -88,18 +88,18 @@ _Commands = Mapping[Annotated[str, command_name], Annotated[ExternalCommand, rea
 class SandboxSettings:
     """[sandbox]"""
 
-    hosts: Hosts = ()  # That commands of tasks can reach which ask for the network.
-    readable: tuple[str, ...] = ()  # Folders commands may read, such as toolchains in your home.
+    hosts: Hosts = ()  # That commands can reach in tasks that ask for the network.
+    readable: tuple[str, ...] = ()  # Folders that commands may read, such as toolchains in your home.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSettings:
-    """All that the user's file and environment say, read once."""
+    """What the user's file and environment say, read once."""
 
     file: Annotated[Path | None, UNREAD] = None  # None: there is none.
     base_url: Annotated[str | None, UNREAD] = None  # DUGNAD_BASE_URL.
     model: str | None = None
-    boards: tuple[str, ...] = ()  # Servers a project may have its board on.
+    boards: tuple[str, ...] = ()  # Servers that a project may have its board on.
     policies: Annotated[Rules, policies] = field(default_factory=Rules)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     models: Mapping[Annotated[str, _MODEL], Annotated[Endpoint, _endpoint]] = field(default_factory=dict)
@@ -108,10 +108,10 @@ class UserSettings:
     servers: Annotated[tuple[Server, ...], Key("mcp", _servers)] = ()
 
     def endpoint(self, model_name: str) -> Endpoint:
-        """What the file says of this very model, with DUGNAD_BASE_URL as the server where it names none.
+        """What the file says about this model, with DUGNAD_BASE_URL as its server if the file names none.
 
-        That server is for models of OpenAI's protocol only, and not for one whose key the file names: a key goes to
-        the server it was meant for.
+        That server is only for models of OpenAI's protocol, and not for a model whose key the file names: a key goes
+        only to the server that it was meant for.
         """
         own = self.models.get(model_name, Endpoint())
         if model_name.startswith("openai:") and own.base_url is None and own.api_key_env is None:
@@ -120,7 +120,7 @@ class UserSettings:
 
 
 def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
-    """All of the user's settings. Wrong ones are refused with the file and the place."""
+    """The user's settings. A refusal names the file and the place."""
     environment = os.environ if environment is None else environment
     base_url = environment.get("DUGNAD_BASE_URL") or None
     if base_url is not None:
@@ -133,7 +133,7 @@ def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
 
 
 def open_named_model(name: str | None, user: UserSettings) -> Model:
-    """The model of that name as the user has set it up; without a name, the user's own, or the first with a key."""
+    """The model of that name as the user set it up; without a name, the user's own, or the first with a key."""
     if name is None and user.model is None:
         return open_model()
     chosen = name or user.model or ""
