@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -13,18 +12,19 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
+import pytest
 
 from dugnad.board import Board
 from dugnad.team.workspaces.worktrees import Worktrees
 from dugnad.types import NewTask
 from tests.board import oracle
 from tests.conftest import Opener
+from tests.proof import sample
 from tests.team.merge_worker import FILES, LIMITS
 from tests.team.stage_trees import has_no_trees
 from tests.workspace.repository import git, new_repository, trees_of
 
-TASKS = int(os.environ.get("FIRE_TASKS", "40"))
-KILLS = int(os.environ.get("FIRE_KILLS", "8"))
+SMALL, LARGE = (10, 2), (40, 8)  # Tasks and kills.
 HOSTS = (("alice", "bob", "carol"), ("dave", "erin", "frank"), ("grace", "heidi"))
 SECONDS_MAX = 600.0
 ROOT = Path(__file__).parents[2]
@@ -98,8 +98,11 @@ async def orphans_ended(root: Path) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_nothing_is_lost_or_merged_twice_and_every_commit_holds(opener: Opener, url: str, tmp_path: Path) -> None:
-    tasks, kills = (TASKS, KILLS) if url.startswith("sqlite") else (max(8, TASKS // 4), max(2, KILLS // 4))
+@pytest.mark.parametrize("size", sample([SMALL, LARGE], SMALL.__eq__), ids=str)
+async def test_nothing_is_lost_or_merged_twice_and_every_commit_holds(
+    opener: Opener, url: str, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    tasks, kills = size
     board = await opener(limits=LIMITS)
     root = new_repository(tmp_path / "p", FILES)
     await trees_of(root)

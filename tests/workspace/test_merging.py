@@ -13,6 +13,7 @@ import pytest
 from dugnad.errors import StaleClaim
 from dugnad.workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, prepare_target
 from dugnad.workspace.git.ownership import GitTrouble
+from tests.proof import sample
 from tests.workspace.repository import at, attempt, finish, git, new_repository, subjects, trees_of
 
 
@@ -234,11 +235,12 @@ asyncio.run(main())
 """
 
 
-def test_killed_before_any_call_of_git_the_target_is_whole_and_the_next_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", sample([1, 6], (6).__eq__))
+def test_killed_before_any_call_of_git_the_target_is_whole_and_the_next_goes_on(tmp_path: Path, step: int) -> None:
     """The work is merged once, however often it was begun."""
     program = KILLED.format(root=str(Path(__file__).parents[2]))
     died = finished = 0
-    for call in range(1, 60):
+    for call in range(1, 60, step):
         root = new_repository(tmp_path / str(call))
 
         def work(left: int, epoch: int, root: Path = root) -> subprocess.CompletedProcess[str]:
@@ -258,5 +260,5 @@ def test_killed_before_any_call_of_git_the_target_is_whole_and_the_next_goes_on(
         if ran.args[4] == str(call):
             finished += 1
             break  # It needs fewer calls than that.
-    assert died > 15
+    assert died > 15 // step
     assert finished == 1
