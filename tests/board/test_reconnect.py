@@ -21,8 +21,10 @@ from tests.board.crew import crew
 from tests.postgres_server import PostgresServer
 
 LIMITS = Limits(lease_seconds=60, backoff_seconds=0.01)
-PATIENCE = Patience(reconnect_seconds=20, poll_seconds=0.5)
-REST_SECONDS_MAX = 40
+PATIENCE = Patience(reconnect_seconds=60, poll_seconds=0.5)
+REST_SECONDS_MAX = 120
+HANGS_SECONDS = 120
+PUTS_MIN = 20  # Less traffic than that would show little.
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,8 @@ class Traffic:
                 for name in names:
                     group.create_task(self._live(board, name, team.host, random.Random(name)))
             await trouble()
+            while sum(each[0] == "put" for each in self.heard) <= PUTS_MIN:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
             self._over = True
         await self._check()
 
@@ -106,7 +110,6 @@ class Traffic:
         settled = sum(kinds[kind] for kind in oracle.SETTLED)
         happened = (kinds["put"], kinds["claimed"], kinds["reserved"], kinds["turn"], settled)
         assert happened == tuple(told[what] for what in ("put", "claim", "reserve", "turn", "settled as"))
-        assert told["put"] > 20
         await self._hear_each_other()
 
     async def _hear_each_other(self) -> None:
@@ -114,7 +117,7 @@ class Traffic:
         one, other = self._boards[0], self._boards[-1]
         with one.watch(["log"]) as watch:
             await other.put("a sign of life")
-            assert await watch.wait(5)
+            assert await watch.wait(HANGS_SECONDS)
 
     async def close(self) -> None:
         for board in self._boards:
@@ -157,13 +160,13 @@ async def test_a_single_call_outlives_the_end_of_each_kind_of_connection(server:
             await connection.fetch(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'dugnad'"
             )
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANGS_SECONDS):
                 assert await board.find(task.id) == task  # A reader.
                 assert (await board.put(f"after {number}")).title == f"after {number}"  # The writer.
         assert await board.count_tasks() == {"ready": 6}
         with board.watch(["log"]) as watch:  # The listener, once it is back.
             async with await open_board(url, patience=PATIENCE) as other:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(HANGS_SECONDS):
                     while not await watch.wait(0.2):
                         await other.put("knock")
     await connection.close()
@@ -209,13 +212,13 @@ async def test_a_server_that_is_gone_for_good_is_said_to_be_after_the_patience_i
                 began = time.monotonic()
                 with pytest.raises(BoardUnreachable, match="did not come back"):
                     await call()
-                assert 0.3 < time.monotonic() - began < 5
+                assert 0.3 < time.monotonic() - began < Patience().reconnect_seconds
         finally:
             await asyncio.to_thread(server.start)
         assert (await board.put("after", key="k")).title == "after"
         assert await board.count_tasks() == {"ready": 2}
         with board.watch(["log"]) as watch:
-            async with await open_board(url) as other, asyncio.timeout(10):
+            async with await open_board(url) as other, asyncio.timeout(HANGS_SECONDS):
                 while not await watch.wait(0.2):
                     await other.put("knock")
 
@@ -225,7 +228,7 @@ async def test_everyone_who_asked_together_is_told_that_the_server_is_gone(serve
         await board.put("before")
         await asyncio.to_thread(server.stop)
         try:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(HANGS_SECONDS):
                 answers = await asyncio.gather(*(board.put(f"during {n}") for n in range(5)), return_exceptions=True)
         finally:
             await asyncio.to_thread(server.start)
@@ -235,7 +238,7 @@ async def test_everyone_who_asked_together_is_told_that_the_server_is_gone(serve
 async def test_a_statement_that_waits_too_long_for_a_lock_is_busy_and_changes_nothing(
     server: PostgresServer, url: str
 ) -> None:
-    async with await open_board(url, patience=Patience(statement_seconds=0.5, reconnect_seconds=20)) as board:
+    async with await open_board(url, patience=Patience(statement_seconds=0.5, reconnect_seconds=60)) as board:
         team = await crew(board)
         await board.put("held")
         claim = await team.must_claim()
@@ -248,7 +251,7 @@ async def test_a_statement_that_waits_too_long_for_a_lock_is_busy_and_changes_no
                 lambda: board.claim("alice", team.host),
                 lambda: board.settle(claim, Done("ok")),
             ):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(HANGS_SECONDS):
                     with pytest.raises(BoardBusy, match="nothing was changed"):
                         await call()
         await connection.close()
@@ -257,11 +260,11 @@ async def test_a_statement_that_waits_too_long_for_a_lock_is_busy_and_changes_no
 
 
 async def test_a_reading_that_waits_too_long_for_a_lock_is_busy(server: PostgresServer, url: str) -> None:
-    async with await open_board(url, patience=Patience(statement_seconds=0.5, reconnect_seconds=20)) as board:
+    async with await open_board(url, patience=Patience(statement_seconds=0.5, reconnect_seconds=60)) as board:
         connection = await asyncpg.connect(server.url)
         async with connection.transaction():
             await connection.execute("SET LOCAL search_path TO traffic; LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANGS_SECONDS):
                 with pytest.raises(BoardBusy):
                     await board.count_tasks()
         await connection.close()
@@ -277,7 +280,7 @@ async def test_a_wrong_password_is_said_at_once(server: PostgresServer) -> None:
         rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + before)
         await connection.execute("SELECT pg_reload_conf()")
         address = server.url.replace("postgres@", "locked:WORD@") + "?board=locked"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_SECONDS):
             while True:  # Until the server has read its rules again.
                 try:
                     await (await asyncpg.connect(address.replace("WORD", "wrong").split("?")[0])).close()

@@ -336,7 +336,7 @@ async def test_a_lost_push_about_a_task_a_budget_or_the_log_is_covered_too(
     with board.watch([topic]) as watch:
         assert not await watch.wait(0.3)  # The sweep has taken its first look.
         touch_unheard(url, topic)
-        assert await watch.wait(5)
+        assert await watch.wait(LONG)
 
 
 async def test_after_its_listener_was_cut_a_board_hears_again(opener: Opener, url: str) -> None:
