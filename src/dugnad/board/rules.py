@@ -120,17 +120,12 @@ def new_turn(turn: NewTurn, limits: Limits) -> NewTurn:
 
 
 def caps(budget: Budget | None) -> dict[str, int | None]:
-    given = budget or Budget()
-
-    def cap(what: str, value: float | None, scale: int = 1) -> int | None:
-        return None if value is None else quantity(what, value, scale=scale)
-
-    return {
-        "tasks_max": cap("A budget of tasks", given.tasks),
-        "tokens_max": cap("A budget of tokens", given.tokens),
-        "microdollars_max": cap("A budget of dollars", given.dollars, 1_000_000),
-        "milliseconds_max": cap("A budget of seconds", given.seconds, 1_000),
-    }
+    """The caps of a budget, by the columns of an account."""
+    found: dict[str, int | None] = {}
+    for column, kind, scale in (("tasks", "tasks", 1), *KINDS):
+        cap = getattr(budget, kind, None)
+        found[f"{column}_max"] = None if cap is None else quantity(f"A budget of {kind}", cap, scale=scale)
+    return found
 
 
 def new_task(task: NewTask, limits: Limits) -> NewTask:
@@ -357,7 +352,7 @@ def may_begin(left: int | None, candidate: Candidate) -> bool:
 
 
 def amount(given: Amount) -> Amount:
-    for what in ("tokens", "microdollars", "milliseconds"):
+    for what in Amount.__slots__:
         quantity(f"An amount of {what}", getattr(given, what))
     return given
 
