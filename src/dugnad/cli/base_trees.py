@@ -44,12 +44,14 @@ def of_git(places: Worktrees) -> Base:
         for left in [each for each in await trees.marks() if each.startswith(_MARK)]:
             await trees.forget(left)  # Left by a process that was killed. A tree in use stays.
         mark = f"{_MARK}{places.board.sources.new_id()}"
-        opened = await trees.begin(AttemptRef(mark=mark, epoch=1, born=1))
         try:
-            yield opened.path, opened.readable
+            opened = await trees.begin(AttemptRef(mark=mark, epoch=1, born=1))
+            try:
+                yield opened.path, opened.readable
+            finally:
+                await trees.remove(opened)
         finally:
-            await trees.remove(opened)
-            await trees.forget(mark)
+            await trees.forget(mark)  # Also what was made so far, if somebody stops it while the tree is made.
 
     return Base(shop=places.shop, where=trees.target, name=name, tree=tree)
 
