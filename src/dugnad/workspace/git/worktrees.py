@@ -103,10 +103,9 @@ class Trees:
         return ours
 
     def names(self, mark: str | None = None) -> list[str]:
-        """The names of the trees of one task or of all, the newest first."""
-        named = map(_NAME.fullmatch, names_in(self.folder))
-        found = [each for each in named if each and mark in (None, each["mark"])]
-        return [each[0] for each in sorted(found, key=lambda each: int(each["epoch"]), reverse=True)]
+        """The names of the trees of one task or of all, also of those that left only a lock."""
+        found = map(_NAME.fullmatch, sorted({each.removesuffix(".lock") for each in names_in(self.folder)}))
+        return [each[0] for each in found if each and mark in (None, each["mark"])]
 
     async def marks(self) -> set[str]:
         """The marks of the tasks that have a tree, a lock, a branch or a fence."""
@@ -267,13 +266,12 @@ class Trees:
     async def sweep(self, keeps: Callable[[str], bool | None]) -> None:
         """Remove trees that nobody holds and whose task has ended. `keeps` says for a mark whether its work stays on
         its branch; None: the task is open, or another board's."""
-        without_tree = {each.removesuffix(".lock") for each in names_in(self.folder) if each.endswith(".lock")}
-        for found in map(_NAME.fullmatch, sorted({*self.names(), *without_tree})):
-            if found is None or (kept := keeps(found["mark"])) is None or (lock := self._locked(found[0])) is None:
+        for name in self.names():
+            mark, _, epoch = name.rpartition(".")
+            if (kept := keeps(mark)) is None or (lock := self._locked(name)) is None:
                 continue
-            name, epoch = found[0], int(found["epoch"])
             if (own := self._whole(name)) is not None:
-                attempt = AttemptRef(mark=found["mark"], epoch=epoch, born=epoch)
+                attempt = AttemptRef(mark=mark, epoch=int(epoch), born=int(epoch))
                 tree = self._tree(attempt, own, name=name, _lock=lock)
                 try:
                     await self.put_away(tree, keep=kept)
