@@ -29,7 +29,7 @@ class OfTheBoard(Parameter):
 
     async def offered(self, board: Board) -> Sequence[tuple[str, str]]:
         """The values, each with what it is."""
-        raise NotImplementedError
+        return ()
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """If the board cannot be read there is nothing to offer: completion never fails."""
