@@ -18,7 +18,7 @@ from typing import Any
 
 from dugnad.board import Board
 from dugnad.settings import ShellLimits
-from dugnad.team.workspaces.workspace import Kit, OpenWorkspace, RedCheck, TreeWorkspace, Workshop, Workspace
+from dugnad.team.workspaces.workspace import OpenWorkspace, RedCheck, TreeWorkspace, Workshop, Workspace
 from dugnad.tools import Context, Tool
 from dugnad.tools.shell.bash import ran_text
 from dugnad.tools.shell.runner import MARGIN_SECONDS, Shell, within
@@ -146,7 +146,7 @@ def tools() -> tuple[Tool, ...]:
 
 @dataclass(kw_only=True)
 class _Looked(TreeWorkspace):
-    """A place whose green light is looked at."""
+    """A workspace whose green checks are noted."""
 
     async def check(self, task: Task) -> RedCheck | None:
         red = await super().check(task)
@@ -160,7 +160,7 @@ def places_of(board: Board) -> OpenWorkspace:
     """One folder for all; what is run there is run in the sandbox."""
     shop = Workshop(board=board, sandbox=sandbox())
 
-    async def place(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
-        return _Looked(shop=shop, kit=Kit(tools=()), claim=claim, tree=TREE)
+    async def open_workspace(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
+        return _Looked(shop=shop, claim=claim, tree=TREE)
 
-    return place
+    return open_workspace

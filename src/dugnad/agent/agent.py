@@ -14,21 +14,19 @@ from pathlib import Path
 from ..board import Board
 from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
-from ..models.port import Model, Request, Said
+from ..models.port import Model, Reply, Request, Said
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import NOTHING, Told, joined
-from ..tools import BUILT_IN, LEADING, READING, Context, Policy, Skill, Tool, find_skills
+from ..tools import BUILT_IN, LEADING, READING, Policy, Skill, Tool, find_skills
 from ..tools.message_tools import answer_since
 from ..tools.policy import Decision
 from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
-from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
-from .identity import identity, standing, system_text
 from .model_calls import Asker, ModelAnswer, PutDown, must_be_priced
-from .packet import packet
+from .packet import identity, packet, standing, system_text
 from .resume import Attempts, hand_over, recall, take_messages
 from .stop import Stop
 from .tool_calls import Actor, Result
@@ -77,9 +75,7 @@ class Agent:
         self._specs = tuple(each.spec for each in self._tools.values())
         self._told_of_workspace = told
 
-    async def work(
-        self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None
-    ) -> Outcome:  # fmt: skip
+    async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided. `told` is something new to continue with, like a red check.
         `attempts` are those at the task, if the caller knows them already."""
         await self._find_skills()
@@ -159,14 +155,14 @@ class Agent:
         """The attempt had ended and goes on: calls behind the end were never run, and something new is said."""
         if talk.ended is not None:
             for place in list(talk.open_calls):
-                await self._actor(claim, talk).record(talk, place, Result(text=tell("results.not_run")))
+                await self._actor(claim, talk).record(place, Result(text=tell("results.not_run")))
             talk.ended = None
         talk.say(told)
 
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if talk.open_calls:
             try:
-                await self._actor(claim, talk).act(talk, resumed=resumed)
+                await self._actor(claim, talk).act(resumed=resumed)
             finally:  # Also when the task is put down: the teammate holds what it claimed by name.
                 held = {(each.task.id, each.epoch) for each in self.claimed}  # A call may run twice.
                 self.claimed += [each for each in talk.desk.claims if (each.task.id, each.epoch) not in held]
@@ -274,10 +270,32 @@ class Agent:
     # The parts that work for one claim.
 
     async def _consult(self, claim: Claim, prompt: str, role: str | None) -> str:
-        # A consulted mind has no transcript, so it cannot wait for a person.
+        """Ask a second mind with a fresh conversation, of which only the answer comes back. Its tools only read, and
+        the claim's budget pays."""
+        # It has no transcript, so it cannot wait for a person.
         tools = {each.name: each for each in READING if each.name in self._tools and self._decide(each.name) == "allow"}
-        who = identity(self.teammate, claim, self.team)
-        return await consult(self._asker(claim), lambda talk: self._actor(claim, talk, tools), who, prompt, role)
+        specs = tuple(each.spec for each in tools.values())
+        name, limits, who = claim.teammate, self.limits, identity(self.teammate, claim, self.team)
+        system = tell("teammate.consult", name=f"{name}, as {role}" if role else name, who=who)
+        asked = tell("teammate.consulted", name=name, prompt=prompt)
+        talk = Conversation(epoch=claim.epoch, packet=asked, to_say=[asked])
+        for _ in range(limits.consult_turns_max):
+            said = Said(joined(talk.to_say) or tell("teammate.consult_on"))
+            request = Request(
+                system=system, messages=(*talk.entries, said), tools=specs, output_tokens_max=limits.output_tokens_max,
+                seconds_max=limits.model_seconds_max, teammate=name, task=claim.task.id,
+                title=f"(consult) {role or ''}".strip(), turn=talk.replies + 1, memory=talk.memory,
+            )  # fmt: skip
+            answer = await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
+            await self.board.spend(claim, answer.reservation, answer.used)
+            talk.apply_reply(said, answer.reply)
+            if not answer.reply.calls:
+                return answer.reply.text.strip() or tell("teammate.no_answer")
+            for place in list(talk.open_calls):
+                result = await self._actor(claim, talk, tools).run(place)
+                talk.apply_result(place, result.text, bad=result.bad)
+        last = next((entry.text for entry in reversed(talk.entries) if isinstance(entry, Reply) and entry.text), "")
+        return f"{last}\n{tell('teammate.consult_stopped', turns=limits.consult_turns_max)}".strip()
 
     def _asker(self, claim: Claim) -> Asker:
         requests, tokens = self.requests_per_minute, self.tokens_per_minute
@@ -290,16 +308,9 @@ class Agent:
         return self.policy.decide(tool, self.teammate.roles if roles is None else roles)
 
     def _actor(self, claim: Claim, talk: Conversation, tools: dict[str, Tool] | None = None) -> Actor:
-        def context(key: str, since: int | None) -> Context:
-            return Context(
-                board=self.board, claim=claim, teammate=self.teammate, limits=self.limits, key=key, desk=talk.desk,
-                skills=self._skills, since=since, read_output=actor.read_output,
-                consult=partial(self._consult, claim),
-            )  # fmt: skip
-
-        actor = Actor(
-            board=self.board, claim=claim, tools=self._tools if tools is None else tools, limits=self.limits,
-            context=context, now_ms=self.sources.working_ms, doing=self._note, saying=self._say, may_act=self.may_act,
-            decide=self._decide, begun=self._begun,
+        return Actor(
+            board=self.board, claim=claim, teammate=self.teammate, talk=talk, limits=self.limits,
+            tools=self._tools if tools is None else tools, now_ms=self.sources.working_ms, doing=self._note,
+            saying=self._say, may_act=self.may_act, decide=self._decide, begun=self._begun, skills=self._skills,
+            consult=partial(self._consult, claim),
         )  # fmt: skip
-        return actor

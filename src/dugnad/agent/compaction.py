@@ -1,7 +1,7 @@
 """Making room, in three steps: old tool results shortened, the older part summarised, and on request. Pure.
 
-Only the view changes; the transcript keeps everything. A call and its results are never torn apart: the view is cut
-only in front of a reply, and never inside the last one.
+Only the view changes; the transcript keeps everything. A call and its results stay together: the view is cut only in
+front of a reply, and never inside the last one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> li
 
 
 def cut(talk: Conversation, keep_tokens: int) -> int:
-    """Where the kept part begins: in front of a reply, with about so many tokens behind it; 0 if there is no place."""
+    """Where the kept part begins: in front of a reply, with about this many tokens behind it; 0: nowhere."""
     replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
     size, best = 0, 0
     for place in range(len(talk.entries) - 1, 0, -1):
@@ -47,7 +47,7 @@ def is_long(talk: Conversation, window: int, share: float) -> bool:
 
 
 def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, limits: AgentLimits) -> Request:
-    """Asks for the summary. However full the context is, this fits: what is too long is shortened first."""
+    """The request for a summary. It always fits: what is too long is shortened first."""
     room = max(2_000, (window - limits.summary_tokens_max) * BYTES_PER_TOKEN * 6 // 10)
     lines = [quote(_as_text(entry)) for entry in talk.entries[:kept_from]]
     each = max(300, room // max(1, len(lines)))
@@ -74,12 +74,12 @@ def _as_text(entry: Message) -> str:
 
 
 def summary_text(talk: Conversation, kept_from: int, words: str) -> Told:
-    """What stands in place of the older part: a mind's own words, which may repeat anybody's."""
+    """What replaces the older part: the mind's own words, which may repeat anybody's."""
     return tell("teammate.summary", words=words or plain_summary(talk, kept_from))
 
 
 def plain_summary(talk: Conversation, kept_from: int) -> str:
-    """When no model can be asked for one: what was called, and how each answer began; what was told, at more length."""
+    """A summary without a model: the calls, the beginning of each result, and more of what was told."""
     lines = []
     for entry in talk.entries[:kept_from]:
         if isinstance(entry, Said):

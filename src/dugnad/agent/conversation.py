@@ -1,7 +1,7 @@
 """One attempt's conversation, folded from its recorded turns.
 
-The loop records a turn and then applies it here; after a crash the same turns are applied again, so what a resumed
-teammate sees is what it saw. No I/O. Nothing is ever taken out of the transcript: a summary only changes the view.
+The loop records a turn and then applies it here. After a crash the same turns are applied again, so a resumed teammate
+sees what it saw before. No I/O. Nothing is ever removed from the transcript: a summary only changes the view.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from ..tools import Desk
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
 _ENDS = {"Done": Done, "Failed": Failed, "Released": Released}
-BYTES_PER_TOKEN = 3  # On the safe side for English, about right for the rest; only used before the provider counted.
+BYTES_PER_TOKEN = 3  # A safe estimate, used only until the provider has counted.
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What was said, what is still open, and how far the attempt is."""
+    """What was said, what is still open, and how far the attempt has come."""
 
     entries: list[Message] = field(default_factory=list)
     packet: Told = NOTHING
     to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
-    shown: list[int] = field(default_factory=list)  # Messages among it.
+    shown: list[int] = field(default_factory=list)  # The messages in `to_say`.
     epoch: int = 0
     number: int = 0  # Of the last recorded turn of this epoch.
     turns: int = 0  # Replies in this attempt.
-    replies: int = 0  # Replies in all attempts this one goes on from.
+    replies: int = 0  # Replies in this attempt and those that it continues.
     reply_at: tuple[int, int] = (0, 0)  # Epoch and number of the last reply.
     open_calls: dict[int, ToolCall] = field(default_factory=dict)  # By place in the last reply, not answered yet.
-    begun: bool = False  # Something was begun for the next reply, and may be half done; another's agent, running.
+    begun: bool = False  # A run of an external agent began, and has no reply yet.
     cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
-    authors: dict[int, str] = field(default_factory=dict)  # Who made the attempts before this one, by epoch.
-    since: int | None = None  # The attempt that put the task down to wait for what is asked about now.
-    waits: list[int] = field(default_factory=list)  # Attempts since the last reply that put the task down to wait.
-    allowed: set[str] = field(default_factory=set)  # Tools a person need not be asked about any more.
+    authors: dict[int, str] = field(default_factory=dict)  # The teammates of the attempts before this one, by epoch.
+    since: int | None = None  # The attempt that began the wait whose answer is due now.
+    waits: list[int] = field(default_factory=list)  # Attempts since the last reply that ended with a wait.
+    allowed: set[str] = field(default_factory=set)  # Tools that a person allowed for the rest of the task.
     recorded: int = 0  # The attempt that recorded the last turn.
-    plan_missing: bool = False  # Only reading is allowed: the plan of the task is not approved yet.
-    may_end: bool = True  # With plain text; not while a plan is missing, unless only words are asked for.
+    plan_missing: bool = False  # The plan of the task is not approved yet, so only reading is allowed.
+    may_end: bool = True  # With plain text. Not while a plan is missing, unless the task is a message.
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     all_bad: bool | None = None  # Of the last reply's calls answered so far.
     tokens: int = 0  # Of all entries, as the provider counted them last.
@@ -64,7 +64,7 @@ class Conversation:
         return self.tokens + self.uncounted // BYTES_PER_TOKEN
 
     def attempt(self, epoch: int) -> None:
-        """From here on a new attempt goes on with the conversation."""
+        """From here on a new attempt continues the conversation."""
         self.epoch, self.number, self.turns = epoch, 0, 0
 
     def say(self, text: Told) -> None:
@@ -86,10 +86,10 @@ class Conversation:
         self.reply_at, self.waits = (self.epoch, self.number), []
         self.open_calls = dict(enumerate(reply.calls))
         self.cut_off = reply.stop == "length"
-        # A provider that counts nothing leaves it to us.
+        # If the provider counts nothing, we estimate.
         self.tokens = reply.usage.tokens
         self.uncounted = 0 if self.tokens else sum(map(size_bytes, self.entries))
-        self.ended = None  # Whatever ended before, the work went on.
+        self.ended = None  # The work went on after an earlier end.
         is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length" or not self.may_end)
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
         self.all_bad = None
@@ -122,7 +122,7 @@ class Conversation:
         self.desk.todo_turn = self.replies
 
     def apply_shortened(self, shortened: Sequence[tuple[int, str]]) -> None:
-        """Old results give way to a word on where they are."""
+        """Old results are replaced by their beginning and where the whole is."""
         entries = list(self.entries)
         for place, text in shortened:
             old = entries[place]
@@ -131,12 +131,12 @@ class Conversation:
         self._replace_entries(entries)
 
     def apply_summary(self, text: Told, kept_from: int) -> None:
-        """Everything before `kept_from` gives way to the packet and a summary."""
+        """The packet and a summary replace everything before `kept_from`."""
         self._replace_entries([Said(joined((self.packet, text))), *self.entries[kept_from:]])
         self.desk.compaction_wanted = False
 
     def _replace_entries(self, entries: list[Message]) -> None:
-        """Another view. What the provider counted besides the entries (system text, tools) is still there."""
+        """Change the view. What the provider counted besides the entries (system text, tools) still counts."""
         before = sum(map(size_bytes, self.entries)) // BYTES_PER_TOKEN
         self.tokens = max(0, self.size_tokens - before)
         self.entries = entries
@@ -144,8 +144,8 @@ class Conversation:
         self.memory = Memory()
 
     def apply(self, turn: Turn) -> None:
-        """One recorded turn, read back. What was told is ours: it was recorded as it was told."""
-        if turn.kind == "trouble":  # For people: a bug of the runtime's own.
+        """Apply a recorded turn. Its `said` was told by us, so it is `Told` again."""
+        if turn.kind == "trouble":  # The traceback of a bug, for people.
             return
         body = orjson.loads(turn.body)
         self.number, self.recorded = turn.number, self.epoch
@@ -195,7 +195,7 @@ def reply_from(body: dict[str, Any]) -> Reply:
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any] | None:
-    """Of an end. A wait is not recorded: the call is asked again when the task goes on."""
+    """How an end is recorded. A wait is not recorded: the call runs again when the task continues."""
     if isinstance(outcome, Waiting):
         return None
     fields = {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}
@@ -219,7 +219,7 @@ def size_bytes(message: Message) -> int:
 
 @lru_cache(maxsize=1_024)
 def told_of(spec: ToolSpec) -> int:
-    """How many characters a model is told of a tool."""
+    """How many characters a request has for a tool."""
     return len(spec.description) + len(str(spec.schema))
 
 

@@ -9,7 +9,7 @@ from ..text import Told, clean, shorten
 from ..types import Done, Failed, Outcome, Waiting
 from .conversation import Conversation
 
-_RESULT_CHARS_MAX = 50_000  # A result that others are to work on with; the transcript has all of it.
+_RESULT_CHARS_MAX = 50_000  # Of a result that others work with; the transcript has all of it.
 
 
 def decide(talk: Conversation, limits: AgentLimits) -> Outcome | None:
@@ -38,7 +38,7 @@ def _kept(reply: Reply) -> str:
 
 
 def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
-    """What an odd reply is answered with."""
+    """What the mind is told after an odd reply."""
     last = talk.last
     if not isinstance(last, Reply) or last.calls:
         return None
@@ -52,7 +52,7 @@ def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
 
 
 def reminder(talk: Conversation, limits: AgentLimits) -> Told | None:
-    """The private list, brought back to mind when it was not touched for a while."""
+    """Reminds of the private list if it was not touched for a while."""
     quiet = talk.replies - talk.desk.todo_turn
     if not talk.desk.todo or quiet < limits.todo_turns or quiet % limits.todo_turns:
         return None

@@ -1,6 +1,6 @@
-"""The outer loop of self-scheduling: claim, work, settle, until the board has nothing more for these minds.
+"""The outer loop of self-scheduling: claim, work, settle, until the board has nothing more for these agents.
 
-What runs a whole team with hosts, idling and hand-overs is built on the same three calls.
+A team with hosts is built on the same three calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .agent import Agent
 
 
 async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = None) -> list[tuple[Claim, Outcome]]:
-    """Let the agents work until none of them finds anything to claim. Returns what was worked, in order of ending."""
+    """Let the agents work until none of them finds anything to claim. Returns what they did, in order of ending."""
     own = host or await board.start_host("drain")
     for agent in agents:
         await board.seat(own, name=agent.teammate.name)
@@ -26,7 +26,7 @@ async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = Non
         nonlocal busy
         while True:
             with board.watch_for(agent.teammate.name, agent.teammate.roles) as watch:
-                busy += 1  # Before asking: whoever looks meanwhile must not leave.
+                busy += 1  # Before the claim: another agent that looks meanwhile must not leave.
                 try:
                     claim = agent.claimed.pop(0) if agent.claimed else await board.claim(agent.teammate.name, own)
                     if claim is not None:
@@ -36,7 +36,7 @@ async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = Non
                     busy -= 1
                 if not busy:
                     return
-                await watch.wait(0.2)  # What another is doing now may make work for this one.
+                await watch.wait(0.2)  # Another agent may make work for this one.
 
     running = [asyncio.ensure_future(one(agent)) for agent in agents]
     beat = asyncio.ensure_future(_beat(board, own))
@@ -54,7 +54,7 @@ async def drain(board: Board, agents: Sequence[Agent], *, host: str | None = Non
 async def _work(board: Board, agent: Agent, claim: Claim) -> Outcome:
     try:
         outcome = await agent.work(claim)
-    except ModelTrouble as trouble:  # Of this mind, not of the task: give it back, then say so.
+    except ModelTrouble as trouble:  # The task is not to blame: give it back, then say so.
         await board.settle(claim, Released(str(trouble)))
         raise
     await board.settle(claim, outcome)

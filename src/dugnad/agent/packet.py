@@ -1,4 +1,8 @@
-"""The packet a task starts with: the task, its needs' results, earlier attempts, the notes that matter, the project."""
+"""What a mind is told about itself and its task: who it is, where it stands, and the packet that a task starts with.
+
+Who the teammate is stands in every request, whatever was compacted. The system text stays the same for the whole task,
+so that providers can cache it; where the teammate stands is the end of each request.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,45 @@ from ..board import Board
 from ..errors import ToolError
 from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, joined, quote, shorten
+from ..text import Told, joined, persons, quote, shorten
 from ..tools.delegate_tools import result_text
 from ..tools.message_tools import answer_since, message_text
 from ..tools.note_tools import note_text
-from ..types import ENDINGS, Attempt, Claim, Message, Task
+from ..tools.skills import Skill, skills_text
+from ..tools.task_tools import budget_line
+from ..types import ENDINGS, Attempt, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
 
-_ANY = (None, *ENDINGS)  # Needs that ask for no word of the one who works it.
+_ANY = (None, *ENDINGS)  # Needs that do not ask for a certain outcome.
 _AGENTS_BYTES_MAX = 32 * 1024
+
+
+def identity(teammate: Teammate, claim: Claim, team: str) -> Told:
+    """Name, role, team and task, in one paragraph."""
+    task = claim.task
+    roles = ", ".join(teammate.roles) or "any work"
+    name = tell("teammate.name", name=teammate.name, team=team, roles=roles)
+    lead = tell("teammate.lead") if teammate.lead else None
+    return joined((name, lead, tell("teammate.task", task=task.id, title=task.title, root=task.root)), " ")
+
+
+def system_text(teammate: Teammate, claim: Claim, team: str, skills: tuple[Skill, ...] = ()) -> Told:
+    listed = tell("teammate.skills", skills=skills_text(skills)) if skills else None
+    return joined((identity(teammate, claim, team), persons(teammate.prompt), tell("teammate.rules"), listed))
+
+
+def standing(teammate: Teammate, claim: Claim, turn: int, turns_max: int, spending: Spending) -> Told:
+    """Where the teammate stands: its task, attempt, turn and budget."""
+    return tell(
+        "teammate.standing", name=teammate.name, task=claim.task.id, attempt=claim.number, turn=turn, most=turns_max,
+        budget=budget_line(spending),
+    )  # fmt: skip
 
 
 async def packet(
     board: Board, claim: Claim, attempts: Sequence[Attempt], limits: AgentLimits, project: Path | None
 ) -> Told:
-    """Gathered from the board, each part marked with whose words it is."""
+    """What a task starts with, from the board. Each part says whose words it is."""
     task = claim.task
     parts = [tell("packet.task", id=task.id, title=task.title)]
     if task.body:
@@ -51,7 +79,7 @@ async def packet(
         parts.append(joined((tell("packet.attempts"), *told_before), "\n"))
     if notes:
         parts.append(joined((tell("packet.notes"), *map(note_text, reversed(notes))), "\n"))
-    # What is new is shown as a message. What was shown before was shown in another conversation, and must not be lost.
+    # New messages are shown by themselves. Older ones were shown in another conversation, and must not be lost.
     owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
     if said := [each for each in talk if each not in owed]:
         parts.append(joined((tell("packet.talk"), *_said(said)), "\n"))
@@ -65,14 +93,14 @@ async def packet(
 
 
 async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None]:
-    """What this one needs; and the goal, if that is another task."""
+    """The tasks that this one needs; and the goal, if that is another task."""
     needed = [need.task for need, _ in await board.needs_of(task.id)]
     found = await board.find_all({*needed, task.root} - {task.id})
     return [found[each] for each in needed], found.get(task.root)
 
 
 def _said(talk: Sequence[Message]) -> Iterator[Told]:
-    """What was said to several at once is told once."""
+    """A message to several teammates is told once."""
     for (sender, text), same in groupby(talk, key=lambda each: (each.sender, each.text)):
         to = ", ".join(each.recipient for each in same)
         yield tell("packet.said", sender=sender, to=to, text=shorten(text, 500))

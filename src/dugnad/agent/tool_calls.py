@@ -28,12 +28,12 @@ from ..models.port import ToolCall
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import Told, clean, joined, shorten
-from ..tools import BadCall, Context, Ends, Tool
-from ..tools.context import Keeper, Piece
+from ..tools import BadCall, Context, Ends, Skill, Tool
+from ..tools.context import Consult, Keeper, Piece
 from ..tools.message_tools import answer_to
 from ..tools.note_tools import piece_of
 from ..tools.policy import Decision, Permission, can_be_asked, question, reaches, strictest, verdict
-from ..types import HUMAN, Amount, Claim, Done, Outcome, Waiting
+from ..types import HUMAN, Amount, Claim, Done, Outcome, Teammate, Waiting
 from .conversation import Conversation, outcome_body
 from .model_calls import PutDown
 
@@ -58,34 +58,45 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Runs the tools of one attempt."""
+    """Runs the tools that are called in one conversation."""
 
     board: Board
     claim: Claim
+    teammate: Teammate
+    talk: Conversation
     tools: Mapping[str, Tool]
     limits: AgentLimits
-    context: Callable[[str, int | None], Context]  # For a call's key, and the epoch it has waited since.
     now_ms: Callable[[], int]
     doing: Callable[[str], None]  # Is told which tool runs, for people who watch,
     saying: Callable[[str], None] = lambda text: None  # and what goes on in it.
     may_act: Callable[[], bool] = lambda: True
     decide: Callable[..., Decision] = lambda tool, roles=(): "allow"  # What the policy says of a tool, and of roles.
     begun: set[tuple[int, str]] = field(default_factory=set)  # Calls by epoch and key that have no result yet.
+    skills: tuple[Skill, ...] = ()
+    consult: Consult | None = None
 
-    async def act(self, talk: Conversation, *, resumed: bool) -> None:
+    def _context(self, key: str, since: int | None) -> Context:
+        """For a call with this key, which has waited since that epoch."""
+        return Context(
+            board=self.board, claim=self.claim, teammate=self.teammate, limits=self.limits, key=key,
+            desk=self.talk.desk, skills=self.skills, since=since, read_output=self.read_output, consult=self.consult,
+        )  # fmt: skip
+
+    async def act(self, *, resumed: bool) -> None:
         """Answer every open call of the last reply. Those marked safe run side by side, the others one by one."""
         # The call that put the task down before was the first one without a result. Calls run in order, so only the
         # first batch can have begun before a crash.
+        talk = self.talk
         waited = min(talk.open_calls) if resumed and talk.since is not None else None
         others: list[int] = []  # Tasks that calls of this reply wait for, all together.
         behind: list[int] = []  # A call that would wait for a person while the task waits for other tasks.
         recording = asyncio.Lock()
 
         async def one(place: int, begun: bool) -> None:
-            result = await self.run(talk, place, resumed=begun, waited=place == waited)
+            result = await self.run(place, resumed=begun, waited=place == waited)
             if not isinstance(result.ends, Waiting):
                 async with recording:  # Turns have numbers, so one at a time.
-                    await self.record(talk, place, result)
+                    await self.record(place, result)
                 return
             if result.reservation:
                 await self.board.spend(self.claim, result.reservation, result.used)
@@ -98,7 +109,7 @@ class Actor:
 
         for number, batch in enumerate(self._batches(talk.open_calls)):
             # While an earlier call waits, only calls that may run twice can run.
-            if talk.ended is not None or (others and not all(self._is_keyed(talk, place) for place in batch)):
+            if talk.ended is not None or (others and not all(map(self._is_keyed, batch))):
                 break
             await _side_by_side([one(place, resumed and number == 0) for place in batch])
             if behind:
@@ -106,8 +117,8 @@ class Actor:
         if others and talk.ended is None:
             raise PutDown(Waiting(on="tasks", tasks=tuple(others)))
 
-    def _is_keyed(self, talk: Conversation, place: int) -> bool:
-        name = talk.open_calls[place].name
+    def _is_keyed(self, place: int) -> bool:
+        name = self.talk.open_calls[place].name
         return name in self.tools and self.tools[name].keyed
 
     def _asks(self, name: str) -> bool:
@@ -127,7 +138,8 @@ class Actor:
             was_safe = safe
         return batches
 
-    async def record(self, talk: Conversation, place: int, result: Result) -> None:
+    async def record(self, place: int, result: Result) -> None:
+        talk = self.talk
         whole = clean(result.text).encode()[: self.limits.tool_bytes_max].decode(errors="ignore")
         if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
@@ -142,23 +154,23 @@ class Actor:
         talk.number = await self.board.record(self.claim, turn)
         talk.apply_result(place, text, ends=result.ends, bad=result.bad, always=result.always)
 
-    async def run(self, talk: Conversation, place: int, *, resumed: bool = False, waited: bool = False) -> Result:
+    async def run(self, place: int, *, resumed: bool = False, waited: bool = False) -> Result:
         """One call. The model is told what is wrong with it; a guard asks a person."""
-        call = talk.open_calls[place]
+        talk, call = self.talk, self.talk.open_calls[place]
         epoch, number = talk.reply_at
         who = talk.authors.get(epoch, self.claim.teammate)
-        context = self.context(f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
+        context = self._context(f"t{self.claim.task.id}.e{epoch}.{number}.{place}", talk.since if waited else None)
         try:
             found = self._find(call.name)
             arguments = found.check(call.arguments)
             if talk.plan_missing and not found.early:
                 raise ToolError(tell("results.plan_first", tool=call.name))
             decision = self._decide_call(found.name, arguments)
-            said_at, said = await self._verdict(talk, found.name, arguments, context.key)
+            said_at, said = await self._verdict(found.name, arguments, context.key)
             if said is not None and not said.allowed:
                 return Result(text=_refusal(said))
             if said_at is not None and said_at == talk.since:
-                context = self.context(context.key, None)  # The answer was for the policy and not for the tool.
+                context = self._context(context.key, None)  # The answer was for the policy and not for the tool.
             # A call that waited, and did not begin since, ended with the wait: it runs again.
             asked_again = (
                 waited and self.claim.continues == talk.since and (self.claim.epoch, context.key) not in self.begun
@@ -177,7 +189,7 @@ class Actor:
                 return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
             self._must_have_lease(found)
             self.doing(call.name)
-            return _with_word(await self._timed(talk, found, context, arguments), said)
+            return _with_word(await self._timed(found, context, arguments), said)
         except LimitReached as guard:
             # When a person has answered, the model gets the answer; otherwise it would meet the guard again.
             if answer := await answer_to(context):
@@ -212,10 +224,10 @@ class Actor:
         return decision
 
     async def _verdict(
-        self, talk: Conversation, name: str, arguments: Mapping[str, Any], key: str
+        self, name: str, arguments: Mapping[str, Any], key: str
     ) -> tuple[int, Permission] | tuple[None, None]:  # fmt: skip
         """What a person last said about this call, and the attempt that asked."""
-        for epoch in reversed(talk.waits):
+        for epoch in reversed(self.talk.waits):
             try:
                 asked, reply = await self.board.request(f"task-{self.claim.task.id}-{epoch}")
             except UnknownRequest:  # It did not wait for an answer.
@@ -229,13 +241,13 @@ class Actor:
                 return epoch, verdict(reply.text, reply.accepted)
         return None, None
 
-    async def _timed(self, talk: Conversation, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
+    async def _timed(self, found: Tool, context: Context, arguments: dict[str, Any]) -> Result:
         """Run a tool within its time and, unless it is our own, within the root's seconds."""
         # Our own tools take as long as the board does; a consulted mind reserves for its own calls.
         seconds: float | None = None
         reservation = None
         if not found.own:
-            seconds, reservation = await self._reserve(talk, found.seconds(arguments) or self.limits.tool_seconds_max)
+            seconds, reservation = await self._reserve(found.seconds(arguments) or self.limits.tool_seconds_max)
             self._must_have_lease(found)  # It may have run out while the board answered.
         context = replace(context, seconds=seconds, say=lambda text: self.saying(f"{found.name}: {text}"))
         began = self.now_ms()
@@ -265,8 +277,8 @@ class Actor:
         used = Amount(milliseconds=max(0, spent))
         return Result(text=text, ends=ends, used=used, reservation=reservation, shown=tuple(context.shown))
 
-    async def _reserve(self, talk: Conversation, seconds: float) -> tuple[float, str | None]:
-        if talk.spending is not None and talk.spending.milliseconds_max is None:
+    async def _reserve(self, seconds: float) -> tuple[float, str | None]:
+        if self.talk.spending is not None and self.talk.spending.milliseconds_max is None:
             return seconds, None
         if (left := (await self.board.budget(self.claim.task.root)).left("milliseconds")) is None:
             return seconds, None

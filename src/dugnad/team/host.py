@@ -212,9 +212,7 @@ class Host:
             return
         name, plan = member.name, self.plan
         errands = Errands(board=self.board, teammate=name, plan=plan, scope=self.scope, payer=self.payer)
-        life = Worker(
-            board=self.board, host=self.id, agent=agent, errands=errands, plan=plan, on_move=self._on_move
-        )  # fmt: skip
+        life = Worker(board=self.board, host=self.id, agent=agent, errands=errands, plan=plan, on_move=self._on_move)
         self.lives[name], self.worked[name] = life, None
         self._running[name] = task = asyncio.create_task(life.live(), name=f"teammate {name}")
         task.add_done_callback(lambda done: self._gone(life, done))

@@ -22,15 +22,14 @@ from ...models.port import Reply, Said, Usage
 from ...prompts import tell
 from ...settings import AgentLimits
 from ...text import NOTHING, Told, clean, joined, shorten
-from ...tools import Context, Policy, Tool
+from ...tools import Policy, Tool
 from ...tools.message_tools import answer_since
 from ...tools.policy import Decision
 from ...types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import Conversation
-from ..identity import standing
 from ..model_calls import PutDown
-from ..packet import packet
+from ..packet import packet, standing
 from ..resume import Attempts, hand_over, recall, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
@@ -78,9 +77,7 @@ class ExternalAgent:
         """Set the workspace of the next task. The command has tools of its own."""
         self.tree, self._told_of_workspace, self._readable = tree or self.tree, told, readable
 
-    async def work(
-        self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None
-    ) -> Outcome:  # fmt: skip
+    async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided; see `Agent.work`."""
         talk = Conversation()
         try:
@@ -172,31 +169,24 @@ class ExternalAgent:
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if not talk.open_calls:
             return
-
-        def context(key: str, since: int | None) -> Context:
-            return Context(
-                board=self.board, claim=claim, teammate=self.teammate, limits=self.limits, key=key, desk=talk.desk,
-                since=since,
-            )  # fmt: skip
-
         actor = Actor(
-            board=self.board, claim=claim, tools=TOOLS, limits=self.limits, context=context,
+            board=self.board, claim=claim, teammate=self.teammate, talk=talk, tools=TOOLS, limits=self.limits,
             now_ms=self.sources.working_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
         )  # fmt: skip
         if not (resumed and talk.since is not None and await self._is_stopped(actor, talk)):
-            await actor.act(talk, resumed=resumed)
+            await actor.act(resumed=resumed)
 
     async def _is_stopped(self, actor: Actor, talk: Conversation) -> bool:
         """Whether a person has answered a guard's question: one answer counts for all calls that are still open."""
         first = min(talk.open_calls)
         if talk.open_calls[first].name == "ask_human":
             return False
-        result = await actor.run(talk, first, resumed=True, waited=True)
+        result = await actor.run(first, resumed=True, waited=True)
         if result.ends is not None or not result.text.startswith(GUARD):
             return False
-        await actor.record(talk, first, result)
+        await actor.record(first, result)
         for place in list(talk.open_calls):
-            await actor.record(talk, place, Result(text=tell("results.not_done")))
+            await actor.record(place, Result(text=tell("results.not_done")))
         return True
 
     # A run.

@@ -8,7 +8,7 @@ from ...settings import Limits
 from ...text import Told, joined, persons, shorten
 from ...types import Claim, Teammate
 from ..conversation import Conversation
-from ..identity import identity
+from ..packet import identity
 from .decide import last_reply, refusals, run_of, understood
 
 _HISTORY_CHARS_MAX = 150_000

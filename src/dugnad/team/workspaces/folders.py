@@ -33,35 +33,25 @@ _LEFT_OUT = frozenset({".dugnad", ".git"})
 _ITS_OWN_TROUBLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENXIO, errno.ENAMETOOLONG, errno.ELOOP})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A folder under its lock."""
-
-    tree: Path
-    lock: int
-    told: Told
-
-    def let_go(self) -> None:
-        os.close(self.lock)
-
-
 @dataclass(kw_only=True)
 class Folder(TreeWorkspace):
     project: Path  # What the folder is compared with.
-    shown: str  # How people find it.
-    held: _Held
+    lock: int
 
     async def triggers(self, tip: str) -> Mapping[str, str]:
-        return await asyncio.to_thread(changed_triggers, self.held.tree, self.project)
+        assert self.tree is not None
+        return await asyncio.to_thread(changed_triggers, self.tree, self.project)
 
     async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed:
-        return delivered(done, files_in=self.shown, triggers=named_triggers(await self.triggers("")) or None)
+        assert self.tree is not None
+        where = str(self.tree.relative_to(self.project))
+        return delivered(done, files_in=where, triggers=named_triggers(await self.triggers("")) or None)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
-        await self.kit.close()
-        if self.reviews and not continues(outcome):
-            await asyncio.to_thread(shutil.rmtree, self.held.tree, ignore_errors=True)
-        self.held.let_go()
+        await super().close(outcome, settled=settled)
+        if self.reviews and not continues(outcome) and self.tree is not None:
+            await asyncio.to_thread(shutil.rmtree, self.tree, ignore_errors=True)
+        os.close(self.lock)
 
 
 def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
@@ -73,24 +63,21 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
         source = await _reviewed(shop, task, folder) if reviews else project
         opening = asyncio.ensure_future(asyncio.to_thread(_open, source or project, folder, task))
         try:
-            held = await asyncio.shield(opening)
+            tree, lock, told = await asyncio.shield(opening)
         except asyncio.CancelledError:  # A thread cannot be stopped; let go of what it will hold.
             opening.add_done_callback(_let_go)
             raise
-        told = tell("delivery.reviewing_folder") if reviews and held.told else held.told
-        kit = shop.kit(claim, held.tree)
         return Folder(
-            shop=shop, kit=kit, tree=held.tree, told=told, tools=kit.tools, held=held, claim=claim, reviews=reviews,
-            how_to_look=tell("delivery.look_at_folder"), project=project,
-            shown=str(held.tree.relative_to(project)),
+            told=tell("delivery.reviewing_folder") if reviews and told else told, lock=lock, reviews=reviews,
+            how_to_look=tell("delivery.look_at_folder"), project=project, **shop.equipped(claim, tree),
         )  # fmt: skip
 
     return open_workspace
 
 
-def _let_go(opened: asyncio.Future[_Held]) -> None:
+def _let_go(opened: asyncio.Future[tuple[Path, int, Told]]) -> None:
     if opened.exception() is None:
-        opened.result().let_go()
+        os.close(opened.result()[1])
 
 
 async def _reviewed(shop: Workshop, review: Task, folder: Path) -> Path | None:
@@ -114,8 +101,8 @@ def _whose(folder: Path, name: str) -> str:
         return ""
 
 
-def _open(source: Path, folder: Path, task: Task) -> _Held:
-    """Make the folder if it is not there yet, and hold its lock."""
+def _open(source: Path, folder: Path, task: Task) -> tuple[Path, int, Told]:
+    """Make the task's folder if it is not there yet. Returns it, its lock, and what the mind must know about it."""
     with held(folder, make=True):
         pass
     name = next(each for each in _names(task) if _whose(folder, each) in ("", mark_of(task)))
@@ -129,7 +116,7 @@ def _open(source: Path, folder: Path, task: Task) -> _Held:
             half = folder / f"{name}.new"  # So a copy that a crash cut short is never used.
             told = fill(source, half)
             half.rename(tree)
-        return _Held(tree=tree, lock=lock, told=told)
+        return tree, lock, told
     except BlockingIOError:
         os.close(lock)
         raise ToolError(f"{tree} is still in use by whoever worked on #{task.id} before") from None

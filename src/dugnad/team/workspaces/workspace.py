@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ...agent.resume import continued
 from ...board import Board
@@ -130,23 +131,6 @@ OpenWorkspace = Callable[[Claim, Sequence[Attempt]], Awaitable[Workspace]]  # Wi
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit:
-    """The tools of one attempt, and what is behind those that run commands."""
-
-    tools: Sequence[Tool]
-    commands: ShellTools | None = None
-
-    async def rest(self) -> None:
-        """End what changes the tree by itself."""
-        if self.commands is not None:
-            await self.commands.end_jobs()
-
-    async def close(self) -> None:
-        if self.commands is not None:
-            await self.commands.close()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Workshop:
     """What commands run with in any tree: the sandbox, if there is one, and what they see of the machine."""
 
@@ -159,16 +143,17 @@ class Workshop:
     project_checks: tuple[str, ...] = ()  # For everything that changes the project.
     prefix: Path = Path()  # Where the project is in a tree.
 
-    def kit(self, claim: Claim, tree: Path, *, readable: tuple[Path, ...] = ()) -> Kit:
-        """What an attempt works with in a tree."""
+    def equipped(self, claim: Claim, tree: Path, *, readable: tuple[Path, ...] = ()) -> dict[str, Any]:
+        """The fields of a `TreeWorkspace` for an attempt in this tree."""
         files = file_tools(Files(tree))
+        fields = {"shop": self, "claim": claim, "tree": tree, "readable": readable}
         if self.sandbox is None:
-            return Kit(tools=files)
+            return {**fields, "tools": files}
         commands = ShellTools(
             self.sandbox, tree, claim=claim, board=self.board, environment=self.environment, outputs=self.outputs,
             readable=readable, hosts=self.hosts if claim.task.network else (),
         )  # fmt: skip
-        return Kit(tools=(*files, *commands.tools), commands=commands)
+        return {**fields, "tools": (*files, *commands.tools), "commands": commands}
 
     async def check(
         self, commands: Sequence[str], tree: Path, claim: Claim, *, readable: tuple[Path, ...] = ()
@@ -231,8 +216,8 @@ class TreeWorkspace(Workspace):
     """A folder, with tools and commands."""
 
     shop: Workshop
-    kit: Kit
     claim: Claim
+    commands: ShellTools | None = None  # What is behind the tools that run commands.
     reviews: bool = False  # The task is a review, so no check is run.
 
     @property
@@ -243,19 +228,24 @@ class TreeWorkspace(Workspace):
         return () if self.reviews else (*super().checks(task), *self.shop.project_checks)
 
     async def check(self, task: Task) -> RedCheck | None:
+        """After its jobs have ended, so that nothing changes the tree meanwhile."""
+        if self.commands is not None:
+            await self.commands.end_jobs()
+        return await self.run_checks(task)
+
+    async def run_checks(self, task: Task) -> RedCheck | None:
         assert self.tree is not None
-        await self.kit.rest()
-        return await self.shop.check(self.checks(task), self.tree, self.claim)
+        return await self.shop.check(self.checks(task), self.tree, self.claim, readable=self.readable)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
-        await self.kit.close()
+        if self.commands is not None:
+            await self.commands.close()
 
 
 def shared(shop: Workshop, tree: Path) -> OpenWorkspace:
     """One folder for all attempts, because a person said so."""
 
     async def open_workspace(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
-        kit = shop.kit(claim, tree)
-        return TreeWorkspace(shop=shop, kit=kit, claim=claim, tree=tree, tools=kit.tools)
+        return TreeWorkspace(**shop.equipped(claim, tree))
 
     return open_workspace

@@ -42,11 +42,10 @@ class Worktrees:
             mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit
         )  # fmt: skip
         tree = await self.trees.begin(attempt)
-        kit = self.shop.kit(claim, tree.path, readable=tree.readable)
         return Worktree(
-            owner=self, shop=self.shop, kit=kit, tools=kit.tools, claim=claim, reviews=task.kind == "review",
-            work=tree, tree=tree.path, anew=tree.anew, readable=tree.readable, told=self._told(claim, tree),
+            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew, told=self._told(claim, tree),
             how_to_look=tell("delivery.look_at_tree", target=pasted(self.trees.target)), sees_changes=True,
+            **self.shop.equipped(claim, tree.path, readable=tree.readable),
         )  # fmt: skip
 
     def _told(self, claim: Claim, tree: Tree) -> Told:
@@ -92,16 +91,12 @@ class Worktree(TreeWorkspace):
     owner: Worktrees
     work: Tree
 
-    async def check(self, task: Task) -> RedCheck | None:
-        await self.kit.rest()
+    async def run_checks(self, task: Task) -> RedCheck | None:
         # The project's own checks say something only about changes.
         if not self.checks(task) or not (task.check or await self._is_changed()):
             return None
         async with self.work.checking():
-            return await self._run_checks(task)
-
-    async def _run_checks(self, task: Task) -> RedCheck | None:
-        return await self.shop.check(self.checks(task), self.work.path, self.claim, readable=self.work.readable)
+            return await super().run_checks(task)
 
     async def _is_changed(self) -> bool:
         target = self.owner.trees.target_name
@@ -149,7 +144,7 @@ class Worktree(TreeWorkspace):
         )
 
     async def _check_all(self, task: Task) -> str | None:
-        red = await self._run_checks(task)
+        red = await super().run_checks(task)
         return None if red is None else f"`{red.command}` printed:\n{red.output}"
 
     async def _is_ours(self) -> None:
@@ -158,7 +153,7 @@ class Worktree(TreeWorkspace):
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         trees = self.owner.trees
-        await self.kit.close()
+        await super().close(outcome, settled=settled)
         try:
             if continues(outcome) or (isinstance(outcome, Done) and not settled and not self.reviews):
                 self.work.let_go()
