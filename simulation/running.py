@@ -171,8 +171,8 @@ class _Course:
     async def _tick(self, seconds: float) -> None:
         before = self.world.loop.time()
         await asyncio.sleep(seconds)
-        lives = sum(len(machine.host.lives) for machine in self.world.living)
-        self.world.agent_seconds += lives * (self.world.loop.time() - before)
+        workers = sum(len(machine.host.workers) for machine in self.world.living)
+        self.world.agent_seconds += workers * (self.world.loop.time() - before)
 
     def _is_over(self) -> bool:
         """Every task has ended, and everybody has read what they were sent."""
@@ -207,7 +207,7 @@ class _Course:
         idle = [
             life.name
             for machine in world.living
-            for life in machine.host.lives.values()
+            for life in machine.host.workers.values()
             if life.claim is None and not life.agent.teammate.lead and not life.agent.stop
         ]
         if not idle or not self._is_over():

@@ -151,7 +151,7 @@ async def hosting(board: Any, model: Any, **fields: Any) -> AsyncIterator[Host]:
 async def kill(host: Host) -> None:
     """The process is gone from one moment to the next: nothing of it runs on, and nobody is told."""
     running = [*host._loops, *host._running.values()]
-    for life in host.lives.values():
+    for life in host.workers.values():
         running += [each for each in asyncio.all_tasks() if "_attempt" in repr(each.get_coro())]
         life.agent.stop.say("killed")
     for task in running:

@@ -19,9 +19,9 @@ async def test_those_a_process_brings_are_its_own_though_another_host_takes_all_
         assert (await board.teammate("walter")).host == host.id, "who is wanted goes to whoever looks"
         joined = await other.assemble(2, roles=("coder",), here=True)
         own = await other.start()
-        await until(board, lambda: _lives(own.lives, joined))
+        await until(board, lambda: _lives(own.workers, joined))
         assert {(each.host, each.roles) for each in await board.team() if each.name in joined} == {(own.id, ("coder",))}
-        assert set(host.lives) == {"walter"}
+        assert set(host.workers) == {"walter"}
 
 
 async def _lives(lives: object, names: list[str]) -> bool:

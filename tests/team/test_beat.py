@@ -19,7 +19,7 @@ async def test_the_beat_drops_work_whose_loss_nobody_told(opener: Opener, url: s
     async with hosting(board, model) as host:
         task = await board.put(TITLE)
         await within(model.reached.wait())
-        (life,) = host.lives.values()
+        (life,) = host.workers.values()
         elsewhere = await board.start_host("another machine")
         await run(url, "UPDATE tasks SET host_id = $1, epoch = epoch + 1 WHERE id = $2", elsewhere, task.id)
 

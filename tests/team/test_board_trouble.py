@@ -67,7 +67,7 @@ async def whole_life(board: Board, troubled: Any, verb: str = "") -> None:
         await until_ended(board, *await errands(board))
         await requests.stop(board, name)
         await until_status(board, name, "stopped")
-        assert host.lives.keys() <= {name}
+        assert host.workers.keys() <= {name}
     assert [task.state for task in await board.list_tasks()] == ["done"] * 3
     assert [task.tries for task in await board.list_tasks()] == [int(verb == "take_back"), 0, 0]
     assert len(await board.search_notes()) == 1

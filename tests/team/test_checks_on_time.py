@@ -83,7 +83,7 @@ async def test_a_check_that_is_cut_off_counts_for_as_long_as_it_ran(board: Board
                 return (await board.budget(goal.id)).reserved.milliseconds > 600_000
 
             await until(board, checks)
-            assert host.lives
+            assert host.workers
         account = await board.budget(goal.id)
         assert account.reserved.milliseconds == 0
         assert account.spent.milliseconds < 60_000

@@ -62,7 +62,7 @@ def moves_the_target(root: Path) -> ScriptedModel:
 
 async def has_nothing_to_do(host: Host) -> None:
     """Not even to clear away what was left."""
-    while any(life.claim is not None for life in host.lives.values()):  # noqa: ASYNC110
+    while any(life.claim is not None for life in host.workers.values()):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 
@@ -82,7 +82,7 @@ async def test_whenever_work_is_taken_away_it_is_merged_once_or_not_at_all(
     ):
 
         async def take_away() -> None:
-            life = host.lives["alice"]
+            life = host.workers["alice"]
             assert life.claim is not None
             with suppress(NotReady):  # It has ended, and is being cleared away.
                 if how == "dropped":

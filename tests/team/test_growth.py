@@ -233,7 +233,7 @@ async def test_a_host_grows_to_its_bound_while_work_waits_and_not_beyond(board: 
 
         await until(board, three_work)
         await asyncio.sleep(0.5)  # Some looks later.
-        assert len(await board.team()) == len(host.lives) == 3
+        assert len(await board.team()) == len(host.workers) == 3
         model.go.set()
         done = await until_ended(board, *tasks)
     assert {task.state for task in done} == {"done"}

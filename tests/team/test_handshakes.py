@@ -227,7 +227,7 @@ async def test_now_means_now(board: Board) -> None:
         assert await requests.stop(board, "alice", now=True, why="Fire.") == "alice is stopped."
         assert (await board.teammate("alice")).reason == "Fire."
         await until_state(board, task, "ready")
-        await until(board, lambda: asyncio.sleep(0, not host.lives))
+        await until(board, lambda: asyncio.sleep(0, not host.workers))
     assert await requests.stop(board, "alice") == "alice is stopped already."
 
 

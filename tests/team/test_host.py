@@ -75,7 +75,7 @@ async def test_work_whose_claim_was_lost_stops_at_once_and_life_goes_on(opener: 
             await board.release(task.id, delay_seconds=600)
         else:
             await board.cancel(task.id)
-        (life,) = host.lives.values()
+        (life,) = host.workers.values()
         await until(board, lambda: asyncio.sleep(0, life.claim is None))
         (done,) = await until_ended(board, await board.put("Other"))
         assert (done.state, done.teammate) == ("done", "alice")
@@ -152,7 +152,7 @@ async def test_while_the_board_hangs_past_the_lease_all_work_is_dropped_and_goes
     async with hosting(hung, model, knows_neighbours=False) as host:
         task = await board.put(TITLE)
         await within(model.reached.wait())
-        (life,) = host.lives.values()
+        (life,) = host.workers.values()
         await until(board, lambda: asyncio.sleep(0, hung.happened and life.claim is None))
         assert not host.lease_runs()
         model.go.set()
@@ -205,12 +205,12 @@ async def test_two_hosts_never_run_the_same_teammate(opener: Opener) -> None:
     async with hosting(board, model) as first, hosting(other, model) as second:
 
         async def all_seated() -> bool:
-            return len(first.lives) + len(second.lives) >= 6
+            return len(first.workers) + len(second.workers) >= 6
 
         await until(board, all_seated)
         tasks = [await board.put(f"t{number}") for number in range(30)]
         await until_ended(board, *tasks)
-        assert not first.lives.keys() & second.lives.keys()
+        assert not first.workers.keys() & second.workers.keys()
         assert all([len(await board.attempts(task.id)) == 1 for task in tasks])
 
 

@@ -49,7 +49,7 @@ async def test_a_teammate_works_what_is_there_then_rests_then_shuts_itself_down(
         alice = await until_status(board, "alice", "stopped")
         assert (alice.reason, alice.host) == (RESTED, None)
         await within(asyncio.gather(*host._running.values()))
-        assert not host.lives
+        assert not host.workers
 
 
 async def test_work_wakes_one_who_rests_without_any_sweep(opener: Opener) -> None:
@@ -76,7 +76,7 @@ async def test_a_wake_without_work_does_not_begin_the_rest_anew(board: Board) ->
         await until_status(board, "alice", "idle")
 
         async def wake_and_look() -> bool:
-            for life in host.lives.values():
+            for life in host.workers.values():
                 life.wake()
             await asyncio.sleep(0.05)
             return (await board.teammate("alice")).status == "stopped"
@@ -92,7 +92,7 @@ async def test_a_team_at_rest_asks_neither_the_model_nor_the_board(opener: Opene
     async with hosting(board, model, limits={"sweep_seconds": 600.0, "idle_seconds": float("inf")}) as host:
 
         async def all_idle() -> bool:
-            return all(each.status == "idle" for each in await board.team()) and len(host.lives) == 8
+            return all(each.status == "idle" for each in await board.team()) and len(host.workers) == 8
 
         await until(board, all_idle)
         await asyncio.sleep(0.5)
@@ -195,7 +195,7 @@ async def test_a_bug_shows_the_teammate_as_failed_with_the_error_and_frees_the_t
         await board.assign(task.id, None)
         (done,) = await until_ended(board, task)
         assert done.teammate == "bob"
-        assert list(host.lives) == ["bob"]
+        assert list(host.workers) == ["bob"]
 
 
 async def test_a_wrong_model_fails_the_teammate_but_not_the_task(board: Board) -> None:
@@ -218,7 +218,7 @@ async def test_a_message_never_revives_one_who_was_shut_down(board: Board) -> No
         await until_status(board, "alice", "stopped")
         with pytest.raises(StoppedTeammate):
             await board.tell("human", "alice", "Are you there?")
-        assert not host.lives
+        assert not host.workers
         assert not await errands(board)
 
 

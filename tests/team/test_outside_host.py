@@ -150,7 +150,7 @@ async def test_over_its_time_it_is_ended_with_everything_it_started(
     async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder, seconds=3.0))) as host:
         task = await board.put(TITLE)
         await until_there(tree / ".hangs")
-        host.lives["alice"].agent.command = stand_in(folder)  # type: ignore[attr-defined]
+        host.workers["alice"].agent.command = stand_in(folder)  # type: ignore[attr-defined]
         (done,) = await until_ended(board, task)
     assert (done.state, done.result) == ("done", "Quicker now.")
     assert not running(folder)

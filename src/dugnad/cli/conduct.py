@@ -317,7 +317,7 @@ async def snapshot(
         tasks += [each for each in await board.list_tasks(root=root, page=_TASKS_SHOWN) if each.kind != "budget"]
     doing = {
         name: Doing(what=life.agent.doing, since=life.agent.doing_since, turn=life.agent.turn)
-        for name, life in (host.lives if host else {}).items()
+        for name, life in (host.workers if host else {}).items()
         if life.agent.doing
     }
     if host is not None and host.trouble:

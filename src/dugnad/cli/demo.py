@@ -164,7 +164,7 @@ async def _host_carol(folder: Path) -> None:
     async with _team(folder, seats_max=1) as team, stopping("its host was stopped") as stop:
         await team.spawn("carol", role="tester")
         host = await team.start()
-        while "carol" not in host.lives:
+        while "carol" not in host.workers:
             await host.wait_for_move(0.1)
         print("ready", flush=True)
         # Nobody writes to standard input; it closes when the parent process ends, in any way.

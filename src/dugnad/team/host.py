@@ -18,7 +18,7 @@ from ..board.records import Moment
 from ..board.store.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
 from ..tools.message_tools import GONE
-from ..types import MESSAGES, Teammate
+from ..types import MESSAGES, Claim, Teammate
 from .errands import Errands
 from .growth import MADE_ROOM, Joins, joining, may_come_back
 from .lost_hosts import Silence, dead_neighbours, own_label
@@ -41,7 +41,7 @@ class Host:
     payer: int | None = None  # The root that pays for errands about no task; None: each errand is a root of its own.
     label: str = ""
     id: str = ""
-    lives: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
     worked: dict[str, None] = field(default_factory=dict)  # All teammates that have had a seat here, in order.
     own_trouble: str = ""  # Why the board cannot be reached at the moment.
     failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
@@ -88,15 +88,15 @@ class Host:
     @property
     def trouble(self) -> str:
         """Why the board cannot be reached at the moment, as the host or one of its teammates found."""
-        return self.own_trouble or next((life.trouble for life in self.lives.values() if life.trouble), "")
+        return self.own_trouble or next((worker.trouble for worker in self.workers.values() if worker.trouble), "")
 
     def works_on(self, roots: set[int]) -> bool:
         """Whether one of our teammates holds a task under these roots; no look at the board is needed to know."""
-        return any(life.claim is not None and life.claim.task.root in roots for life in self.lives.values())
+        return any(each.claim is not None and each.claim.task.root in roots for each in self.workers.values())
 
     def _on_move(self) -> None:
         self._moved.set()
-        if self._upkeep_watch is not None and (len(self.lives) < self.plan.agents or self._somebody_rested):
+        if self._upkeep_watch is not None and (len(self.workers) < self.plan.agents or self._somebody_rested):
             self._upkeep_watch.wake("moved")  # Otherwise nobody could join, however much work waits.
 
     # The beat.
@@ -109,7 +109,7 @@ class Host:
 
     async def _renew(self) -> None:
         async with self._renewing:
-            held_before = {(life.claim.task.id, life.claim.epoch): life for life in self.lives.values() if life.claim}
+            held_before = {_held(each.claim): each for each in self.workers.values() if each.claim}
             began = self.board.sources.uptime()
             beat = asyncio.ensure_future(self.board.heartbeat(self.id))
             # After a sleep the lease is over before we ask, and most often no host took anything from us.
@@ -128,14 +128,14 @@ class Host:
                     self._drop_all("its host's lease ran out")
                 return
             self.own_trouble = ""
-            for claim, life in held_before.items():
-                if claim not in held and life.claim and (life.claim.task.id, life.claim.epoch) == claim:
-                    life.drop("it was lost")  # The board refuses its writes already; now the work itself stops.
+            for claim, worker in held_before.items():
+                if claim not in held and worker.claim and _held(worker.claim) == claim:
+                    worker.drop("it was lost")  # The board refuses its writes already; now the work itself stops.
             self._lease_until = began + self.board.limits.lease_seconds
 
     def _drop_all(self, why: str) -> None:
-        for life in self.lives.values():
-            life.drop(why)
+        for worker in self.workers.values():
+            worker.drop(why)
 
     async def _start_anew(self) -> None:
         """Register under a new id. The upkeep seats the teammates again that no other host took meanwhile."""
@@ -143,7 +143,7 @@ class Host:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        self.lives.clear()
+        self.workers.clear()
         self._running.clear()
         try:
             await self._register()
@@ -192,12 +192,12 @@ class Host:
 
     async def _seat(self) -> bool:
         """Take teammates that are wanted or lost their host; they continue. True: there were some."""
-        free = self.plan.seats_max - len(self.lives)
+        free = self.plan.seats_max - len(self.workers)
         if self._stopping or free <= 0:
             return False
         taken = await self.board.seat(self.id, count=free)
         for member in taken:
-            if (old := self.lives.get(member.name)) is not None:
+            if (old := self.workers.get(member.name)) is not None:
                 await self._end(old, "it was seated anew")
             await self._begin(member)
         return bool(taken)
@@ -212,19 +212,19 @@ class Host:
             return
         name, plan = member.name, self.plan
         errands = Errands(board=self.board, teammate=name, plan=plan, scope=self.scope, payer=self.payer)
-        life = Worker(board=self.board, host=self.id, agent=agent, errands=errands, plan=plan, on_move=self._on_move)
-        self.lives[name], self.worked[name] = life, None
-        self._running[name] = task = asyncio.create_task(life.live(), name=f"teammate {name}")
-        task.add_done_callback(lambda done: self._gone(life, done))
+        worker = Worker(board=self.board, host=self.id, agent=agent, errands=errands, plan=plan, on_move=self._on_move)
+        self.workers[name], self.worked[name] = worker, None
+        self._running[name] = task = asyncio.create_task(worker.live(), name=f"teammate {name}")
+        task.add_done_callback(lambda _: self._gone(worker))
 
-    def _gone(self, life: Worker, done: asyncio.Task[None]) -> None:
-        if self.lives.get(life.name) is life:
-            del self.lives[life.name]
-            self._running.pop(life.name, None)
-        if life.failed:
-            self.failed[life.name] = life.failed
-        if life.model_is_wrong:
-            self.broken_models[life.agent.teammate.model] = life.failed
+    def _gone(self, worker: Worker) -> None:
+        if self.workers.get(worker.name) is worker:
+            del self.workers[worker.name]
+            self._running.pop(worker.name, None)
+        if worker.failed:
+            self.failed[worker.name] = worker.failed
+        if worker.model_is_wrong:
+            self.broken_models[worker.agent.teammate.model] = worker.failed
         self._on_move()
 
     async def _see_to_members(self) -> None:
@@ -235,37 +235,37 @@ class Host:
             team = await self.board.team()
         self._somebody_rested = any(map(may_come_back, team))
         for member in team:
-            life = self.lives.get(member.name)
-            if life is not None and member.status in GONE:
-                await self._end(life, f"{member.name} was shut down: {member.reason or 'no reason given'}")
-            elif life is None and member.host == self.id and not self._stopping:
+            worker = self.workers.get(member.name)
+            if worker is not None and member.status in GONE:
+                await self._end(worker, f"{member.name} was shut down: {member.reason or 'no reason given'}")
+            elif worker is None and member.host == self.id and not self._stopping:
                 await self._begin(member)
-            elif life is not None and member.host and (member.host, member.seat) != (self.id, life.agent.teammate.seat):
+            elif worker and member.host and (member.host, member.seat) != (self.id, worker.agent.teammate.seat):
                 # It was seated elsewhere, or here, and the answer was lost. With an old seat it could not even rest,
                 # and it would be woken instead of a teammate that can take the work.
-                await self._end(life, f"{member.name} was seated anew")
+                await self._end(worker, f"{member.name} was seated anew")
 
     async def _see_to_shutdowns(self) -> None:
         """Remind teammates that were asked to leave, and end those that did not answer in time."""
         for asked in await self.board.shutdown_requests(self.id):
-            life = self.lives.get(asked.teammate)
-            if life is None or asked.accepted is False:
+            worker = self.workers.get(asked.teammate)
+            if worker is None or asked.accepted is False:
                 continue
             left = self.plan.limits.shutdown_seconds + self._asked.setdefault(asked.request, self._now()) - self._now()
             if left > 0:
-                life.asked_to_stop = True
-                life.wake()
+                worker.asked_to_stop = True
+                worker.wake()
                 self._look_at = min(self._look_at, self._now() + left)
                 continue
             why = f"shut down by {asked.sender}: no answer within {self.plan.limits.shutdown_seconds:g} seconds"
             await self.board.stop_teammate(asked.teammate, by=asked.sender, reason=why)
-            await self._end(life, why)
+            await self._end(worker, why)
 
-    async def _end(self, life: Worker, why: str) -> None:
+    async def _end(self, worker: Worker, why: str) -> None:
         """Stop its work, then give back what it held. It can claim nothing more by now."""
-        life.leave(why)
-        life.drop(why)
-        running = self._running.get(life.name)
+        worker.leave(why)
+        worker.drop(why)
+        running = self._running.get(worker.name)
         if running is not None:
             await asyncio.wait({running}, timeout=self.plan.limits.cancel_seconds + 1)
             running.cancel()
@@ -324,12 +324,12 @@ class Host:
     async def stop(self, why: str = "its host was stopped") -> None:
         """Let running turns be recorded, give back what is held, and leave."""
         self._stopping = True
-        for life in self.lives.values():
-            life.leave(why)
+        for worker in self.workers.values():
+            worker.leave(why)
         running = list(self._running.values())
         if running:
             await asyncio.wait(running, timeout=self.plan.limits.stop_seconds)
-        await asyncio.gather(*(self._end(life, why) for life in list(self.lives.values())))  # Those still at work.
+        await asyncio.gather(*(self._end(each, why) for each in list(self.workers.values())))  # Those still at work.
         for task in [*self._loops, *self._running.values()]:
             task.cancel()
         await asyncio.gather(*self._loops, *self._running.values(), return_exceptions=True)
@@ -338,3 +338,8 @@ class Host:
                 await self.board.stop_host(self.id)
         except (DugnadError, TimeoutError) as trouble:  # Others see its lease run out, or its process gone.
             self.own_trouble = str(trouble)
+
+
+def _held(claim: Claim) -> tuple[int, int]:
+    """A claim as `Board.heartbeat` names it."""
+    return claim.task.id, claim.epoch

@@ -220,15 +220,15 @@ class Team:
             self._host = None
 
     async def is_over(self) -> bool:
-        """Nobody lives here any more, and nobody can join."""
+        """Whether nobody works here any more, and nobody can join."""
         host = self._host
-        if host is None or host.lives:
+        if host is None or host.workers:
             return host is None
         now = await self.board.moment(scope=host.scope)
         # A teammate that is wanted, or has a seat here, is about to start.
         living = [each for each in now.team if each.status not in GONE]
         comes = any(each.status == "wanted" or each.host == host.id for each in living)
-        return not (host.lives or comes or host.can_grow(now))
+        return not (host.workers or comes or host.can_grow(now))
 
     async def roots(self, goal: str | None, budget: Budget | None, *, others: bool = False) -> list[int]:
         """The roots of a run: the goal, all that was put here, or all that is open on the board."""
@@ -264,7 +264,7 @@ class Team:
 
     def _is_deserted(self, now: Moment) -> bool:
         """Nobody is at work or at rest anywhere, and nobody can join here."""
-        if self._host is not None and self._host.lives:
+        if self._host is not None and self._host.workers:
             return False
         # Teammates without a host come to ours, if there is one.
         gone = GONE if self._host is not None else (*GONE, "lost")
