@@ -1,4 +1,4 @@
-"""Many minds: the life of a teammate, the host that runs it, the lead, the team as one object."""
+"""Many teammates: the worker of each, the host that runs them, the team as one object."""
 
 from .host import Host
 from .plan import RunPlan

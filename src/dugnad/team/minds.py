@@ -1,4 +1,4 @@
-"""The minds of a team: what each teammate thinks with, and what it is handed when it is made."""
+"""The minds of a team: the model of each teammate, and what its mind is made of."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .plan import RunPlan
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a plan, each opened when it is first asked for."""
+    """The models of a plan. Each is opened when it is first asked for."""
 
     plan: RunPlan
     _opened: dict[str | None, Model] = field(default_factory=dict)

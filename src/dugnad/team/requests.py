@@ -1,7 +1,7 @@
-"""What a person says to the team that somebody waits for: stop, an answer, a plan's approval.
+"""What a person says to teammates that wait for it: an answer, the approval of a plan, a shutdown.
 
-All of it is on the board, so it survives any restart. Whoever is asked is named by a task's number ("12", "#12": the
-task that waits) or by a message's ("m34").
+All of it is on the board, so it survives any restart. A person names a request by the number of the task that waits
+("12", "#12") or of the message ("m34").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHICH = re.compile(r"(?P<kind>#|m)?(?P<number>\d{1,18})")
 
 
 async def find_request(board: Board, which: str) -> Message:
-    """The request that is meant, answered or not."""
+    """The request with this name, answered or not."""
     found = _WHICH.fullmatch(which.strip())
     if not found:
         raise BadInput(f"{which!r} is neither a task's number (12) nor a message's (m34); `dugnad inbox` shows them.")
@@ -40,7 +40,7 @@ async def find_request(board: Board, which: str) -> Message:
 
 
 async def answer(board: Board, which: str, text: str, *, by: str = HUMAN) -> Message:
-    """Answer a question; the task that waits for it goes on."""
+    """Answer a question; the task that waits for it continues."""
     asked = await find_request(board, which)
     if asked.kind != "question":
         raise NotReady(f"This is a {asked.kind}: use `dugnad approve {which}`, or `dugnad reject {which} --why ...`.")
@@ -49,7 +49,7 @@ async def answer(board: Board, which: str, text: str, *, by: str = HUMAN) -> Mes
 
 
 async def decide_plan(board: Board, which: str, *, accept: bool, why: str = "", by: str = HUMAN) -> Message:
-    """Approve a plan, or a call that a policy asks about, or refuse it with the reason; the task goes on."""
+    """Approve a plan, or a call that a policy asks about, or refuse it with a reason; the task continues."""
     asked = await find_request(board, which)
     if asked.kind == "question" and not policy.is_question(asked.text):
         raise NotReady(f"This is a question: use `dugnad answer {which} TEXT`.")
@@ -58,7 +58,7 @@ async def decide_plan(board: Board, which: str, *, accept: bool, why: str = "", 
 
 
 async def taken_as(board: Board, reply: Message) -> str:
-    """How an answer about a call was understood, to begin a sentence with; of other answers there is nothing to say."""
+    """How an answer about a call was understood, as the beginning of a sentence; empty for other answers."""
     asked, _ = await board.request(reply.request or "")
     if asked.kind != "question" or not policy.is_question(asked.text):
         return ""
@@ -67,7 +67,7 @@ async def taken_as(board: Board, reply: Message) -> str:
 
 
 async def waiting_requests(board: Board) -> list[Message]:
-    """What waits for the human: what was asked of them, and of teammates who are no longer there to answer."""
+    """The requests that wait for the human: their own, and those of teammates that were shut down."""
     found = await board.requests(HUMAN)
     for member in await board.team():
         if member.status in GONE:

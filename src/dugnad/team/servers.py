@@ -1,7 +1,7 @@
-"""The MCP servers of one process: which of the user's there are here, which of them may be used, and their tools.
+"""The MCP servers of one process: which of the user's servers may be used here, and their tools.
 
 `servers = await open_servers(user, project, sandbox)`, then `servers.tools_for(teammate)`, and `await servers.close()`.
-Tools are made from what was approved, so nothing is started before the first call.
+Tools are made from what was approved, so no server starts before the first call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,19 +32,19 @@ from ..types import Teammate
 from ..workspace.sandbox.sandbox import Sandbox
 
 State = Literal["approved", "new", "changed", "trouble"]
-_LOOKS_MAX = 4  # Servers that are started side by side to look at them.
+_LOOKS_MAX = 4  # Servers that start side by side when a person looks at them.
 
 
 @dataclass(kw_only=True)
 class Servers:
-    """The ones that were approved. `says` are sentences for the person, also those that come while they are used."""
+    """The approved servers. `says` are sentences for the person; a server may add some while it is used."""
 
     says: list[str] = field(default_factory=list)
     lines: dict[str, McpConnection] = field(default_factory=dict)
     specs: dict[str, dict[str, ToolSpec]] = field(default_factory=dict)
 
     def tools_for(self, teammate: Teammate) -> Sequence[Tool]:
-        """Of servers that serve one of its roles, or everybody."""
+        """The tools of servers for one of its roles, or for everybody."""
         tools: list[Tool] = []
         for name, line in self.lines.items():
             roles = line.server.roles
@@ -70,7 +70,7 @@ async def open_servers(
     user: UserSettings, project: Project, sandbox: Sandbox | None, *, tree: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Servers:  # fmt: skip
-    """The user's servers that this project wants and that were approved. `tree`: for those that want its files."""
+    """The user's approved servers that this project uses. `tree`: for those that work in the project's files."""
     approved = read_approved(os.environ if environment is None else environment)
     servers = Servers()
     for name in project.servers or ():
@@ -78,21 +78,24 @@ async def open_servers(
             where = nearest(name, known) if known else "there is none in ~/.config/dugnad/config.toml."
             servers.says.append(f"The project wants the MCP server {name!r}, which you do not have; {where}")
     for server in chosen(user, project):
-        said = approved.get(server.name)
-        if why := why_not(server, said, sandbox, tree):
+        text = approved.get(server.name)
+        why = why_not(server, text, sandbox, tree)
+        if why or text is None:
             servers.says.append(f"The MCP server {server.name} is not used: {why}")
             continue
-        assert said is not None
-        servers.specs[server.name], left_out = specs_of(server, offers_of(said))
+        servers.specs[server.name], left_out = specs_of(server, offers_of(text))
         servers.says += left_out
-        servers.lines[server.name] = McpConnection(
-            server, approved=said, open_piped=partial(piped, server, sandbox, tree) if sandbox else None
-        )
+        servers.lines[server.name] = _connection(server, text, sandbox, tree)
     return servers
 
 
+def _connection(server: Server, approved: str | None, sandbox: Sandbox | None, tree: Path | None) -> McpConnection:
+    open_piped = partial(piped, server, sandbox, tree) if sandbox else None
+    return McpConnection(server, approved=approved, open_piped=open_piped)
+
+
 def chosen(user: UserSettings, project: Project) -> list[Server]:
-    """A project narrows what its user has."""
+    """The user's servers, as far as the project uses them."""
     return [
         each for each in user.servers
         if (project.servers is None or each.name in project.servers) and each.name not in project.servers_without
@@ -100,7 +103,7 @@ def chosen(user: UserSettings, project: Project) -> list[Server]:
 
 
 def why_not(server: Server, approved: str | None, sandbox: Sandbox | None, tree: Path | None) -> str:
-    """Why its tools are not offered, as far as that is known before it is started; empty: they are."""
+    """Why its tools are not offered, as far as that is known before it starts; empty: they are."""
     if approved is None:
         return f"it is not approved yet: dugnad servers approve {server.name}"
     if text_of(server, offers_of(approved)) != approved:
@@ -120,36 +123,30 @@ def _cannot_run(server: Server, sandbox: Sandbox | None, tree: Path | None) -> s
 
 @asynccontextmanager
 async def piped(server: Server, sandbox: Sandbox, tree: Path | None) -> AsyncIterator[PipeTransport]:
-    """The server's command under way: in an empty folder of its own, or in the project's files."""
+    """The running command of a server: in an empty folder of its own, or in the project's files."""
     made = None if server.tree else tempfile.mkdtemp(prefix="dugnad-mcp-")
     folder = tree if made is None else Path(made)
     if folder is None:
         raise ToolError("it works in the project's files, which takes --in-place")
-    try:
+    async with AsyncExitStack() as closing:
+        if made is not None:
+            closing.push_async_callback(asyncio.to_thread, shutil.rmtree, made, ignore_errors=True)
         running = await sandbox.open(
             shlex.join(server.command), tree=folder, environment=server.filled(server.environment),
             hosts=server.hosts, readable=tuple(Path(each) for each in server.readable),
         )  # fmt: skip
-        try:
-            yield running
-        finally:
-            await running.close()
-    finally:
-        if made is not None:
-            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
-
-
-# Looking at them, to approve one.
+        closing.push_async_callback(running.close)
+        yield running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """How a server stands right now."""
+    """A server, compared with what was approved."""
 
     server: Server
     state: State
-    says: str = ""  # What is the trouble, or what changed.
-    text: str = ""  # What would be approved.
+    says: str = ""  # What the trouble is, or what changed.
+    text: str = ""  # What a person would approve.
     tools: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
@@ -159,7 +156,7 @@ class ServerState:
 
 
 async def look_at(servers: Sequence[Server], approved: Mapping[str, str], sandbox: Sandbox | None) -> list[ServerState]:
-    """Start each, ask what it offers, and compare that with what was approved."""
+    """Start each server, ask what it offers, and compare that with what was approved."""
     room = asyncio.Semaphore(_LOOKS_MAX)
 
     async def one(server: Server) -> ServerState:
@@ -170,10 +167,10 @@ async def look_at(servers: Sequence[Server], approved: Mapping[str, str], sandbo
 
 
 async def _look(server: Server, approved: str | None, sandbox: Sandbox | None) -> ServerState:
-    outside = replace(server, tree=False)  # Nobody has said yet that it may have the project's files.
+    outside = replace(server, tree=False)  # No person has said yet that it may have the project's files.
     if why := _cannot_run(outside, sandbox, None):
         return ServerState(server=server, state="trouble", says=f"The MCP server {server.name} cannot be asked: {why}")
-    line = McpConnection(outside, approved=None, open_piped=partial(piped, outside, sandbox, None) if sandbox else None)
+    line = _connection(outside, None, sandbox, None)
     try:
         offers = await line.offers()
         text = text_of(server, offers)

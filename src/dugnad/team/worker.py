@@ -79,8 +79,9 @@ class Worker:
             for claim in self.agent.claimed:  # Claimed by name, and not worked on any more.
                 await self._settle(claim, Released(self.agent.stop.why or f"{self.name} left", resume=True))
         except Exception as bug:  # Outside of the work on a task, so the task is not to blame.
+            why = await self._note_bug(bug)
             if self.claim is not None:
-                await self._settle(self.claim, Released(await self._note_bug(self.claim, bug), resume=True))
+                await self._settle(self.claim, Released(why, resume=True))
             await self._fail(bug)
 
     async def _work(self, claim: Claim) -> bool:
@@ -98,7 +99,7 @@ class Worker:
         except ModelMisconfigured as wrong:
             outcome, trouble = Released(str(wrong), resume=True), wrong
         except Exception as bug:
-            outcome, trouble = Failed(await self._note_bug(claim, bug), retry=True), bug
+            outcome, trouble = Failed(await self._note_bug(bug), retry=True), bug
         self.settling = True
         if not isinstance(outcome, Done):  # The next attempt must find the workspace free; finished work stays there.
             await self._close(outcome, settled=False)
@@ -333,16 +334,16 @@ class Worker:
             except DugnadError as refusal:  # For example a wait for a teammate that was just stopped.
                 outcome = Released(f"{refusal}", delay_seconds=30.0)
 
-    async def _note_bug(self, claim: Claim, bug: Exception) -> str:
-        """Keep the traceback with the task. Returns the reason for its outcome."""
-        with suppress(DugnadError):  # Another teammate holds the task, or a bug is kept already.
-            await self._patiently(self.board.keep_traceback, claim, traceback_text(bug))
+    async def _note_bug(self, bug: Exception) -> str:
+        """Log it, and keep the traceback with the task. Returns the reason for the task's outcome."""
+        _LOG.error("bug", exc_info=bug)
+        if self.claim is not None:
+            with suppress(DugnadError):  # Another teammate holds the task, or a bug is kept already.
+                await self._patiently(self.board.keep_traceback, self.claim, traceback_text(bug))
         what = without_secrets(f"{type(bug).__name__}: {bug}")
         return f"{self.name} failed: {shorten(what, 2_000)}"
 
     async def _fail(self, ending: Exception) -> None:
-        if not isinstance(ending, DugnadError):
-            _LOG.error("bug", exc_info=ending)
         self.model_is_wrong = isinstance(ending, ModelMisconfigured)
         kind = "" if isinstance(ending, DugnadError) else f"{type(ending).__name__}: "
         self.failed = without_secrets(f"{kind}{ending}")
