@@ -1,8 +1,8 @@
-"""Words: whose they are, made harmless, cut to size. Pure.
+"""Texts: marked as our own or as other people's, made harmless, and shortened. Pure.
 
-`Told` is what the runtime says to a model in its own voice. `fill` makes it from a template of `prompts/`. What is put
-into a slot becomes one line, or is quoted line by line, so nobody's words can begin a line of ours. A request takes
-only this type, so other text cannot get into it.
+`Told` is what the runtime says to a model in its own voice. `fill` makes it from a template of `prompts/`. The text in
+a slot becomes one line, or is quoted line by line, so it cannot begin a line of ours. A request takes only this type,
+so no other text can get into it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TypeVar
 
 _BREAKS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SHOWN_BREAKS = re.compile(r"\r\n|[\v\f\x85\u2028\u2029]")  # A lone carriage return would hide what is before it.
-# C0 without tab and newline, DEL, C1, halves of surrogate pairs, what turns the direction of text around, and what
-# nobody sees. The two joiners stay: scripts and pictures need them.
+# C0 without tab and newline, DEL, C1, halves of surrogate pairs, what changes the direction of text, and invisible
+# characters. The two joiners stay: scripts and pictures need them.
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=str)
 
 
 class Told(str):
-    """Said to a mind in the runtime's voice. Everything else in it is marked as other people's."""
+    """A text in the runtime's own voice. Other people's words in it are marked as theirs."""
 
     __slots__ = ()
 
@@ -47,23 +47,23 @@ class _Filling(Formatter):
 
 
 def fill(template: str, slots: Mapping[str, object]) -> Told:
-    """Our own words, with other people's put in. {x} and {x:80}: on one line, of so many characters at most; {x:q}: so
-    and in quotation marks; {x:quoted}: as lines of their own. Told, and numbers, stay as they are."""
+    """Our own words, with other people's words in the slots. {x} and {x:80}: on one line, with at most 80 characters;
+    {x:q}: the same in quotation marks; {x:quoted}: quoted line by line. Numbers and Told stay as they are."""
     return Told(_Filling().vformat(template, (), slots))
 
 
 def joined(parts: Iterable[Told | None], between: str = "\n\n") -> Told:
-    """One after another; what is empty is left out."""
+    """The parts that are not empty, one after another."""
     return Told(between.join(filter(None, parts)))
 
 
 def persons(text: str) -> Told:
-    """What the person the team works for wrote for a mind, such as a role's prompt: it is taken at its word."""
+    """What the user wrote for a mind, such as a role's prompt. It is trusted, so it is not quoted."""
     return Told(plain(text).strip())
 
 
 def quote(text: object) -> Told:
-    """Other people's words: every line starts with "> ", whatever kind of line break made it."""
+    """Other people's words: every line starts with "> ", after any kind of line break."""
     return Told("\n".join(f"> {_CONTROLS.sub(_mark, line)}" for line in _BREAKS.split(str(text))))
 
 
@@ -73,17 +73,17 @@ def pasted(branch: str) -> str:
 
 
 def clean(text: str) -> str:
-    """As a database can keep it: no NUL, no half of a surrogate pair."""
+    """Without what a database cannot keep: NUL, and halves of surrogate pairs."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def plain(text: object) -> str:
-    """With nothing in it that a terminal would obey or nobody would see. Its lines stay lines."""
+    """Without characters that a terminal would obey or a person could not see. Its lines stay lines."""
     return _CONTROLS.sub(_mark, _SHOWN_BREAKS.sub("\n", str(text)).replace("\t", "    "))
 
 
 def one_line(text: object, most: int = 120) -> str:
-    """So, and on one line of so many characters at most."""
+    """The same, on one line with at most this many characters."""
     flat = " ".join(plain(_BREAKS.sub(" ", str(text))).split())
     return flat if len(flat) <= most else flat[: max(0, most - 1)].rstrip() + "…"
 
@@ -93,19 +93,22 @@ def _mark(found: re.Match[str]) -> str:
     return chr(_PICTURES + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
+def counted(count: int, noun: str) -> str:
+    """1 task, 2 tasks."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def shorten(text: T, most: int, where: str = "") -> T:
-    """The beginning and the end of a long text; the middle is named, with where the whole is."""
+    """The beginning and the end of a long text. In between stands how much is left out, and where the whole text is."""
     if len(text) <= most:
         return text
     head, tail = most * 2 // 3, most // 3
-    left_out = len(text) - head - tail
-    note = f"[… {left_out:,} characters left out{f'; {where}' if where else ''} …]"
+    note = f"[… {len(text) - head - tail:,} characters left out{f'; {where}' if where else ''} …]"
     return type(text)(f"{text[:head]}\n{note}\n{cut_from(text, len(text) - tail)}")
 
 
 def cut_from(text: str, start: int) -> str:
-    """A text from somewhere on. What was inside a quotation stays marked as one, and what was inside a line of ours
-    does not begin one."""
+    """The text from `start` on. The rest of a quoted line stays quoted, and the rest of a line of ours is marked."""
     line = _BREAKS.split(text[:start])[-1] + text[start : start + 2]
     if line.startswith("> ") and len(line) > 2:
         return f"> {text[start:]}"
@@ -113,6 +116,6 @@ def cut_from(text: str, start: int) -> str:
 
 
 def within_bytes(text: T, most: int) -> T:
-    """Shortened until it is no longer than so many bytes."""
+    """Shortened to at most this many bytes."""
     size = len(text.encode())
     return text if size <= most else shorten(text, int(len(text) * max(0, most - 200) / size))

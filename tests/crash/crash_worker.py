@@ -21,7 +21,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Steps:
             self.reached(f"begun {each.name} {arguments['context'].key}")
             return await each.function(**arguments)
 
-        return Tool(run, name=each.name, safe=each.safe, keyed=each.keyed, own=each.own)
+        return replace(each, function=run)
 
 
 def _without_key(step: str) -> str:

@@ -289,7 +289,7 @@ async def test_a_server_that_turned_is_taken_from_everybody(sandbox: Sandbox, fo
         await tool({"text": "x"})
     assert names(servers) == []
     (said,) = servers.says
-    assert said.endswith("so none of it is used: dugnad servers approve it")
+    assert said.endswith("so none of them is used: dugnad servers approve it")
     await servers.close()
 
 

@@ -13,12 +13,11 @@ from rich.text import Text
 from ..board.roots import drawing_on
 from ..errors import BadInput, StoppedTeammate, UnknownTeammate
 from ..team import requests
-from ..text import one_line
+from ..text import counted, one_line
 from ..tools.policy import is_question
 from ..types import ENDED, HUMAN, OPEN, Budget, Message, TaskState
 from ..view import tables
 from ..view.events import event_line
-from ..view.numbers import counted
 from . import parse
 from .incoming import announcement
 from .screen import said, sentence

@@ -10,9 +10,8 @@ from ..board import Board
 from ..board.roots import root_name
 from ..errors import UnknownTask
 from ..team import requests
-from ..text import one_line
+from ..text import counted, one_line
 from ..types import MESSAGES, Message, Spending, Task, TaskState, Teammate
-from ..view.numbers import counted
 from ..view.tables import used
 
 _PAGE = 100  # Tasks of each kind that are read; more would not fit into a line or a menu.

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ..errors import BadInput
-from ..view.numbers import counted
+from ..text import counted
 from .command import answer, board_given, board_option, examples, json_option, show, working_folder
 
 _INSTALL = {

@@ -11,10 +11,9 @@ from rich.console import Group
 from rich.text import Text
 
 from ..errors import BadInput
-from ..text import plain
+from ..text import counted, plain
 from ..types import HUMAN, Message
 from ..view.json import message_shape, shape_of
-from ..view.numbers import counted
 from .command import CommandContext, all_pages, text_or_stdin, verb
 from .parameters import RequestId, TeammateName
 from .tasks import collect

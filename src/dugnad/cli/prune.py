@@ -12,7 +12,7 @@ from ..board import Board
 from ..board.prune import Pruned
 from ..errors import BadInput
 from ..safe_open import OWN
-from ..view.numbers import counted
+from ..text import counted
 from ..workspace.files.kept import files_in, remove_files
 from .command import CommandContext, board_given, confirm, here, verb
 from .parameters import Span

@@ -14,9 +14,8 @@ from ..errors import BadInput
 from ..rehearsal.findings import WORTH, Findings, PathStep, Range, Size
 from ..rehearsal.gantt import Drawn, gantt
 from ..rehearsal.plan import RehearsalPlan, length
-from ..text import one_line
+from ..text import counted, one_line
 from ..view.json import Shape
-from ..view.numbers import counted
 from ..view.tables import Indented
 
 _STEPS_SHOWN = 14

@@ -20,11 +20,10 @@ from ..config.servers import read_approved, write_approved
 from ..config.user import UserSettings, read_user
 from ..errors import BadInput, ToolError
 from ..team.servers import ServerState, chosen, look_at, open_servers
-from ..text import one_line, plain
+from ..text import counted, one_line, plain
 from ..tools import Tool
 from ..tools.mcp.offer import Server
 from ..types import Teammate
-from ..view.numbers import counted
 from ..workspace.sandbox.sandbox import Sandbox, probe
 from .command import answer, confirm, examples, is_no_project, json_option
 

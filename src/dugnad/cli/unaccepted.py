@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 from ..board import Board, open_board
 from ..config.project import Project
 from ..errors import BadInput, BoardUnreachable, ToolError
-from ..text import one_line
+from ..text import counted, one_line
 from ..tools.policy import Rules, verdict
 from ..types import HUMAN, OPEN, Budget
-from ..view.numbers import counted
 from ..workspace.git.git import Git
 from .accepted import Accepted, Settings
 from .command import file_of, shown_url

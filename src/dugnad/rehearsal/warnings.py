@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 
+from ..text import counted
 from .plan import RehearsalPlan, length
 from .play import Mate, PlayedRun
 
@@ -22,7 +23,7 @@ def _nobody(plan: RehearsalPlan, mates: Sequence[Mate]) -> list[str]:
     taken = {lane for mate in mates for lane in mate.lanes}
     left = Counter(task.lane for task in plan.tasks if task.lane not in taken)
     return [
-        f"Nobody would take {count} task{'' if count == 1 else 's'} for "
+        f"Nobody would take {counted(count, 'task')} for "
         + (
             f"{lane[1:]}, who is not there; `dugnad spawn {shlex.quote(lane[1:])}` changes that."
             if lane.startswith("@")

@@ -30,18 +30,6 @@ OF_A_TREE = ("read_file", "list_dir", "glob", "grep", "write_file", "edit_file",
 READING: tuple[Tool, ...] = (list_tasks, show_task, read_notes, search_notes, list_teammates, use_skill)
 
 __all__ = [
-    "BUILT_IN",
-    "LEADING",
-    "OF_A_TREE",
-    "READING",
-    "BadCall",
-    "Context",
-    "Desk",
-    "Ends",
-    "Policy",
-    "Skill",
-    "Tool",
-    "file_tools",
-    "find_skills",
-    "tool",
-]
+    "BUILT_IN", "LEADING", "OF_A_TREE", "READING", "BadCall", "Context", "Desk", "Ends", "Policy", "Skill", "Tool",
+    "file_tools", "find_skills", "tool",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a tool is handed besides its arguments, and the two ways it can answer that are not text."""
+"""What a tool gets besides its arguments, and how it can answer other than with a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The tool ends the attempt: with an end, or with a wait after which it is asked again."""
+    """The tool ends the attempt, or lets it wait; after a wait the tool is called again."""
 
     outcome: Outcome
     say: str = ""
@@ -25,30 +25,28 @@ class Ends:
 
 @dataclass(slots=True)
 class Desk:
-    """What one attempt has on its desk. The list and the wish for room are folded from the recorded calls."""
+    """What tools of one attempt leave for the agent. All but the claims is folded from the recorded calls."""
 
     todo: list[str] = field(default_factory=list)
-    todo_turn: int = 0  # When the list was touched last.
+    todo_turn: int = 0  # The turn of the last change of the list.
     compaction_wanted: bool = False
-    claims: list[Claim] = field(default_factory=list)  # Claimed by name; worked when this attempt is over.
+    claims: list[Claim] = field(default_factory=list)  # Tasks claimed by number; worked when this attempt is over.
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an output, from the character that was asked for."""
-
     text: str
-    more: bool  # There is more behind it.
+    more: bool  # There is more after it.
 
 
 class Keeper(Protocol):
-    """What stands behind tools of one attempt whose words or work outlive a call."""
+    """Keeps the outputs and the jobs of one attempt beyond a single call."""
 
     def piece(self, output: str, start: int, most: int) -> Piece | None:
-        """Of an output that is kept under this name; None: there is none. Called in a thread."""
+        """A part of the output with this name; None: there is none. Called in a thread."""
 
     def unfinished(self) -> Told:
-        """What still goes on and would be ended with the attempt, told once; or nothing."""
+        """What still runs and would end with the attempt. Each job is named once."""
 
 
 Consult = Callable[[str, str | None], Awaitable[str]]
@@ -63,12 +61,12 @@ class Context:
     claim: Claim
     teammate: Teammate
     limits: AgentLimits
-    key: str  # Names this very call, also when it is run again after a crash.
+    key: str  # The name of this call; the same when the call is run again after a crash.
     desk: Desk
     skills: tuple[Skill, ...] = ()
-    since: int | None = None  # The epoch in which this call put the task down to wait, if it did.
-    shown: list[int] = field(default_factory=list)  # Messages the model is shown by this call; filled in by it.
+    since: int | None = None  # The epoch in which this call let the task wait, if it did.
+    shown: list[int] = field(default_factory=list)  # The call adds the messages that it shows to the model.
     consult: Consult | None = None
     read_output: ReadOutput | None = None
-    seconds: float | None = None  # After so many the call is stopped; None: it takes as long as it takes.
-    say: Callable[[str], None] = lambda text: None  # What goes on in the call right now, for whoever watches.
+    seconds: float | None = None  # After this time the call is stopped. None: no limit.
+    say: Callable[[str], None] = lambda text: None  # Shows people what the call is doing.

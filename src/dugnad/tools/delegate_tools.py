@@ -1,4 +1,4 @@
-"""Thinking with others: a second mind for a moment, or a task for another whose result comes back."""
+"""Tools that give work to others: a question to a second mind, or a task whose result comes back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ async def consult(context: Context, prompt: str, role: str | None = None) -> str
 async def delegate(
     context: Context, task: str, body: str = "", role: str | None = None, wait: bool = True
 ) -> str | Ends:
-    """A task for another, waited for or not."""
     if role is not None and wait:
         roles = {each for member in await context.board.team() if member.status not in GONE for each in member.roles}
         if role not in roles:
@@ -56,10 +55,9 @@ async def _waits_for(context: Context, task: int, other: int) -> bool:
 
 
 def result_text(task: Task) -> Told:
-    """How a task ended, in its worker's words."""
+    """How a task ended, in the words of its teammate."""
     how = task.state + (f", {task.outcome}" if task.outcome else "")
-    words = whole_result(task) or task.reason
-    by = f" ({task.teammate})" if task.teammate and words else ""
-    if not words:
+    if not (words := whole_result(task) or task.reason):
         return tell("results.ended", id=task.id, title=task.title, how=how)
-    return tell("results.ended_with", id=task.id, title=task.title, how=f"{how}{by}", words=words)
+    how += f" ({task.teammate})" if task.teammate else ""
+    return tell("results.ended_with", id=task.id, title=task.title, how=how, words=words)

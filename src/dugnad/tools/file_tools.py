@@ -1,7 +1,7 @@
 """The files of a workspace as tools: `Team.open(..., tools=file_tools(Files(root)))`.
 
-They act on the world outside the board, so they are not marked as our own: a host that lost its lease runs none. What
-only reads may be run again after a crash. What writes may not: by then somebody else may have gone on from it.
+They act on the world outside the board, so they are not marked as our own: a host that lost its lease runs none of
+them. A tool that only reads may run again after a crash. One that writes may not: another attempt may have gone on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from .tool import Tool
 
 def file_tools(files: Files) -> tuple[Tool, ...]:
     """All six, for one tree. Plain functions, which the runtime calls in threads."""
-    reading: tuple[tuple[str, Callable[..., str]], ...] = (
-        ("read_file", files.read),
-        ("list_dir", files.list_dir),
-        ("glob", files.glob),
-        ("grep", files.grep),
-    )
+    reading: dict[str, Callable[..., str]] = {
+        "read_file": files.read, "list_dir": files.list_dir, "glob": files.glob, "grep": files.grep,
+    }  # fmt: skip
     return (
-        *(Tool(function, name=name, prompt=name, safe=True, keyed=True) for name, function in reading),
+        *(Tool(function, name=name, prompt=name, safe=True, keyed=True) for name, function in reading.items()),
         Tool(files.write, name="write_file", prompt="write_file"),
         Tool(files.edit, name="edit_file", prompt="edit_file"),
     )

@@ -1,4 +1,4 @@
-"""Finishing and claiming tools: how an attempt ends, and taking a certain task."""
+"""Tools that end an attempt, and the one that claims a certain task."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from .tool import own_tool
 
 @own_tool()
 async def finish(context: Context, result: str, outcome: str | None = None) -> Ends:
-    """End the attempt as done."""
     return Ends(Done(result, outcome), "Done.")
 
 
 @own_tool(early=True)
 async def give_up(context: Context, reason: str) -> Ends:
-    """End the attempt as failed for good."""
     return Ends(Failed(reason or "given up without a reason"), "Given up.")
 
 
 @own_tool(early=True)
 async def release(context: Context, reason: str, delay_minutes: float = 0) -> Ends:
-    """End the attempt and put the task back."""
     return Ends(Released(reason, max(0.0, delay_minutes) * 60), "Released.")
 
 
@@ -35,13 +32,13 @@ async def idle(context: Context) -> Ends:
 
 @own_tool()
 async def claim_task(context: Context, task: int) -> str:
-    """Claim by number; worked after this attempt."""
+    """Claim a task by its number, to work on it after this attempt."""
     claim = await context.board.claim(context.teammate.name, context.claim.host, task=task, key=context.key)
     if claim is None:
         found = await context.board.find(task)
         raise ToolError(tell("results.cannot_claim", task=task, state=found.state))
     if (claim.task.state, claim.task.epoch, claim.host) != ("claimed", claim.epoch, context.claim.host):
-        # The call was made before, and its result was not recorded; what it took has gone its way meanwhile.
+        # The call was made before a crash, and the claimed task has changed since.
         return tell("results.held_before", task=task, state=claim.task.state)
     context.desk.claims.append(claim)
     return tell("results.claimed", task=task, title=claim.task.title)

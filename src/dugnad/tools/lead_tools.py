@@ -1,4 +1,4 @@
-"""The lead's tools: who is on the team, whose plan is good, and, now and then, whose a task is."""
+"""The lead's tools: teammates, plans, and the assignment of tasks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ async def ask_to_stop(
     board: Board, name: str, *, by: str = HUMAN, why: str = "", now: bool = False, claim: Claim | None = None,
     key: str | None = None,
 ) -> str:  # fmt: skip
-    """Request a shutdown, or with `now` make it so. Returns what happened, as a sentence."""
+    """Ask a teammate to shut down, or stop it at once with `now`. Returns a sentence about what happened."""
     teammate = await board.teammate(name)
     if teammate.status in GONE:
         return f"{name} is {teammate.status} already."
-    if now or teammate.status in ("wanted", "lost"):  # Nobody is there who could be asked.
+    if now or teammate.status in ("wanted", "lost"):  # Such a teammate cannot be asked.
         await board.stop_teammate(name, by=by, reason=why or f"stopped by {by}")
         return f"{name} is stopped."
     if any(each.kind == "shutdown" for each in await board.requests(name)):
@@ -30,7 +30,6 @@ async def ask_to_stop(
 
 @own_tool()
 async def spawn_teammate(context: Context, name: str, role: str | None = None, prompt: str = "") -> str:
-    """Add a teammate, up to the limit of the team."""
     there = [member for member in await context.board.team() if member.status not in GONE]
     if len(there) >= context.limits.teammates_max and name not in {member.name for member in there}:
         raise ToolError(tell("results.team_full", count=len(there), most=context.limits.teammates_max))
@@ -44,7 +43,6 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
 
 @own_tool()
 async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
-    """Ask another to shut down."""
     if name == context.teammate.name:
         raise ToolError(tell("results.not_yourself"))
     return await ask_to_stop(
@@ -54,18 +52,16 @@ async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
 
 @own_tool()
 async def approve_plan(context: Context, request: str, approve: bool, text: str = "") -> str:
-    """Answer a plan."""
     asked, _ = await context.board.request(request)
     if asked.kind != "plan":
         raise ToolError(tell("results.not_a_plan", request=request, kind=asked.kind))
     await context.board.reply(request, context.teammate.name, text, accepted=approve)
-    return (
-        tell("results.plan_approved", who=asked.sender) if approve else tell("results.plan_sent_back", who=asked.sender)
-    )
+    if approve:
+        return tell("results.plan_approved", who=asked.sender)
+    return tell("results.plan_sent_back", who=asked.sender)
 
 
 @own_tool()
 async def assign(context: Context, task: int, name: str | None = None) -> str:
-    """Make a task one teammate's, or anybody's again."""
     await context.board.assign(task, name, by=context.teammate.name, key=context.key)
     return tell("results.assigned", task=task, name=name or "anyone")

@@ -1,8 +1,9 @@
-"""Talking tools: to teammates, to the lead, to the human."""
+"""Tools to talk with teammates, the lead and the human."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ..board import Board
 from ..errors import ToolError, UnknownRequest
@@ -16,7 +17,7 @@ GONE = ("stopped", "failed")
 
 
 def message_text(message: Message, leads: frozenset[str]) -> Told:
-    """A message as the model reads it: who, what kind, and the words marked as theirs."""
+    """A message as the model reads it: the sender, the kind, and the quoted text."""
     who = "the human" if message.sender == HUMAN else message.sender
     who += " (lead)" if message.sender in leads else ""
     kind = "" if message.kind == "text" else f" [{message.kind.replace('_', ' ')}]"
@@ -35,20 +36,18 @@ def message_text(message: Message, leads: frozenset[str]) -> Told:
 
 
 def inbox_text(messages: Sequence[Message], leads: frozenset[str]) -> Told:
-    """What the runtime shows of an inbox. No line of anybody's words can look like it: theirs start with "> "."""
+    """An inbox as the model reads it. A line of a message cannot look like ours: it starts with "> "."""
     return tell("results.inbox", messages=joined((message_text(each, leads) for each in messages), "\n"))
 
 
 @own_tool(early=True)
 async def send_message(context: Context, to: str, text: str) -> str:
-    """A message to one teammate, or to the human."""
     await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
     return tell("results.sent", to=to)
 
 
 @own_tool()
 async def broadcast(context: Context, text: str) -> str:
-    """A message to every teammate."""
     told = await context.board.broadcast(context.teammate.name, text, claim=context.claim, key=context.key)
     to = ", ".join(sorted(message.recipient for message in told))
     return tell("results.sent", to=to) if to else tell("results.sent_to_nobody")
@@ -56,20 +55,14 @@ async def broadcast(context: Context, text: str) -> str:
 
 @own_tool(early=True)
 async def read_inbox(context: Context) -> str:
-    """The inbox before the next turn."""
     found = await context.board.take(context.teammate.name, context.key)
-    leads = await lead_names(context)
+    leads = frozenset(member.name for member in await context.board.team() if member.lead)
     context.shown.extend(message.id for message in found)
     return "\n\n".join(message_text(message, leads) for message in found) or tell("results.inbox_empty")
 
 
-async def lead_names(context: Context) -> frozenset[str]:
-    return frozenset(member.name for member in await context.board.team() if member.lead)
-
-
 @own_tool(safe=True)
 async def list_teammates(context: Context) -> str:
-    """The team, one line each."""
     team = await context.board.team()
     return "\n".join(
         f"{member.name}{' (lead)' if member.lead else ''}{' (you)' if member.name == context.teammate.name else ''}: "
@@ -80,7 +73,6 @@ async def list_teammates(context: Context) -> str:
 
 @own_tool(early=True)
 async def ask_human(context: Context, question: str) -> str | Ends:
-    """Put the task down until a person answers."""
     if answer := await answer_to(context):
         return answer
     return Ends(Waiting(on="human", question=question or "May I go on?"))
@@ -88,7 +80,6 @@ async def ask_human(context: Context, question: str) -> str | Ends:
 
 @own_tool(early=True)
 async def submit_plan(context: Context, plan: str) -> str | Ends:
-    """Put the task down until the plan is approved or sent back."""
     if answer := await answer_to(context):
         return answer
     leads = [member.name for member in await context.board.team() if member.lead and member.status not in GONE]
@@ -97,18 +88,16 @@ async def submit_plan(context: Context, plan: str) -> str | Ends:
 
 
 async def answer_to(context: Context) -> Told | None:
-    """What was answered to the question this very call put the task down with, if it did and if it was."""
+    """The answer to the question for which this call let the task wait, if there is one."""
     return await answer_since(context.board, context.claim.task.id, context.since)
 
 
 async def answer_since(board: Board, task: int, epoch: int | None) -> Told | None:
-    """What was answered to the question a task was put down with in that epoch."""
-    if epoch is None:
-        return None
-    try:
-        _, reply = await board.request(f"task-{task}-{epoch}")
-    except UnknownRequest:
-        return None
+    """The answer to the question for which a task waited in that epoch."""
+    reply = None
+    if epoch is not None:
+        with suppress(UnknownRequest):
+            _, reply = await board.request(f"task-{task}-{epoch}")
     if reply is None:
         return None
     if reply.shown_at is None:  # It is the answer to this call; it need not come through the inbox as well.
@@ -130,8 +119,7 @@ async def respond(context: Context, request: str, accept: bool, text: str = "") 
     accepted = None if asked.kind == "question" else accept
     await context.board.reply(request, context.teammate.name, text, accepted=accepted)
     if asked.kind == "shutdown" and accept:
-        return Ends(
-            Released(f"{context.teammate.name} was asked by {asked.sender} to shut down", resume=True), "Goodbye."
-        )
+        why = f"{context.teammate.name} was asked by {asked.sender} to shut down"
+        return Ends(Released(why, resume=True), "Goodbye.")
     words = text.strip() or ("yes" if accept else "no")
     return tell("results.responded", who=asked.sender, kind=asked.kind, words=words)

@@ -1,4 +1,4 @@
-"""Remembering tools: the team's notes, whole outputs, and making room in one's own context."""
+"""Tools for the team's notes, for whole outputs, and to compact the context."""
 
 from __future__ import annotations
 
@@ -17,28 +17,24 @@ def note_text(note: Note) -> Told:
 
 @own_tool(early=True)
 async def note(context: Context, title: str, text: str) -> str:
-    """Write a note for the team."""
     made = await context.board.write_note(context.teammate.name, title, text, claim=context.claim, key=context.key)
     return tell("results.note_written", id=made.id)
 
 
 @own_tool(safe=True)
 async def read_notes(context: Context, before: int | None = None) -> str:
-    """A page of the notes on this goal."""
     found = await context.board.search_notes(root=context.claim.task.root, before=before, page=20)
     return "\n\n".join(map(note_text, found)) or tell("results.no_notes")
 
 
 @own_tool(safe=True)
 async def search_notes(context: Context, words: str) -> str:
-    """Notes of every goal, by words."""
     found = await context.board.search_notes(words, page=20)
     return "\n\n".join(map(note_text, found)) or tell("results.no_note_with", words=words)
 
 
 @own_tool(safe=True)
 async def read_output(context: Context, output: str, start: int = 0, characters: int | None = None) -> str:
-    """A part of an output that was shortened."""
     assert context.read_output is not None
     most = context.limits.tool_chars_max * 3 // 4
     most = most if characters is None else max(1, min(characters, most))
@@ -47,7 +43,7 @@ async def read_output(context: Context, output: str, start: int = 0, characters:
 
 
 def piece_of(whole: str, output: str, start: int, most: int) -> Piece:
-    """A part of a text that is at hand."""
+    """A part of a text in memory."""
     if start >= len(whole) or start < 0:
         raise no_such_start(output, len(whole))
     return Piece(cut_from(whole[: start + most], start), start + most < len(whole))

@@ -1,7 +1,7 @@
-"""Which tools are used without a word, which a person is asked about first, and which not at all.
+"""Which tools are allowed, which a person is asked about first, and which are denied.
 
-Pure: rules are read from a mapping, as a file gives it, and decisions are values. Who waits for the answer, and what
-is done with it, is the agent's business. The sandbox is the boundary; a policy is what a person wants on top of it.
+Pure: rules are read from a mapping, as a file gives it, and decisions are values. The agent waits for the answer and
+acts on it. The sandbox is the boundary; a policy is what a person wants on top of it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from ..types import Task
 
 Decision = Literal["allow", "ask", "deny"]
 DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")  # From the mildest to the strictest.
-QUESTION_BYTES_MAX = 64 * 1024  # What is longer nobody reads before saying yes.
+QUESTION_BYTES_MAX = 64 * 1024  # A person would not read a longer one before saying yes.
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
 _CALL = re.compile(r"\(call t[0-9]+\.e[0-9]+\.[0-9]+\.[0-9]+\)")
-# They are questions themselves: whether one may ask is not asked.
-_QUESTIONS = frozenset({"ask_human", "submit_plan"})
-# What of a tool's arguments is a command that the runtime runs: who may run none must not have it run.
-_COMMANDS = {"add_task": "check"}
+_QUESTIONS = frozenset({"ask_human", "submit_plan"})  # A person is not asked whether a teammate may ask.
+_COMMANDS = {"add_task": "check"}  # The argument that is a command: it falls under the rules of bash, too.
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
@@ -36,7 +34,7 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What one file says: for everybody, and for those of a role. A key is a tool's name, or a pattern of names."""
+    """What one file says for everybody, and for each role. A key is a tool's name, or a pattern of names."""
 
     general: Mapping[str, Decision] = field(default_factory=dict)
     roles: Mapping[str, Mapping[str, Decision]] = field(default_factory=dict)
@@ -57,7 +55,7 @@ class Rules:
         )
 
     def decide(self, tool: str, roles: Iterable[str]) -> Decision:
-        """A role's own entry comes before the general one. Who has several roles is held to the strictest."""
+        """A role's own entry comes before the general one. Of several roles the strictest counts."""
         general = _most_specific(self.general, tool) or "allow"
         found = [_most_specific(self.roles.get(role, {}), tool) or general for role in roles]
         return strictest(found) if found else general
@@ -67,13 +65,13 @@ class Rules:
         return frozenset(self.general).union(*self.roles.values())
 
     def strange(self, known: Iterable[str]) -> list[str]:
-        """Names of no tool there can be. Those of servers, which have two underscores, are known only later."""
+        """Names that are no tool's. The tools of servers have two underscores in their names and are known later."""
         return sorted(key for key in self.keys.difference(known) if "*" not in key and "__" not in key)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What several files say together: of each tool the strictest. So whoever comes second can narrow, never widen."""
+    """What several files say together: for each tool the strictest counts, so a second file can only narrow."""
 
     files: tuple[Rules, ...] = ()
 
@@ -87,7 +85,7 @@ class Policy:
         return "allow" if decision == "ask" and tool in _QUESTIONS else decision
 
     def told(self, roles: Iterable[str] = ()) -> dict[str, Decision]:
-        """What holds for somebody, of all that the files name, where it is not just allowed."""
+        """What the files ask about or deny for these roles."""
         roles = tuple(roles)
         keys = sorted(frozenset().union(*(each.keys for each in self.files)))
         return {key: decision for key in keys if (decision := self.decide(key, roles)) != "allow"}
@@ -105,7 +103,7 @@ def _entries(given: Mapping[str, Any], where: str) -> dict[str, Decision]:
 
 
 def _most_specific(entries: Mapping[str, Decision], tool: str) -> Decision | None:
-    """A name before a pattern, then the pattern that says most of the name; of equals the stricter."""
+    """A name comes before a pattern, and a longer pattern before a shorter; of equals the stricter counts."""
     if tool in entries:
         return entries[tool]
     fitting = [key for key in entries if "*" in key and fnmatchcase(tool, key)]
@@ -120,27 +118,27 @@ def _shown(value: object) -> str:
 
 
 def reaches(tool: str, arguments: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """The tools whose rules a call falls under; without arguments, those it could."""
+    """The tools whose rules apply to a call; without arguments, those that could apply."""
     command = _COMMANDS.get(tool)
     given = command is not None and (arguments is None or bool(arguments.get(command)))
     return (tool, "bash") if given else (tool,)
 
 
-# What a person is asked, and what counts as which answer.
+# What a person is asked, and how an answer is understood.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """What a person said of one call."""
+    """What a person said about one call."""
 
     allowed: bool
-    always: bool = False  # Further calls of the tool need not be asked about while the task is worked.
+    always: bool = False  # Also for further calls of the tool while the task is worked.
     words: str = ""
 
 
 def question(teammate: str, task: Task, tool: str, arguments: Mapping[str, Any], key: str) -> str:
-    """The whole of what is to be run, harmless to a terminal. The same call gives the same text, so an answer counts
-    only for the call its question shows, whoever put the question."""
+    """The whole call, harmless to a terminal. The same call gives the same text, so an answer counts only for the call
+    that its question shows."""
     given = [f"{name}:\n{quote(_visible(_as_text(value)))}" for name, value in arguments.items()]
     return "\n".join(
         [
@@ -154,7 +152,7 @@ def question(teammate: str, task: Task, tool: str, arguments: Mapping[str, Any],
 
 
 def can_be_asked(tool: str, asked: str) -> str:
-    """The question itself, if it is not too long to be read."""
+    """The question, unless it is too long to be read."""
     if (size := len(asked.encode())) > QUESTION_BYTES_MAX:
         raise ToolError(tell("results.too_long_to_ask", tool=tool, size=size, most=QUESTION_BYTES_MAX))
     return asked
@@ -166,9 +164,9 @@ def is_question(text: str) -> bool:
 
 
 def verdict(text: str, accepted: bool | None) -> Permission:
-    """Only a plain yes is one. `accepted`: what was approved or rejected in so many words."""
+    """Only a plain yes counts as yes. `accepted`: whether it was approved or rejected with a command."""
     word = text.strip().rstrip(".!").casefold()
-    if accepted is False or word in ("no", "n"):
+    if word in ("no", "n") or accepted is False:
         return Permission(allowed=False, words="" if word in ("no", "n") else text.strip())
     if word in ("yes", "y", "always"):
         return Permission(allowed=True, always=word == "always")
@@ -186,7 +184,10 @@ def _as_text(value: Any) -> str:
 
 
 def _visible(text: str) -> str:
-    """Nothing that a terminal would obey, and nothing that a person would not see."""
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
-    )
+    """Without characters that a terminal would obey or a person would not see."""
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    seen = character.isprintable() or character in "\n\t"
+    return character if seen else character.encode("unicode_escape").decode()

@@ -1,5 +1,5 @@
-"""Skills: folders with a SKILL.md, in the Agent Skills format. Their names stand in the prompt, their bodies come on
-demand. They are the project's: read beneath its root, bounded, and quoted."""
+"""Skills: folders with a SKILL.md, in the Agent Skills format. The prompt names them, and their texts are read on
+demand. They belong to the project, so they are read beneath its root, bounded, and quoted."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ class Skill:
 
 
 def find_skills(project: Path) -> tuple[Skill, ...]:
-    """The skills of a project. The first of a name counts; what cannot be read is not a skill."""
+    """The skills of a project. The first with a name counts. A file that cannot be read is no skill."""
     found: dict[str, Skill] = {}
     for parent in FOLDERS:
         for name, _ in names_within(project, parent, _SKILLS_MAX):
-            skill = _read(project, f"{parent}/{name}")
-            if skill is not None:
+            if skill := _read(project, f"{parent}/{name}"):
                 found.setdefault(skill.name, skill)
     return tuple(found.values())
 
@@ -64,13 +63,12 @@ def _text(project: Path, path: str) -> str:
 
 
 def skills_text(skills: tuple[Skill, ...]) -> Told:
-    """For the prompt: names and what they are good for, in the project's words."""
+    """For the prompt: each name with its description, quoted."""
     return quote("\n".join(f"- {skill.name}: {skill.description}" for skill in skills))
 
 
 @own_tool(safe=True)
 async def use_skill(context: Context, name: str, file: str = "SKILL.md") -> str:
-    """A file of a skill."""
     skill = next((each for each in context.skills if each.name == name), None)
     if skill is None:
         there = ", ".join(each.name for each in context.skills) or "none"
@@ -79,9 +77,8 @@ async def use_skill(context: Context, name: str, file: str = "SKILL.md") -> str:
 
 
 def _shown(skill: Skill, file: str, most: int) -> str:
-    path = f"{skill.folder}/{file}"
-    if ".." in PurePosixPath(file).parts or file.startswith("/"):
-        path = ""
+    outside = ".." in PurePosixPath(file).parts or file.startswith("/")
+    path = "" if outside else f"{skill.folder}/{file}"
     try:
         text = _text(skill.project, path)
     except OSError:
@@ -95,7 +92,7 @@ def _shown(skill: Skill, file: str, most: int) -> str:
 def _files(skill: Skill) -> list[str]:
     found: list[str] = []
     left = [""]
-    for above in left:  # Which grows on the way.
+    for above in left:  # The list grows on the way.
         if len(found) >= _FILES_MAX or len(left) > _FILES_MAX:
             break
         for name, is_folder in names_within(skill.project, f"{skill.folder}/{above}", _FILES_MAX):

@@ -1,4 +1,4 @@
-"""Planning tools: what else there is to do."""
+"""Tools to put tasks, to look at them, and to keep a private list."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from ..errors import ToolError
 from ..prompts import tell
-from ..text import Told, joined, one_line
-from ..types import Done, Need, NewTask, Spending, Task, TaskState
+from ..text import Told, counted, joined, one_line
+from ..types import Done, Need, Spending, Task, TaskState
 from .context import Context
 from .tool import own_tool
 
 _NEED = re.compile(r"^#?(\d+)(?::([\w-]+))?$")
 
 
-def parse_needs(given: list[str]) -> tuple[Need, ...]:
+def _needs(given: list[str]) -> tuple[Need, ...]:
     needs = []
     for each in given:
         if not (found := _NEED.match(str(each).strip())) or len(found[1]) > 18:
@@ -26,19 +26,21 @@ def parse_needs(given: list[str]) -> tuple[Need, ...]:
 
 
 def budget_line(spending: Spending) -> str:
-    """What of the budget is used, as people and models read it."""
-    parts = [f"{spending.runs} of {spending.tasks_max} task runs used" if spending.tasks_max is not None else ""]
+    """The used part of the budget, as people and models read it."""
+    parts = []
+    if spending.tasks_max is not None:
+        parts.append(f"{spending.runs} of {spending.tasks_max} task runs used")
     if spending.tokens_max is not None:
         parts.append(f"{spending.spent.tokens:,} of {spending.tokens_max:,} tokens")
     if spending.microdollars_max is not None:
         parts.append(f"${spending.spent.microdollars / 1e6:.2f} of ${spending.microdollars_max / 1e6:.2f}")
     if spending.milliseconds_max is not None:
         parts.append(f"{spending.spent.milliseconds // 1000} of {spending.milliseconds_max // 1000} seconds")
-    return ", ".join(filter(None, parts)) or f"no cap, {spending.runs} task run{'' if spending.runs == 1 else 's'} used"
+    return ", ".join(parts) or f"no cap, {counted(spending.runs, 'task run')} used"
 
 
 def whole_result(said: Task | Done | Mapping[str, Any]) -> str:
-    """What a task that is done said, and behind that in brackets where its work went, as people and models read it."""
+    """The result of a task, followed by where its work went in brackets, as people and models read it."""
     facts = said if isinstance(said, Mapping) else {name: getattr(said, name) for name in Done.__slots__}
     words, into, commit = facts.get("result") or "", facts.get("merged_into"), facts.get("merged_as")
     notes = [f"[merged into {into}{f' as {commit[:12]}' if commit else ' before'}]"] if into else []
@@ -47,9 +49,8 @@ def whole_result(said: Task | Done | Mapping[str, Any]) -> str:
     return "\n\n".join([words, "\n".join(notes)]).lstrip() if notes else words
 
 
-async def put_child(context: Context, task: NewTask) -> str:
-    fields = {name: getattr(task, name) for name in _FIELDS}
-    put = await context.board.follow_up(context.claim, by=context.teammate.name, **fields)
+async def _put(context: Context, title: str, **fields: Any) -> str:
+    put = await context.board.follow_up(context.claim, title, by=context.teammate.name, **fields)
     spending = await context.board.budget(put.root)
     return joined((put_text(put), tell("results.budget", budget=budget_line(spending))), " ")
 
@@ -58,18 +59,14 @@ def put_text(put: Task) -> Told:
     return tell("results.put", id=put.id, title=put.title, state=put.state)
 
 
-_FIELDS = ("title", "body", "needs", "role", "assignee", "priority", "check", "review", "network", "delay_seconds")
-
-
 @own_tool()
 async def schedule_followup(
     context: Context, title: str, body: str = "", for_me: bool = False, delay_minutes: float = 0
 ) -> str:
-    """A task for later: for this role, or with `for_me` for this teammate."""
     teammate = context.teammate
     role = None if for_me else next(iter(teammate.roles), None)
     assignee, delay = teammate.name if for_me else None, delay_minutes * 60
-    return await put_child(context, NewTask(title=title, body=body, role=role, assignee=assignee, delay_seconds=delay))
+    return await _put(context, title, body=body, role=role, assignee=assignee, delay_seconds=delay)
 
 
 @own_tool()
@@ -77,12 +74,10 @@ async def add_task(
     context: Context, title: str, body: str = "", needs: list[str] | None = None, role: str | None = None,
     assignee: str | None = None, priority: int = 0, check: str | None = None, review: str = "", network: bool = False,
 ) -> str:  # fmt: skip
-    """A task with everything a task can have."""
-    new = NewTask(
-        title=title, body=body, needs=parse_needs(needs or []), role=role, assignee=assignee, priority=priority,
+    return await _put(
+        context, title, body=body, needs=_needs(needs or []), role=role, assignee=assignee, priority=priority,
         check=check, review=review or None, network=network,
     )  # fmt: skip
-    return await put_child(context, new)
 
 
 def task_line(task: Task) -> str:
@@ -94,7 +89,6 @@ def task_line(task: Task) -> str:
 
 @own_tool(safe=True)
 async def list_tasks(context: Context, state: TaskState | None = None, everywhere: bool = False, after: int = 0) -> str:
-    """A page of tasks, of this goal or of all."""
     root = None if everywhere else context.claim.task.root
     found = await context.board.list_tasks(states=[state] if state else None, root=root, after=after, page=50)
     if not found:
@@ -105,7 +99,6 @@ async def list_tasks(context: Context, state: TaskState | None = None, everywher
 
 @own_tool(safe=True)
 async def show_task(context: Context, task: int) -> str:
-    """All a task says of itself."""
     found = await context.board.find(task)
     lines = [task_line(found), tell("results.put_by", who=found.put_by)]
     if found.review:

@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, get_type_hints, overload
 
@@ -24,35 +25,32 @@ _ARGUMENT = re.compile(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
 
 
 class BadCall(ToolError):
-    """The model called a tool in a way that makes no sense: a name that does not exist, broken or wrong arguments."""
+    """The model called a tool that does not exist, or with wrong arguments."""
 
 
+@dataclass(eq=False)
 class Tool:
-    """A tool. `safe`: may run beside others of the same reply. `keyed`: what it does is done once per call, also when
-    it is run again after a crash. `own`: one of ours, whose bugs must not be told to the model as its mistake.
-    `early`: may be used before the plan of the task is approved, as whatever only reads may. `seconds`: how long a call
-    with these arguments may take, if not as long as any tool. `keeper`: what stands behind it, beyond a call. `prompt`:
-    its name in `prompts/tools.md`, for a built-in one."""
+    """A function that a model can call."""
 
-    def __init__(
-        self, function: Callable[..., Any], *, name: str | None = None, safe: bool = False, keyed: bool = False,
-        own: bool = False, early: bool = False, seconds: Callable[[Mapping[str, Any]], float | None] | None = None,
-        keeper: Keeper | None = None, prompt: str | None = None,
-    ) -> None:  # fmt: skip
-        self.function = function
-        self.name = name or function.__name__
-        self.safe = safe
-        self.keyed = keyed
-        self.own = own
-        self.early = early or safe
-        self.seconds = seconds or (lambda arguments: None)
-        self.keeper = keeper
-        self.prompt = prompt
-        if prompt is None and not inspect.getdoc(function):
+    function: Callable[..., Any]
+    _: KW_ONLY
+    name: str = ""  # If not that of the function.
+    safe: bool = False  # It may run beside others of the same reply.
+    keyed: bool = False  # It does its work once per call, also when it is run again after a crash.
+    own: bool = False  # It is one of ours: its bugs must not be told to the model as the model's mistakes.
+    early: bool = False  # It may be used before the plan of the task is approved. A safe one always may.
+    seconds: Callable[[Mapping[str, Any]], float | None] = lambda arguments: None  # For a call; None: as any tool.
+    keeper: Keeper | None = None  # What stands behind it, beyond a call.
+    prompt: str | None = None  # Its name in `prompts/tools.md`, if it is built in.
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.function.__name__
+        self.early = self.early or self.safe
+        if self.prompt is None and not inspect.getdoc(self.function):
             raise DugnadError(f"The tool {self.name} needs a docstring: it is all the model knows of it.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Still the function it was made of."""
+        """Call the function that it was made of."""
         return self.function(*args, **kwargs)
 
     @cached_property
@@ -65,7 +63,7 @@ class Tool:
 
     @cached_property
     def _told(self) -> tuple[str, Mapping[str, str]]:
-        """What a model is told of the tool, and of each argument."""
+        """What a model is told about the tool, and about each argument."""
         if self.prompt is not None:
             return tool_prompt(self.prompt)
         doc = inspect.getdoc(self.function) or ""
@@ -92,7 +90,7 @@ class Tool:
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
     def check(self, arguments: str) -> dict[str, Any]:
-        """The arguments as the function wants them, or BadCall that says what is wrong with them."""
+        """The arguments as the function takes them. BadCall says what is wrong with them."""
         from pydantic import ValidationError
 
         try:
@@ -107,7 +105,7 @@ class Tool:
         return found
 
     async def run(self, context: Context, arguments: dict[str, Any]) -> str | Ends:
-        """Call the function. What goes wrong in a user's tool, or is refused by the board, is a ToolError."""
+        """Call the function. An exception of a user's tool becomes a ToolError."""
         if self._context_parameter:
             arguments = {**arguments, self._context_parameter: context}
         try:
@@ -129,7 +127,7 @@ def _as_text(answer: Any) -> str:
         return "Done."
     if isinstance(answer, str):
         return answer
-    if isinstance(answer, int | float | bool):
+    if isinstance(answer, int | float):
         return str(answer)
     from pydantic_core import to_json
 
@@ -150,7 +148,7 @@ def _instead(given: Any) -> str:
 
 
 def _argument_texts(doc: str) -> dict[str, str]:
-    """What the docstring's "Args:" block says of each parameter, over as many lines as it takes."""
+    """What the "Args:" block of a docstring says about each parameter, on one or more lines."""
     _, _, block = doc.partition("\nArgs:\n")
     told: dict[str, str] = {}
     name, indent = "", 0
@@ -170,10 +168,10 @@ def _argument_texts(doc: str) -> dict[str, str]:
 def tool(function: Callable[..., Any]) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, safe: bool = False, keyed: bool = False, seconds: float | None = None
+    *, name: str = "", safe: bool = False, keyed: bool = False, seconds: float | None = None
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None, *, name: str | None = None, safe: bool = False, keyed: bool = False,
+    function: Callable[..., Any] | None = None, *, name: str = "", safe: bool = False, keyed: bool = False,
     seconds: float | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:  # fmt: skip
     """Make a tool of a typed function with a docstring, sync or async.

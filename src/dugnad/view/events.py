@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.text import Text
 
-from ..text import one_line
+from ..text import counted, one_line
 from ..tools.task_tools import whole_result
 from ..types import Event
-from .numbers import clock, counted, money, span
+from .numbers import clock, money, span
 
 _TEXT_MOST = 120
 _STYLES = {

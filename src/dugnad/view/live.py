@@ -15,10 +15,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..text import one_line
+from ..text import counted, one_line
 from ..types import OPEN, Event, Message, Spending, Task, Teammate
 from .events import event_line
-from .numbers import counted, span
+from .numbers import span
 from .tables import STATE_STYLES, STATUS_STYLES, how_to_answer, status_word, used
 
 _ORDER = ("claimed", "waiting", "ready", "scheduled", "blocked", "failed", "skipped", "cancelled", "done")

@@ -1,4 +1,4 @@
-"""Numbers as people read them: times, durations, money, counts."""
+"""Numbers as people read them: times, durations and money."""
 
 from __future__ import annotations
 
@@ -31,8 +31,3 @@ def money(microdollars: int) -> str:
     if 0 < microdollars < 10_000:
         return f"${microdollars / 1_000_000:.4f}"
     return f"${microdollars / 1_000_000:,.2f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """1 task, 2 tasks."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

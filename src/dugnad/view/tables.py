@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..board.roots import budget_id, root_name
-from ..text import one_line, plain
+from ..text import counted, one_line, plain
 from ..tools.task_tools import whole_result
 from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
-from .numbers import clock, counted, money, span
+from .numbers import clock, money, span
 
 STATE_STYLES = {
     "ready": "green", "claimed": "bold cyan", "waiting": "bold yellow", "blocked": "dim", "scheduled": "blue",

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..text import one_line
+from ..text import counted, one_line
 from ..types import Attempt, Turn
-from .numbers import clock, counted
+from .numbers import clock
 from .tables import Indented
 
 _TEXT_MOST = 2_000  # Characters of one piece; `--json` has all of it.

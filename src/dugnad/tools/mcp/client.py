@@ -1,8 +1,8 @@
-"""The line to one MCP server: started with the first call, shared by a host's teammates, bounded in every way.
+"""The connection to one MCP server: started with the first call, and shared by a host's teammates.
 
-Only this module and `mcp_wire` know the protocol's SDK, which is imported when a server is first needed. A server is
-not trusted: one that hangs, floods, dies, talks nonsense or changes what it offers costs its own calls an error and
-nothing else. It is asked for tools alone; what it asks of us (a model's answer, a person's, our folders) is refused.
+Only this module and `transport` know the protocol's SDK, which is imported when a server is first needed. A server is
+not trusted: if it hangs, floods us, dies, sends nonsense or changes its tools, only its own calls fail. It is asked for
+tools alone. Its own requests (for a model's answer, a person's, or our folders) are refused.
 """
 
 from __future__ import annotations
@@ -27,49 +27,46 @@ _PAGES_MAX = 20  # Of one list of tools.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineLimits:
-    """How long and how often a server is borne with."""
+    """How long to wait for a server, and how often to start it."""
 
     starts_max: int = 6  # In one process: the first, and five more after it ended or was dropped.
-    start_seconds: float = 60.0  # Until it has said what it offers; a package may have to be fetched.
+    start_seconds: float = 60.0  # Until it has listed its tools; a package may have to be fetched first.
     list_seconds: float = 10.0  # For a list of tools, once it runs.
-    list_again_seconds: float = 60.0  # From so long after the last list on, a call asks for it anew.
-    changes_max: int = 50  # Times it may say that its list changed.
+    list_again_seconds: float = 60.0  # After this time a call asks for the list again.
+    changes_max: int = 50  # How often it may say that its list changed.
     close_seconds: float = 5.0
 
 
 class McpConnection:
-    """`approved`: the text a person agreed to; a server that says anything else is withdrawn. None: we only look."""
+    """`approved`: the text that a person approved; a server with another text is withdrawn. None: we only look."""
 
     def __init__(
         self, server: Server, *, approved: str | None, open_piped: OpenPiped | None = None,
         limits: LineLimits | None = None,
     ) -> None:  # fmt: skip
-        self.server = server
-        self.limits = limits or LineLimits()
-        self.withdrawn = ""  # Why nothing of it may be used any more.
-        self._approved = approved
-        self._open_piped = open_piped
-        self._starts = 0
+        self.server, self.limits = server, limits or LineLimits()
+        self.withdrawn = ""  # Why none of its tools may be used any more.
+        self._approved, self._open_piped = approved, open_piped
+        self._starts = self._changes = 0
         self._starting = asyncio.Lock()
         self._session: Any = None
         self._keeper: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()  # The keeper has something to do: list anew, or end.
-        self._began = asyncio.Event()  # It has said once what it offers.
-        self._listed = asyncio.Event()  # What it offers is known to be what was approved.
-        self._changes = 0
+        self._wake = asyncio.Event()  # The keeper has something to do: list the tools again, or end.
+        self._began = asyncio.Event()  # It has listed its tools once.
+        self._listed = asyncio.Event()  # The current list is known, and approved.
         self._listed_at = 0.0
         self._closed = False
-        self._why = ""  # It ended, or has to.
-        self._status = ""  # What an HTTP server last said instead of an answer.
+        self._why = ""  # Why it ended, or has to end.
+        self._status = ""  # The last error status of an HTTP server.
         self._offers: tuple[Offer, ...] = ()
 
     async def offers(self) -> tuple[Offer, ...]:
-        """What it offers right now."""
+        """The tools that it offers now."""
         await self._ready()
         return self._offers
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> str:
-        """ToolError: the server refused, failed, or is not to be used; the sentence is for the model."""
+        """ToolError: the server refused, failed, or must not be used; the model reads the sentence."""
         import mcp_types as types
         from mcp import MCPError
         from pydantic import TypeAdapter, ValidationError
@@ -77,17 +74,17 @@ class McpConnection:
         session = await self._ready()
         given = json.loads(in_whole(arguments))
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=given))
-        # Not the session's own call_tool: it checks results with expressions that the server chose, and those can hang.
+        # The session's own call_tool checks results with regular expressions of the server, which can hang.
         answers: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
         seconds = self.server.seconds
         try:
-            async with asyncio.timeout(seconds + 1):  # Behind the session's own, which does not count the sending.
+            async with asyncio.timeout(seconds + 1):  # The session's own timeout does not count the sending.
                 result = await session.send_request(request, answers, request_read_timeout_seconds=seconds)
         except MCPError as refused:
             if refused.code == types.CONNECTION_CLOSED:
                 await self._ended()
                 raise ToolError(
-                    f"{self._who} was lost during the call, which may have had its effect: {self._why}"
+                    f"{self._who} ended during the call, which may have taken effect: {self._why}"
                 ) from None
             if refused.code == types.REQUEST_TIMEOUT:
                 raise self._too_slow(seconds) from None
@@ -95,27 +92,24 @@ class McpConnection:
         except TimeoutError:
             raise self._too_slow(seconds) from None
         except ValidationError:
-            raise ToolError(f"{self._who} answered with something that is no result.") from None
+            raise ToolError(f"{self._who} sent an answer that is not a result.") from None
         if isinstance(result, types.InputRequiredResult):
-            raise ToolError(f"{self._who} asks for a person or a model before it answers, and is given neither.")
+            raise ToolError(f"{self._who} asks for input from a person or a model, which it does not get.")
         text = self._safe(result_text(result.model_dump(mode="json", by_alias=True, exclude_none=True)))
         if result.is_error:
             raise ToolError(text)
         return text
 
     async def close(self) -> None:
-        """For good."""
         self._closed = True
         await self._drop("it was closed")
-
-    # Being there.
 
     @property
     def _who(self) -> str:
         return f"The MCP server {self.server.name}"
 
     async def _ready(self) -> Any:
-        """The session, started if need be, and with a list of tools that is not old."""
+        """The session, started if necessary, and with a recent list of tools."""
         if self.withdrawn:
             raise ToolError(self.withdrawn)
         async with self._starting:
@@ -129,7 +123,7 @@ class McpConnection:
         return session
 
     async def _comes(self, event: asyncio.Event, seconds: float | None = None) -> bool:
-        """Whether it came before the server ended, or the time."""
+        """Whether it happens before the server ends, and in time."""
         assert self._keeper is not None
         waiting = asyncio.ensure_future(event.wait())
         try:
@@ -142,27 +136,26 @@ class McpConnection:
         if self._closed:
             raise ToolError(f"{self._who} was closed with its host.")
         if missing := self.server.missing:
-            raise ToolError(f"{self._who} needs {' and '.join(missing)} in the environment, which is not set.")
+            raise ToolError(f"{self._who} needs {' and '.join(missing)} in the environment; set what is missing.")
         if self._starts >= self.limits.starts_max:
             raise ToolError(f"{self._who} ended {self._starts} times and is not started again here: {self._why}")
         self._starts += 1
-        self._why, self._status, self._session = "", "", None
-        self._changes = 0
+        self._why, self._status, self._session, self._changes = "", "", None, 0
         for event in (self._wake, self._began, self._listed):
             event.clear()
         self._keeper = asyncio.create_task(self._keep(), name=f"mcp {self.server.name}")
         if await self._comes(self._began, self.limits.start_seconds):
             return
-        await self._drop(f"it said nothing of its tools for {self.limits.start_seconds:g} seconds")
+        await self._drop(f"it did not list its tools within {self.limits.start_seconds:g} seconds")
         raise ToolError(self.withdrawn or f"{self._who} did not start: {self._why}")
 
     async def _keep(self) -> None:
-        """The connection's life. The SDK's contexts must be left by the task that entered them: this one."""
+        """Holds the connection. The SDK's contexts must be left by the task that entered them, which is this one."""
         from mcp import ClientSession
         from mcp_types import Implementation
 
-        about(task=None, attempt=None, teammate=None)  # Of the call that started it; it serves others, too.
-        for name in ("mcp", "client"):  # What the SDK logs would be printed over the live view.
+        about(task=None, attempt=None, teammate=None)  # It serves other calls than the one that started it.
+        for name in ("mcp", "client"):  # The SDK's log lines would be printed over the live view.
             logging.getLogger(name).addHandler(logging.NullHandler())
         me = Implementation(name="dugnad", version=version("dugnad"))
         try:
@@ -179,11 +172,10 @@ class McpConnection:
                     self._wake.clear()
                     if not self._why:
                         await self._list(session, self.limits.list_seconds)
-        except Exception as trouble:  # Whatever it is, it ends this server alone.
+        except Exception as trouble:  # Any trouble ends this server alone.
             self._why = self._why or self._status or self._safe(_sentence(trouble))
-            _LOG.warning(
-                "server-ended server=%s withdrawn=%s why=%s", self.server.name, bool(self.withdrawn), self._why
-            )
+            name, withdrawn = self.server.name, bool(self.withdrawn)
+            _LOG.warning("server-ended server=%s withdrawn=%s why=%s", name, withdrawn, self._why)
         finally:
             self._session = None
             self._listed.clear()
@@ -205,7 +197,7 @@ class McpConnection:
         if self._approved is not None and text != self._approved:
             self._why = "its tools changed"
             self.withdrawn = (
-                f"{self._who} offers other tools than were approved ({hash_of(text)[:12]}), so none of it is used: "
+                f"{self._who} offers other tools than were approved ({hash_of(text)[:12]}), so none of them is used: "
                 f"dugnad servers approve {self.server.name}"
             )
             raise ToolError(self.withdrawn)
@@ -223,12 +215,12 @@ class McpConnection:
         if isinstance(message, ToolListChangedNotification):
             self._changes += 1
             if self._changes > self.limits.changes_max:
-                self._why = self._why or "it changes its list of tools all the time"
+                self._why = self._why or "it changes its list of tools too often"
             self._list_anew()
 
     def _too_slow(self, seconds: float) -> ToolError:
         self._list_anew()  # If it does not answer that either, it is dropped.
-        return ToolError(f"{self._who} did not answer for {seconds:g} seconds; it may still be at it.")
+        return ToolError(f"{self._who} did not answer within {seconds:g} seconds; the call may still run.")
 
     async def _ended(self) -> None:
         """Wait until the keeper knows why."""
@@ -240,7 +232,7 @@ class McpConnection:
         self._why = self._why or why
         self._wake.set()
         if self._keeper is not None and not self._keeper.done():
-            if self._began.is_set():  # Else it does not hear of it.
+            if self._began.is_set():  # Before that it does not wait for the event.
                 await asyncio.wait({self._keeper}, timeout=self.limits.close_seconds)
             self._keeper.cancel()
             await asyncio.wait({self._keeper}, timeout=self.limits.close_seconds)
@@ -256,7 +248,7 @@ class McpConnection:
     def _answered(self, status: int, phrase: str) -> None:
         self._status = f"it answered {status} {one_line(self._safe(phrase), 60)}"
         if status == 404 and self._session is not None:
-            self._ends("it forgot the session")  # By a restart, say; the next call begins a new one.
+            self._ends("it forgot the session")  # After a restart, for example; the next call begins a new one.
 
     def _ends(self, why: str) -> None:
         self._why = self._why or self._safe(why)
@@ -264,7 +256,7 @@ class McpConnection:
 
 
 async def _greet(session: Any) -> None:
-    """As every server of the last years is greeted; then as those that know only the newest way."""
+    """First as older servers expect it, then as servers expect it that know only the newest protocol."""
     import mcp_types as types
     from mcp import MCPError
 
@@ -277,7 +269,7 @@ async def _greet(session: Any) -> None:
 
 
 def _sentence(trouble: BaseException) -> str:
-    """The first real reason inside whatever groups the SDK made of it."""
+    """The first reason inside the exception groups of the SDK."""
     while isinstance(trouble, BaseExceptionGroup):
         trouble = trouble.exceptions[0]
     if isinstance(trouble, TimeoutError) or str(trouble).endswith(" timed out"):

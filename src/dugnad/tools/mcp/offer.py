@@ -1,8 +1,8 @@
-"""MCP servers as tools: what one is, what it offers, and the text of it that a person approves. Pure.
+"""MCP servers as tools: their settings, what they offer, and the text that a person approves. Pure.
 
-What a server says of its tools goes into every request of a model, so it is approved like a program is. One text holds
-all that matters: how the server is run or reached, and every tool with its description and schema. That text is shown,
-its hash is kept, and tools are made from it, never from what the server says later.
+The descriptions of a server's tools go into every request to a model, so a person approves them like a program. One
+text holds how the server is run or reached, and every tool with its description and schema. That text is shown, its
+hash is kept, and tools are made from it, never from what the server says later.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ..context import Context, Ends
 from ..tool import BadCall, Tool
 
 TOOLS_MAX = 200  # Of one server.
-TEXT_BYTES_MAX = 512 * 1024  # Of all it says of itself.
-_TOO_LONG = f"it says more than {TEXT_BYTES_MAX // 1024} KiB of its tools"
-_NAME_CHARS_MAX = 64  # What providers take.
+TEXT_BYTES_MAX = 512 * 1024  # Of the text that is approved.
+_TOO_LONG = f"it describes its tools with more than {TEXT_BYTES_MAX // 1024} KiB"
+_NAME_CHARS_MAX = 64  # What providers accept.
 _DESCRIPTION_CHARS_MAX = 4_000
 _SCHEMA_BYTES_MAX = 32 * 1024
 _DEPTH_MAX = 24
 _DIFF_LINES_MAX = 5_000  # To compare, and to show.
-_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # What providers take as the name of an argument.
-# What providers take at the top of a schema; one of them refuses a whole request for an anyOf there.
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # What providers accept as the name of an argument.
+# What all providers accept at the top of a schema; one of them refuses a whole request for an anyOf there.
 _TOP = ("type", "properties", "required", "additionalProperties", "$defs", "definitions")
 
 
@@ -52,7 +52,7 @@ class Server:
     hosts: tuple[str, ...] = ()  # What the sandboxed command may reach.
     readable: tuple[str, ...] = ()  # Folders outside /usr that it may read, such as a toolchain.
     tree: bool = False  # It works in the project's files, not in an empty folder.
-    roles: tuple[str, ...] = ()  # Whom it serves; without any, everybody.
+    roles: tuple[str, ...] = ()  # The roles that may use it; none: everybody may.
     seconds: float = 60.0  # Of one call.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -63,12 +63,12 @@ class Server:
         return sorted({each for each in named if not self.secrets.get(each)})
 
     def filled(self, references: Mapping[str, str]) -> dict[str, str]:
-        """With what the references stand for."""
+        """With the values of the referenced variables."""
         parts = {name: reference.partition("env:") for name, reference in references.items()}
         return {name: before + self.secrets[variable] for name, (before, _, variable) in parts.items()}
 
     def without_secrets(self, text: str) -> str:
-        """What the server said, if it said them aloud."""
+        """A text of the server, without its secrets."""
         return without(text, {value: f"[{variable}]" for variable, value in self.secrets.items()})
 
 
@@ -85,7 +85,7 @@ class Offer:
 
 
 def text_of(server: Server, offers: Sequence[Offer]) -> str:
-    """All that is approved, as text. JSON, one thing a line, with nothing in it that cannot be seen."""
+    """The text that is approved: JSON on many lines, without invisible characters."""
     if twice := [name for name, count in Counter(offer.name for offer in offers).items() if count > 1]:
         raise ToolError(f"it offers two tools named {one_line(twice[0], 60)!r}")
     if len(offers) > TOOLS_MAX:
@@ -99,10 +99,9 @@ def text_of(server: Server, offers: Sequence[Offer]) -> str:
             for offer in offers
         },
     }  # fmt: skip
-    text = json.dumps(
-        {key: value for key, value in said.items() if value}, indent=2, sort_keys=True, ensure_ascii=False
-    )
-    if len(text) > TEXT_BYTES_MAX:  # Before it is looked at letter by letter.
+    given = {key: value for key, value in said.items() if value}
+    text = json.dumps(given, indent=2, sort_keys=True, ensure_ascii=False)
+    if len(text) > TEXT_BYTES_MAX:  # Before each character is looked at.
         raise ToolError(_TOO_LONG)
     text = "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
     text = text.replace("'''", r"\u0027\u0027\u0027")  # What ends a text in TOML, where this one is kept.
@@ -135,22 +134,18 @@ def _escaped(character: str) -> str:
     return "".join(f"\\u{code[place : place + 4]}" for place in range(0, len(code), 4))
 
 
-# Tools of it.
+# Its tools.
 
 
 class ServerTool(Tool):
-    """A tool of a server. It acts on the world outside, so it runs alone, and not again after a crash."""
+    """A tool of a server. It acts on the outside world, so it runs alone, and not again after a crash."""
 
     def __init__(self, spec: ToolSpec, call: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
-        self.name = spec.name
+        super().__init__(call, name=spec.name, prompt="")
         self.spec = spec
-        self.function = call
-        self.safe = self.keyed = self.own = self.early = False
-        self.seconds = lambda arguments: None
-        self.keeper = None
 
     def check(self, arguments: str) -> dict[str, Any]:
-        """An object; what must be in it the server knows best, and says."""
+        """It must be an object with the required keys. The server checks the rest."""
         try:
             found = json.loads(arguments.strip() or "{}")
         except (ValueError, RecursionError):
@@ -169,7 +164,7 @@ class ServerTool(Tool):
 
 
 def specs_of(server: Server, offers: Sequence[Offer]) -> tuple[dict[str, ToolSpec], list[str]]:
-    """What a model is told of each tool, by the server's own name for it; and a sentence for each that is left out."""
+    """What a model is told about each tool, by its name on the server; and a sentence for each one left out."""
     names = {offer.name: _tool_name(server.name, offer.name) for offer in offers}
     taken = Counter(names.values())
     found: dict[str, ToolSpec] = {}
@@ -177,16 +172,14 @@ def specs_of(server: Server, offers: Sequence[Offer]) -> tuple[dict[str, ToolSpe
     for offer in offers:
         why = "another tool has the same name" if taken[names[offer.name]] > 1 else _unusable(offer.schema)
         if why:
-            left_out.append(
-                f"The tool {one_line(offer.name, 60)!r} of the MCP server {server.name} is left out: {why}."
-            )
+            tool = repr(one_line(offer.name, 60))
+            left_out.append(f"The tool {tool} of the MCP server {server.name} is left out: {why}.")
             continue
         schema = {key: _visible(offer.schema[key]) for key in _TOP if key in offer.schema}
         said = _visible(offer.description).strip()[:_DESCRIPTION_CHARS_MAX]
         description = f"{tell('results.from_server', server=server.name)} {said}".strip()
-        found[offer.name] = ToolSpec(
-            name=names[offer.name], description=description, schema={"type": "object", "properties": {}, **schema}
-        )
+        whole = {"type": "object", "properties": {}, **schema}
+        found[offer.name] = ToolSpec(name=names[offer.name], description=description, schema=whole)
     return found, left_out
 
 
@@ -195,25 +188,25 @@ def _tool_name(server: str, tool: str) -> str:
 
 
 def _unusable(schema: Mapping[str, Any]) -> str:
-    """Why a provider would refuse the schema, and with it the whole request; empty if it would not."""
+    """Why a provider would refuse a request with this schema; empty: it would not."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if schema.get("type", "object") != "object" or not isinstance(properties, dict):
         return "its arguments are not an object"
     if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
-        return "its list of required arguments is none"
+        return "its list of required arguments is not a list of names"
     if any(depth > _DEPTH_MAX for depth, _, _ in _walk(schema)):
         return f"its schema is nested more than {_DEPTH_MAX} deep"
     if len(json.dumps(schema)) > _SCHEMA_BYTES_MAX:
         return f"its schema has more than {_SCHEMA_BYTES_MAX // 1024} KiB"
     if strange := [name for name in properties if not _PROPERTY.fullmatch(name)]:
-        return f"no model can write an argument named {one_line(strange[0], 60)!r}"
+        return f"providers do not accept an argument named {one_line(strange[0], 60)!r}"
     if any(key == "$ref" and not str(value).startswith("#") for _, key, value in _walk(schema)):
         return "its schema refers to another document"
     return ""
 
 
 def _walk(value: Any, depth: int = 1) -> Iterator[tuple[int, Any, Any]]:
-    """Every entry of a nested value, with its depth. Does not go deeper than matters."""
+    """Every entry of a nested value, with its depth, down to one level below the limit."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in entries:
         yield depth, key, each
@@ -222,7 +215,7 @@ def _walk(value: Any, depth: int = 1) -> Iterator[tuple[int, Any, Any]]:
 
 
 def _visible(value: Any) -> Any:
-    """Without characters that a model reads and a person does not see."""
+    """Without characters that a model reads and a person cannot see."""
     if isinstance(value, str):
         return "".join(each for each in clean(value) if each.isprintable() or each in "\n\t")
     if isinstance(value, dict):
@@ -230,11 +223,11 @@ def _visible(value: Any) -> Any:
     return [_visible(each) for each in value] if isinstance(value, list) else value
 
 
-# What a call gave.
+# The result of a call.
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """A result as a model reads it. What is not text is named, not shown."""
+    """A result as a model reads it. Parts that are not text are only named."""
     parts = [_part_text(part) for part in result.get("content", ())]
     if "structuredContent" in result and not any(part.get("type") == "text" for part in result.get("content", ())):
         parts.append(json.dumps(result["structuredContent"], indent=1, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""The two ways to an MCP server: pipes of a command in the sandbox, and HTTP. What comes is bounded as it is read."""
+"""The two ways to an MCP server: pipes of a command in the sandbox, and HTTP. What a server sends is bounded."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 LINE_BYTES_MAX = 8 * 1024 * 1024
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024  # Of one HTTP response, its events together.
 UNASKED_MAX = 2_000  # Messages between two answers.
-GARBAGE_MAX = 200  # Lines that are no message: some servers print a word or two where they should not.
+GARBAGE_MAX = 200  # Lines that are not messages: some servers print a few where they should not.
 _CONNECT_SECONDS = 30.0
-_HALF = (b"\\ud", b"\\uD")  # How half of a surrogate pair may be written; so is a whole one.
-_READ_SECONDS = 900.0  # Longer than any call may take; the call has a clock of its own.
+_HALF = (b"\\ud", b"\\uD")  # How JSON may write a surrogate.
+_READ_SECONDS = 900.0  # Longer than any call may take; each call has its own timeout.
 
 
 class PipeTransport(Protocol):
-    """A command under way in the sandbox, with its ends."""
+    """A running command in the sandbox."""
 
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
@@ -40,8 +40,8 @@ OpenPiped = Callable[[], AbstractAsyncContextManager[PipeTransport]]
 
 @asynccontextmanager
 async def over_http(server: Server, url: str, *, answered: Callable[[int, str], None]) -> AsyncIterator[Any]:
-    """The streams of a session. `answered` hears what the server said instead of an answer. Redirects that leave the
-    server are not followed, so headers go nowhere else."""
+    """The streams of a session. `answered` gets the status of a failed request. Redirects to another server are not
+    followed, so it does not get the headers."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -80,7 +80,7 @@ def _bounded(stream: Any) -> httpx2.AsyncByteStream:
 
 @asynccontextmanager
 async def over_pipes(open_piped: OpenPiped | None, *, ended: Callable[[str], None]) -> AsyncIterator[Any]:
-    """The streams of a session. `ended` hears why there will be no more, before those who wait do."""
+    """The streams of a session. `ended` gets the reason for its end before the waiting calls fail."""
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -107,7 +107,7 @@ async def over_pipes(open_piped: OpenPiped | None, *, ended: Callable[[str], Non
                 piped.stdin.write(line.encode() + b"\n")
                 await piped.stdin.drain()
         except OSError:
-            pass  # It ended; the other side tells why.
+            pass  # It ended; `listen` says why.
 
     async with open_piped() as piped, to_session, read, write, from_session, anyio.create_task_group() as group:
         group.start_soon(listen, piped)
@@ -119,7 +119,7 @@ async def over_pipes(open_piped: OpenPiped | None, *, ended: Callable[[str], Non
 
 
 def in_whole(value: Any) -> bytes:
-    """As JSON, without halves of surrogate pairs: they are no text, and the SDK can neither send nor read them."""
+    """As JSON, without halves of surrogate pairs: the SDK can neither send nor read them."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
@@ -134,11 +134,11 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Any]:
         except (ValueError, RecursionError):
             garbage += 1
             if garbage > GARBAGE_MAX:
-                raise ToolError("it prints what is no message, again and again") from None
+                raise ToolError("it sends lines that are not messages") from None
             continue
         unasked = 0 if isinstance(message, JSONRPCResponse | JSONRPCError) else unasked + 1
         if unasked > UNASKED_MAX:
-            raise ToolError(f"it sent {UNASKED_MAX:,} messages nobody asked for")
+            raise ToolError(f"it sent {UNASKED_MAX:,} messages that were not asked for")
         yield message
 
 

@@ -1,4 +1,4 @@
-"""Running commands in a workspace: `bash`, waited for or in the background, in a sandbox or not at all."""
+"""The tools `bash` and `jobs`: commands in a workspace, in a sandbox or not at all."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ OUTPUT_BYTES_MAX = 1024 * 1024  # Of an output that is kept nowhere else.
 
 
 class ShellTools:
-    """The commands of one attempt: `tools` are for its teammate, `close` ends what still runs.
+    """The commands of one attempt: `tools` are for its teammate, and `close` ends what still runs.
 
-    `environment` is all that commands see of it besides what every one has; `outputs` is the folder that keeps what
-    they print, with a folder for each task; `hosts` are those they can reach.
+    `environment` are further variables for the commands, `outputs` is the folder for their output, with a folder for
+    each task, and `hosts` are the hosts that they can reach.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class ShellTools:
     ) -> None:  # fmt: skip
         self.limits = limits or ShellLimits()
         self._shell = Shell(sandbox, tree, environment, readable, hosts)
-        self._outputs = Outputs(outputs / str(claim.task.id), self.limits) if outputs is not None else None
+        self._outputs = None
+        if outputs is not None:
+            folder = outputs / str(claim.task.id)
+            self._outputs = Outputs(folder, self.limits, sandbox.limits.streamed_bytes_max)
         self._jobs = Jobs(self._shell, claim, board, self._outputs, self.limits)
 
     @property
@@ -56,7 +59,6 @@ class ShellTools:
         return within(self.limits.seconds if seconds is None else seconds, self.limits.seconds_max)
 
     async def bash(self, context: Context, command: str, seconds: float | None = None, background: bool = False) -> str:
-        """In the sandbox, waited for or in the background."""
         if background:
             return await self._jobs.start(command, seconds)
         log = self._outputs.log_of_call(context.key) if self._outputs else None
@@ -65,11 +67,10 @@ class ShellTools:
             ran = await self._shell.in_call(context, command, self._asked(seconds), log.add if log else None)
         finally:
             if log is not None and self._outputs is not None:
-                self._outputs.close(log, ran, streamed_bytes_max=self._shell.streamed_bytes_max)
+                self._outputs.close(log, ran)
         return _shown(ran, log, context.limits.tool_chars_max)
 
     async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
-        """List the jobs, wait for one, or stop one."""
         if wait and stop:
             raise ToolError(tell("results.wait_or_stop"))
         if stop:
@@ -78,8 +79,6 @@ class ShellTools:
             return await self._jobs.wait(context, wait, within(seconds, self.limits.wait_seconds_max))
         return self._jobs.listed()
 
-    # What the attempt asks.
-
     def piece(self, output: str, start: int, most: int) -> Piece | None:
         return self._outputs.piece(output, start, most) if self._outputs is not None else None
 
@@ -87,16 +86,16 @@ class ShellTools:
         return self._jobs.unfinished()
 
     async def end_jobs(self) -> None:
-        """End every job, with everything it started; for a check that should find the tree at rest."""
+        """End every job with everything that it started, so that nothing changes the tree during a check."""
         await self._jobs.end()
 
     async def close(self) -> None:
-        """End every job, and let none be started any more. When this returns nothing is left, and nothing is told."""
+        """End every job, and allow no new ones. When this returns, nothing runs, and no notice comes."""
         await self._jobs.close()
 
 
 def _shown(ran: CommandResult, log: Log | None, most: int) -> str:
-    """As the model sees it: in short where it is long, with the name under which the whole is kept."""
+    """What the model reads. A long output is shortened, and the model is told where the whole is kept."""
     if log is None or log.trouble:
         return ran_text(ran) + not_kept(log)
     text = ran.output.decode(errors="replace")
@@ -106,6 +105,6 @@ def _shown(ran: CommandResult, log: Log | None, most: int) -> str:
 
 
 def ran_text(ran: CommandResult) -> str:
-    """How it ended, then what it printed."""
+    """How the command ended, and its output."""
     cut = ", output shortened" if ran.shortened else ""
     return f"{heading(ran, cut)}\n{ran.output.decode(errors='replace')}".rstrip()

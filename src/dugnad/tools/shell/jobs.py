@@ -1,7 +1,7 @@
-"""Commands in the background. They belong to the attempt that started them: its end is theirs.
+"""Commands in the background. They belong to the attempt that started them, and end with it.
 
-The end of one is a notice in its teammate's inbox, so it is read at the next turn, and ends a wait. It is fenced and
-keyed: an attempt that lost its task says nothing more, and nothing is said twice.
+When a job ends, its teammate gets a notice in its inbox, which it reads at the next turn. The notice is fenced and
+keyed: an attempt that lost its task sends none, and none is sent twice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ _TROUBLE_SECONDS = 1.0
 
 @dataclass(eq=False, kw_only=True)
 class BackgroundJob:
-    """A command in the background."""
-
     name: str
     command: str
     seconds: float
@@ -36,11 +34,11 @@ class BackgroundJob:
     began: float
     running: asyncio.Task[None] | None = None
     ran: CommandResult | None = None
-    trouble: str = ""  # Why it was not run, or did not come to an end of its own.
+    trouble: str = ""  # Why it was not run, or was stopped.
     ended: bool = False
-    mentioned: bool = False  # That it still runs, to a teammate that wanted to end its task.
-    heard: bytes = b""  # The last of what it printed.
-    echo: Echo | None = None  # While somebody waits for it.
+    mentioned: bool = False  # Its teammate wanted to end the task, and was told that the job still runs.
+    heard: bytes = b""  # The end of its output.
+    echo: Echo | None = None  # While a call waits for it.
     waiting: set[Watch] = field(default_factory=set)
 
     def hear(self, data: bytes) -> None:
@@ -50,13 +48,10 @@ class BackgroundJob:
 
     @property
     def how(self) -> str:
-        """How it ended."""
         return self.trouble or (how_ended(self.ran) if self.ran else "running")
 
 
 class Jobs:
-    """Those of one attempt, by name."""
-
     def __init__(self, shell: Shell, claim: Claim, board: Board, outputs: Outputs | None, limits: ShellLimits) -> None:
         self._shell, self._claim, self._board, self._outputs, self._limits = shell, claim, board, outputs, limits
         self._jobs: dict[str, BackgroundJob] = {}
@@ -69,7 +64,7 @@ class Jobs:
             raise ToolError(tell("results.work_is_over"))
         if len(running) >= self._limits.jobs_max:
             raise ToolError(tell("results.too_many_jobs", count=len(running), jobs=", ".join(running)))
-        await self._shell.sandbox.start()  # No sandbox: that is the answer to this call, not a notice later.
+        await self._shell.sandbox.start()  # Without a sandbox this call fails; no notice comes later.
         self._last, log = self._last + 1, None
         if self._outputs is not None:
             self._last, log = self._outputs.log_of_job(self._last)
@@ -97,16 +92,16 @@ class Jobs:
             job.trouble = f"not run: {refused}"
         finally:
             if job.log is not None and self._outputs is not None:
-                self._outputs.close(job.log, job.ran, streamed_bytes_max=self._shell.streamed_bytes_max)
+                self._outputs.close(job.log, job.ran)
             job.ended = True
-            told = bool(job.waiting)  # Whoever waits for it tells.
+            told = bool(job.waiting)  # The call that waits for it tells.
             for each in job.waiting:
                 each.wake("job")
         if not told:
             await self._notify(job)
 
     async def _notify(self, job: BackgroundJob) -> None:
-        """Once, and only while the claim is this attempt's: the board knows the key, and fences."""
+        """Send it once, and only while this attempt holds the task: the board checks the key and the claim."""
         name, task = self._claim.teammate, self._claim.task.id
         key = f"job-{task}-{self._claim.epoch}-{job.name}"
         text = clean(self._ended_text(job, _NOTICE_CHARS))
@@ -117,7 +112,7 @@ class Jobs:
             except BoardTrouble:
                 await asyncio.sleep(_TROUBLE_SECONDS)
             except DugnadError:
-                return  # The task is in other hands, or the teammate gone: there is nobody to tell.
+                return  # Another attempt has the task, or the teammate is gone.
 
     def _ended_text(self, job: BackgroundJob, most: int) -> str:
         head = tell("results.job_ended", job=job.name, how=job.how, command=job.command)
@@ -138,9 +133,8 @@ class Jobs:
             return job
         if self._outputs is not None and name.startswith("b") and self._outputs.has(name):
             raise ToolError(tell("results.job_of_before", job=name))
-        if not self._jobs:
-            raise ToolError(tell("results.no_job_yet", job=name))
-        raise ToolError(tell("results.no_job", job=name, jobs=", ".join(self._jobs)))
+        there = ", ".join(self._jobs)
+        raise ToolError(tell("results.no_job", job=name, jobs=there) if there else tell("results.no_job_yet", job=name))
 
     async def stop(self, name: str) -> str:
         job = self._find(name)
@@ -151,7 +145,7 @@ class Jobs:
         return self._ended_text(job, _NOTICE_CHARS)
 
     async def wait(self, context: Context, name: str, seconds: float) -> str:
-        """Until it ends, somebody writes, or the time is over."""
+        """Wait until the job ends, a message comes, or the time is over."""
         job, me = self._find(name), self._claim.teammate
         until = now() + time_of(context, seconds)
         with self._board.watch([f"inbox:{me}"]) as watch:
@@ -161,7 +155,7 @@ class Jobs:
                 echo.hear(job.heard)
                 while not job.ended:
                     unread = await self._board.has_unread(me)
-                    # Without another await before the answer: an end that is not told here would not be told at all.
+                    # No await may come between this check and the answer: an end in between would not be told at all.
                     if not job.ended and (unread or now() >= until):
                         why = tell("results.job_message") if unread else None
                         runs = joined((why, tell("results.job_still_runs", job=job.name)), " ")
@@ -191,7 +185,7 @@ class Jobs:
         await self.end()
 
     async def end(self) -> None:
-        """End every job. When this returns nothing of them is left, and no notice of them comes any more."""
+        """End every job. When this returns, nothing of them runs, and no notice comes any more."""
         running = [job.running for job in self._jobs.values() if job.running is not None]
         for each in running:
             each.cancel()

@@ -1,18 +1,20 @@
-"""What commands print: whole in files of the runtime's own, in short for the model, its last line for whoever watches.
+"""The output of commands: whole in files of the runtime, shortened for the model, and its last line for people.
 
-A task's folder holds one file a command, named after the call, or after the job where it runs in the background. Only
-the runtime writes there, and no command can see it: the sandbox hides `.dugnad`. What may have come with the project is
-not trusted: every file is opened in a folder that is held, and no link is followed.
+The folder of a task has one file for each command, named after the call or the background job. Only the runtime writes
+there, and no command can see it: the sandbox hides `.dugnad`. Such a folder may have come with the project, so every
+file is opened in a folder that is held open, and no link is followed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import codecs
+import itertools
+import math
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,19 +29,19 @@ from ..note_tools import no_such_start
 
 TAIL_BYTES = 64 * 1024
 KEPT_BYTES = 2 * TAIL_BYTES  # Of an output that is whole on disk: its beginning and its end.
-_AROUND_CHARS = 400  # For what stands around an output in a result.
+_AROUND_CHARS = 400  # For the text around an output in a result.
 _ECHO_SECONDS = 0.25
 _ECHO_BYTES = 2_048
 _ECHO_CHARS = 120
 _BLOCK_BYTES = 1024 * 1024
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,99}")
-_CALL = re.compile(r"t[0-9]+\.e")  # How the key of a call begins; the folder says the task already.
-# What a terminal obeys, as whole sequences: colours, movements, window titles.
+_CALL = re.compile(r"t[0-9]+\.e")  # How the key of a call begins; the folder is named after the task already.
+# Whole sequences that a terminal obeys: colours, movements, window titles.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]")
 
 
 class Log:
-    """One command's output on its way to the disk: the beginning as it comes; of what is too much, the end."""
+    """Writes one command's output to the disk: the beginning as it comes, and of an output that is too long the end."""
 
     def __init__(self, folder: Path, name: str, bytes_max: int) -> None:
         self.name = name
@@ -72,10 +74,10 @@ class Log:
             del self._tail[:over]
             self._left_out += over
 
-    def close(self, ran: CommandResult | None = None, *, streamed_bytes_max: int | None = None) -> None:
-        """With how it ended, whose output has the end also where not all of it was heard."""
+    def close(self, ran: CommandResult | None = None, streamed_bytes_max: float = math.inf) -> None:
+        """With the result, which has the end of the output also where not all of it was heard."""
         tail, left_out = bytes(self._tail), f"{self._left_out:,} bytes" if self._left_out else ""
-        if ran is not None and ran.shortened and streamed_bytes_max is not None and self.heard >= streamed_bytes_max:
+        if ran is not None and ran.shortened and self.heard >= streamed_bytes_max:
             tail, left_out = ran.output[-self._tail_max :], "some part"
         if left_out:
             self._write(f"\n[... {left_out} left out: more than is kept ...]\n".encode())
@@ -85,7 +87,7 @@ class Log:
             self._fd = None
 
     def _write(self, data: bytes) -> None:
-        """A full disk is no reason to end the command: that its output is not whole is told with its end."""
+        """A full disk does not end the command. Its result says that the output is not whole."""
         try:
             while data and self._fd is not None and not self.trouble:
                 data = data[os.write(self._fd, data) :]
@@ -96,30 +98,29 @@ class Log:
 class Outputs:
     """The folder of one task."""
 
-    def __init__(self, folder: Path, limits: ShellLimits) -> None:
-        self.folder = folder
-        self.limits = limits
+    def __init__(self, folder: Path, limits: ShellLimits, streamed_bytes_max: float = math.inf) -> None:
+        self.folder, self.limits = folder, limits
+        self._streamed_max = streamed_bytes_max  # More of one output is not heard.
         self._writing: set[str] = set()
 
     def log_of_call(self, key: str) -> Log:
         name = re.sub(r"[^0-9A-Za-z.-]", "-", _CALL.sub("", key, count=1))
-        for again in range(1_000):  # The same call a second time: its first output stays what it was.
-            try:
-                return self._open(f"{name}{f'-{again}' if again else ''}.log")
-            except FileExistsError:
-                continue
-        raise FileExistsError(f"{self.folder / name}.log")
+        # The same call a second time gets another name, so its first output stays what it was.
+        return self._first_free([name, *(f"{name}-{again}" for again in range(1, 1_000))])
 
     def log_of_job(self, number: int) -> tuple[int, Log]:
-        """The first number from here on that no job of the task has had, so that a name never means two."""
-        while True:
-            try:
-                return number, self._open(f"b{number}.log")
-            except FileExistsError:
-                number += 1
+        """With the first number from this one on that no job of the task has had, so that no name is used twice."""
+        log = self._first_free(f"b{each}" for each in itertools.count(number))
+        return int(log.output[1:]), log
+
+    def _first_free(self, names: Iterable[str]) -> Log:
+        for name in names:
+            with suppress(FileExistsError):
+                return self._open(f"{name}.log")
+        raise FileExistsError(str(self.folder))
 
     def _open(self, name: str) -> Log:
-        with suppress(OSError):  # The log itself says what is wrong; or another process makes room at the same moment.
+        with suppress(OSError):  # The log says what is wrong; or another process makes room at the same moment.
             if not self.folder.is_dir():
                 with held(self.folder, make=True):
                     pass
@@ -129,14 +130,14 @@ class Outputs:
         self._writing.add(name)
         return log
 
-    def close(self, log: Log, ran: CommandResult | None = None, *, streamed_bytes_max: int | None = None) -> None:
-        log.close(ran, streamed_bytes_max=streamed_bytes_max)
+    def close(self, log: Log, ran: CommandResult | None = None) -> None:
+        log.close(ran, self._streamed_max)
         self._writing.discard(log.name)
         with suppress(OSError):
             self._make_room(0)
 
     def _make_room(self, more: int) -> None:
-        """For so many bytes besides what is there; the oldest go first, what is being written stays."""
+        """Remove the oldest files until this many bytes fit. Files that are being written stay."""
         found = files_in(self.folder, ".log")
         size = sum(about.st_size for about, _ in found) + more
         for about, name in sorted(found, key=lambda each: (each[0].st_mtime_ns, each[1])):
@@ -147,7 +148,7 @@ class Outputs:
                 size -= about.st_size
 
     def _make_room_among_tasks(self) -> None:
-        """With every task that is new: nobody else ever removes what is kept of those that have ended."""
+        """Remove the outputs of the oldest other tasks. This runs for each new task: nothing else removes them."""
         tasks: list[tuple[int, int, Path, list[str]]] = []  # When it was last written to, its size, its files.
         for about, name in files_in(self.folder.parent, ""):
             if name.isdigit() and name != self.folder.name and stat.S_ISDIR(about.st_mode):
@@ -169,7 +170,7 @@ class Outputs:
             return False
 
     def piece(self, output: str, start: int, most: int) -> Piece | None:
-        """Counted in characters, as for every other output; read in blocks, so that it may be long."""
+        """Counted in characters, as for every other output. The file is read in blocks, since it may be long."""
         if not _NAME.fullmatch(output):
             return None
         try:
@@ -193,8 +194,8 @@ class Outputs:
 
 
 def in_short(text: str, most: int, *, size: int, output: str) -> str:
-    """The beginning and the end of an output of `size` bytes that is kept whole under a name; `text` may be short of
-    its middle already."""
+    """The beginning and the end of an output of `size` bytes that is kept whole under a name. The middle of `text` may
+    be left out already."""
     most = room_for(most)
     if len(text) <= most and len(text.encode()) >= size:
         return text
@@ -205,7 +206,7 @@ def in_short(text: str, most: int, *, size: int, output: str) -> str:
 
 
 def room_for(most: int) -> int:
-    """Characters of an output in a result of so many. Never more than are at hand, however many bytes each has."""
+    """How many characters of an output fit into a result of `most`. There are always as many in memory."""
     return max(300, min(most - _AROUND_CHARS, KEPT_BYTES * 3 // 16))
 
 
@@ -214,7 +215,7 @@ def not_kept(log: Log | None) -> str:
 
 
 def last_line(data: bytes, most: int = _ECHO_CHARS) -> str:
-    """The last line with something on it, with nothing in it that a terminal would obey; of a long one its end."""
+    """The last line that is not empty, or the end of it, harmless to a terminal."""
     plain = _ESCAPES.sub("", data.decode(errors="replace"))
     line = next((each for each in reversed(re.split(r"[\r\n]+", plain)) if each.strip()), "")
     flat = one_line(clean(line), _ECHO_BYTES)
@@ -222,7 +223,7 @@ def last_line(data: bytes, most: int = _ECHO_CHARS) -> str:
 
 
 class Echo:
-    """Says the last line of what it hears: at once, and then a few times a second at most."""
+    """Says the last line of the output: at once, and then at most a few times a second."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -1,4 +1,4 @@
-"""How commands of one tree are run: within their time, and heard as they go."""
+"""Runs the commands of one tree within their time, and hands on their output as it comes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...workspace.sandbox.sandbox import CommandResult, Sandbox
 from ..context import Context
 from .outputs import KEPT_BYTES, Echo
 
-MARGIN_SECONDS = 10.0  # What a call may take beyond its command, so that the sandbox is the one to end it.
+MARGIN_SECONDS = 10.0  # A call may take this much longer than its command, so that the sandbox ends the command.
 _COMMAND_CHARS = 40
 
 OnOutput = Callable[[bytes], None]
@@ -26,12 +26,8 @@ class Shell:
     readable: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()  # That its commands can reach.
 
-    @property
-    def streamed_bytes_max(self) -> int:
-        return self.sandbox.limits.streamed_bytes_max
-
     async def in_call(self, context: Context, command: str, seconds: float, hear: OnOutput | None) -> CommandResult:
-        """Within the time the call was given, and with its last line shown while it runs."""
+        """Within the time of the call, and with the last line of its output shown while it runs."""
         echo = echo_of(context, command)
 
         def both(data: bytes) -> None:
@@ -52,14 +48,14 @@ class Shell:
 
 
 def echo_of(context: Context, command: str, name: str = "") -> Echo:
-    """The command is shown from its start, its last line as there is one."""
+    """Shows the command, and then also the last line of its output."""
     short = f"{name} {one_line(command, _COMMAND_CHARS)}".strip()
     context.say(short)
     return Echo(lambda line: context.say(f"{short}\n{line}"))
 
 
 def time_of(context: Context, seconds: float) -> float:
-    """What was asked for, or less, where the goal has no more: a call must be over before it is stopped."""
+    """The time that was asked for, or less if the goal has less left: the command must end before the call does."""
     if context.seconds is None:
         return seconds
     return min(seconds, max(1.0, context.seconds - min(MARGIN_SECONDS, context.seconds / 5)))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ...clock import new_id
 from ...errors import ToolError
+from ...text import counted
 from .content import Text, binary_kind, decode
 from .edit import PLACES_MAX, replace_text
 from .paths import Beneath, OpenedPath, check_kind, kind_of, parts_of, read_from, trouble
@@ -77,7 +78,7 @@ class Files:
     def _numbered(self, path: str, text: Text, notes: list[str], *, first_line: int, lines: int) -> str:
         every = text.lines
         if first_line > len(every):
-            raise ToolError(f"{path} has only {_counted(len(every), 'line')}{''.join(f'; {note}' for note in notes)}.")
+            raise ToolError(f"{path} has only {counted(len(every), 'line')}{''.join(f'; {note}' for note in notes)}.")
         wanted = enumerate(every[first_line - 1 : first_line - 1 + min(lines, LINES_MAX)], first_line)
         shown = self._that_fit(f"{number:>6}\t{_cut(line)}" for number, line in wanted)
         last = first_line + len(shown) - 1
@@ -148,7 +149,7 @@ class Files:
             seen = self._seen.get(opened.real) if before else None
             self._check_unchanged(path, opened, seen)
             self._replace(path, opened, data, before=before, seen=seen)
-        size = f"{_counted(len(Text(text).lines), 'line')}, {_counted(len(data), 'byte')}"
+        size = f"{counted(len(Text(text).lines), 'line')}, {counted(len(data), 'byte')}"
         return f"{'Made' if before is None else 'Replaced'} {path}: {size}."
 
     def edit(self, path: str, old: str, new: str, *, every: bool = False) -> str:
@@ -165,7 +166,7 @@ class Files:
             edited = replace_text(decode(data), old, new, every=every, path=path)
             self._replace(path, opened, edited.text.encode(), before=before, seen=self._mark(before, data))
         where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > PLACES_MAX else "")
-        return f"Changed {path} in {_counted(edited.count, 'place')}, at line {where}."
+        return f"Changed {path} in {counted(edited.count, 'place')}, at line {where}."
 
     @contextmanager
     def _change(self, path: str) -> Iterator[tuple[OpenedPath, os.stat_result | None]]:
@@ -278,10 +279,6 @@ def _shown(line: str) -> str:
     return _CONTROLS.sub("\ufffd", line.encode(errors="surrogateescape").decode(errors="replace"))
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _note(notes: list[str]) -> tuple[str, ...]:
     text = "; ".join(notes)
     return (f"[{text[0].upper()}{text[1:]}.]",) if text else ()
@@ -294,7 +291,7 @@ def _row(name: str, held: int) -> str:
     if stat.S_ISLNK(found.st_mode):
         return f"{name} -> {os.readlink(name, dir_fd=held)}"
     if stat.S_ISREG(found.st_mode):
-        return f"{name}  {_counted(found.st_size, 'byte')}"
+        return f"{name}  {counted(found.st_size, 'byte')}"
     return f"{name}  ({kind_of(found.st_mode)})"
 
 
