@@ -1,4 +1,4 @@
-"""The one place that asks the machine what time it is, and for chance. Everything else has them handed in."""
+"""The one place that asks the machine for the time and for chance. All other code gets them from its caller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def wall_ms() -> int:
 
 
 def new_id() -> str:
-    """Unique, and growing with time: keys made together stand together in an index, on few pages."""
+    """Unique, and growing with time: keys that are made together stand together in an index, on few pages."""
     return f"{wall_ms():011x}{secrets.token_hex(7)}"
 
 
@@ -25,7 +25,7 @@ class Sources:
     """Where a board takes time, ids and chance from. Simulation hands in its own."""
 
     now_ms: Callable[[], int] = wall_ms  # Only SQLite asks; PostgreSQL's server has its own clock.
-    # Clocks that nobody sets. The first runs on while the machine sleeps, for leases; the second stands still.
+    # These clocks cannot be set. While the machine sleeps, the first goes on (for leases) and the second stands still.
     uptime: Callable[[], float] = lambda: time.clock_gettime(_UPTIME)
     working_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     new_id: Callable[[], str] = new_id

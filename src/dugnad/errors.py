@@ -1,35 +1,15 @@
 """Every error dugnad raises on purpose, one tree.
 
 DugnadError
-├── BadInput               the call is wrong; nothing was changed
-│   ├── UnknownTask, UnknownTeammate, UnknownHost, UnknownReservation, UnknownRequest
-│   ├── Cycle              a need would make tasks wait for one another in a circle
-│   ├── BadText            NUL, half a surrogate pair, too long, or empty
-│   └── BadBoardURL
-├── Refused                the call is well formed, but the board does not allow it now; nothing was changed
-│   ├── StaleClaim         the task has a newer epoch: the caller lost it and must stop
-│   ├── NotReady           the state of the task does not allow the call
-│   ├── StoppedTeammate    a message or a claim for a teammate that was shut down
-│   ├── HostLost           the host is not registered, or its lease ran out
-│   ├── BudgetSpent        the goal's cap does not allow it
-│   ├── CoolingDown        the provider key cools down, or the team has used up its rate limit
-│   └── LimitReached       a loop guard: depth, follow-ups, tasks of a goal, repeats
-├── BoardTrouble           the database has a problem, not the call
-│   ├── BoardBusy          another process held the board for too long
-│   ├── BoardFull          no space left on the disk
-│   ├── BoardReadOnly
-│   ├── BoardTooNew        written by a newer dugnad
-│   ├── BoardOnNetworkDisk
-│   ├── BoardUnreachable   it does not answer, does not exist, or is not a board
-│   └── BoardClosed        this process closed it
-├── ModelTrouble           the model gave no reply
-│   ├── RateLimited        the provider asks to wait; nothing was billed
-│   ├── ModelUnavailable   the provider fails, or cannot be reached; nothing was billed
-│   ├── AnswerLost         the request was sent and no answer came: it may have been billed
-│   ├── ContextOverflow    the request is longer than the model's window
-│   ├── RequestRejected    the provider does not accept this request
-│   └── ModelMisconfigured the key, the model's name, the quota or the price: a person must act
-└── ToolError              a tool cannot do what was asked; the model is told, and goes on
+├── BadInput       the call is wrong; nothing was changed
+│   └── UnknownTask, UnknownTeammate, UnknownHost, UnknownReservation, UnknownRequest, Cycle, BadText, BadBoardURL
+├── Refused        the call is well formed, but the board does not allow it now; nothing was changed
+│   └── StaleClaim, NotReady, StoppedTeammate, HostLost, BudgetSpent, CoolingDown, LimitReached
+├── BoardTrouble   the database has a problem, not the call
+│   └── BoardBusy, BoardFull, BoardReadOnly, BoardTooNew, BoardOnNetworkDisk, BoardUnreachable, BoardClosed
+├── ModelTrouble   the model gave no reply; only AnswerLost may have been billed
+│   └── RateLimited, ModelUnavailable, AnswerLost, ContextOverflow, RequestRejected, ModelMisconfigured
+└── ToolError      a tool cannot do what was asked; the model is told, and goes on
 
 A message says what happened and what to do next. Without a message, the docstring is the message.
 """
@@ -73,7 +53,7 @@ class Cycle(BadInput):
 
 
 class BadText(BadInput):
-    """The text cannot be stored."""
+    """The text cannot be stored: it is empty or too long, or holds a NUL or half a surrogate pair."""
 
 
 class BadBoardURL(BadInput):
@@ -110,7 +90,7 @@ class BudgetSpent(Refused):
 
 
 class CoolingDown(Refused):
-    """The provider key cannot take this call now; ask again later."""
+    """The provider key cools down, or the team has used up its rate limit; ask again later."""
 
     def __init__(self, message: str, *, key: str, seconds: float) -> None:
         super().__init__(message)
@@ -123,7 +103,7 @@ class LimitReached(Refused):
 
     def __init__(self, message: str, *, guard: str) -> None:
         super().__init__(message)
-        self.guard = guard
+        self.guard = guard  # depth, children, tasks or repeats.
 
 
 class BoardTrouble(DugnadError):
@@ -151,7 +131,7 @@ class BoardOnNetworkDisk(BoardTrouble):
 
 
 class BoardUnreachable(BoardTrouble):
-    """The board cannot be reached."""
+    """The board does not answer, does not exist, or is not a board."""
 
 
 class BoardClosed(BoardTrouble):
@@ -187,7 +167,7 @@ class RequestRejected(ModelTrouble):
 
 
 class ModelMisconfigured(ModelTrouble):
-    """The provider rejects the key or the model's name; correct them and start again."""
+    """The provider rejects the key, the model's name, or the account; correct it and start again."""
 
 
 class ToolError(DugnadError):

@@ -1,6 +1,5 @@
-"""Folders of our own in a project that may come from anyone. A path is opened name by name, each folder held before the
-next, and no link is followed from `.dugnad` on. And files that somebody named: never more of one than was meant, and
-never a device that has no end."""
+"""Opens our own folders in a project that is not trusted: name by name, without following a link from `.dugnad` on.
+And reads files that a user named: never more than a limit, and never a device."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from pathlib import Path
 
 from .errors import BadInput
 
-NAMED_BYTES_MAX = 4 * 1024 * 1024  # Of a named file that has no smaller bound of its own, and of standard input.
-OWN = ".dugnad"  # The folder of a project's board, of the trees that are worked in, and of what commands said.
+NAMED_BYTES_MAX = 4 * 1024 * 1024  # Of standard input, and of a named file without a smaller limit.
+OWN = ".dugnad"  # The folder of a project's board, its worktrees, and the output of commands.
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def owners(environment: Mapping[str, str] | None = None) -> set[int]:
-    """Whose files are believed: one's own, root's, and under sudo the caller's."""
+    """The users whose files are trusted: this one, root, and under sudo the caller."""
     asked = (os.environ if environment is None else environment).get("SUDO_UID", "")[:10]
     return {0, os.geteuid()} | ({int(asked)} if os.geteuid() == 0 and asked.isdecimal() else set())
 
@@ -33,8 +32,8 @@ def user_state(environment: Mapping[str, str], name: str) -> Path:
 
 @contextmanager
 def held(folder: Path, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of a folder of ours. No link is followed from `.dugnad` on, or else for the last name. OSError: it
-    is not there, something else is, or it is another user's."""
+    """A descriptor of one of our folders. No link is followed from `.dugnad` on, or without it for the last name.
+    OSError: the folder does not exist, is something else, or belongs to another user."""
     parts = folder.absolute().parts
     first = max((at for at, name in enumerate(parts) if name == OWN), default=len(parts) - 1)
     if make:
@@ -55,8 +54,8 @@ def held(folder: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def read_named(path: Path, label: str, bytes_max: int = NAMED_BYTES_MAX, *, pipes: bool = False) -> tuple[bytes, int]:
-    """What the file holds, and whose it is. With `pipes` it may also be a pipe, which is read to its end."""
-    # Not blocking: what looks like a file may be a pipe nobody writes to. Such a pipe is an empty one.
+    """The content of the file, and its owner. With `pipes` it may also be a pipe, which is read to its end."""
+    # Not blocking: it may be a pipe without a writer, which counts as empty.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if pipes else os.O_NOFOLLOW)
     try:
         with os.fdopen(os.open(path if pipes else os.path.realpath(path), flags), "rb") as file:
@@ -67,6 +66,6 @@ def read_named(path: Path, label: str, bytes_max: int = NAMED_BYTES_MAX, *, pipe
     except (OSError, ValueError) as trouble:  # A ValueError says that a name holds a NUL.
         raise BadInput(f"{label} cannot be read: {getattr(trouble, 'strerror', trouble)}.") from None
     if not right or len(content) > bytes_max:
-        says = f"has more than {bytes_max // 1024} KiB; shorten it" if right else "is not a file; put a text file there"
-        raise BadInput(f"{label} {says}.")
+        why = f"has more than {bytes_max // 1024} KiB; shorten it" if right else "is not a file; put a text file there"
+        raise BadInput(f"{label} {why}.")
     return content, found.st_uid

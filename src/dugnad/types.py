@@ -13,13 +13,13 @@ from typing import Literal
 # scheduled: its needs are met, but it is not due yet (a delay, or the back-off of a retry).
 # ready: it may be claimed now.
 # claimed: one teammate holds it, under one epoch.
-# waiting: its holder put it down until a human, a plan, other tasks or a budget lets it go on.
+# waiting: it goes on after an answer of a human, an approved plan, the end of other tasks, or a raised budget.
 # skipped: it ended because a need of it can never be met.
 TaskState = Literal["blocked", "scheduled", "ready", "claimed", "waiting", "done", "failed", "cancelled", "skipped"]
 ENDED: frozenset[str] = frozenset({"done", "failed", "cancelled", "skipped"})
 OPEN: frozenset[str] = frozenset({"blocked", "scheduled", "ready", "claimed", "waiting"})
 
-# Words a need may name instead of an outcome: how the needed task ended, whatever it said.
+# A need may name one of these instead of an outcome: the state in which the needed task ended.
 ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
 
 # A goal is what a person wants, and has no parent; work is a part of one. A review looks at the work of the task it
@@ -133,10 +133,10 @@ class NewTask:
     assignee: str | None = None
     priority: int = 0
     check: str | None = None
-    plan: bool = False  # Whoever works it may only read until its plan is approved.
+    plan: bool = False  # Its teammate may only read until its plan is approved.
     review: str | None = None  # The role whose approval it asks for before it counts as done.
     network: bool = False  # Its commands may reach the hosts that a person allowed; else none.
-    not_for: str | None = None  # Anybody but this teammate may claim it.
+    not_for: str | None = None  # This teammate may not claim it.
     delay_seconds: float = 0.0
     not_before: int | None = None  # Milliseconds since 1970; the later of this and the delay counts.
     key: str | None = None
@@ -238,7 +238,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Put down until something happens elsewhere; the next claim goes on in the same transcript.
+    """The task waits until something happens; the next claim goes on in the same transcript.
 
     human, plan: `question` is sent to `ask` and the answer lets the task go on.
     tasks: goes on when all of `tasks` have ended.
@@ -254,7 +254,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Given back for anyone to take, now or after a delay. With `resume`, the next claim goes on in the transcript."""
+    """Given back for anyone, now or after a delay. With `resume`, the next claim goes on in the same transcript."""
 
     why: str
     delay_seconds: float = 0.0
@@ -283,7 +283,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAttempt:
-    """What an attempt that ended took, for whoever wants to judge the next."""
+    """What an ended attempt took, to estimate the next one."""
 
     task: int
     role: str | None
@@ -321,8 +321,6 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A typed, addressed note in an inbox."""
-
     id: int
     key: str
     sender: str
@@ -338,7 +336,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequest:
-    """What a teammate was asked, and whether it agreed; None: it has not answered."""
+    """A teammate was asked to shut down. `accepted` is None until it answers."""
 
     teammate: str
     sender: str

@@ -13,8 +13,7 @@ from prompt_toolkit.history import InMemoryHistory
 
 from dugnad.board import Board
 from dugnad.chat.commands import COMMANDS, STATES
-from dugnad.chat.completion import ChatCompleter
-from dugnad.chat.prompt import open_history
+from dugnad.chat.prompt import ChatCompleter, open_history
 from dugnad.chat.status import BoardStatus, look
 from dugnad.safe_open import user_state
 from tests.cli.chat_stage import Lead, chatting, play_lead

@@ -10,10 +10,9 @@ import pytest
 from dugnad.errors import BadInput
 from dugnad.rehearsal.draws import Draws
 from dugnad.rehearsal.findings import find, mates_of
-from dugnad.rehearsal.learn import Assumed, learn, shares
+from dugnad.rehearsal.learn import Assumed, learn, shares, with_reviews
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
-from dugnad.rehearsal.reviews import with_reviews
 from dugnad.types import Amount, Budget, Need, PastAttempt
 from tests.sim.stage_sim import EXACT, MINUTE, planned, task, team_of
 

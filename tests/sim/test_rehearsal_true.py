@@ -9,9 +9,9 @@ import pytest
 
 from dugnad.rehearsal.draws import Draws
 from dugnad.rehearsal.findings import find, mates_of
+from dugnad.rehearsal.learn import with_reviews
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
-from dugnad.rehearsal.reviews import with_reviews
 from tests.proof import sample
 from tests.sim.stage_real import REVIEW, REVIEWER, Reality
 from tests.sim.stage_sim import planned, task

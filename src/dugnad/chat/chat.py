@@ -39,13 +39,12 @@ async def chat(
 ) -> None:  # fmt: skip
     """Run the chat until the person leaves: with a prompt on a terminal, or else line by line."""
     settings = limits or ChatLimits()
-    greeting = said(
-        f"Team {team_name}. What you type goes to {lead}; /help lists the commands, /quit or Ctrl-D leaves."
-    )
-    if input is None and not _at_a_terminal():
+    greeting = f"Team {team_name}. What you type goes to {lead}; /help lists the commands, /quit or Ctrl-D leaves."
+    at_a_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb_terminal()
+    if input is None and not at_a_terminal:
         session = Session(board=board, lead=lead, screen=LineScreen(sys.stdout), limits=settings, account=account)
         if sys.stdin.isatty():
-            await session.screen.show(greeting)
+            await session.screen.show(said(greeting))
         incoming = Incoming(session)
         async with alongside(session, incoming.listen()):
             await plain.converse(session, incoming, sys.stdin)
@@ -55,13 +54,9 @@ async def chat(
         session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account)
         history = open_history(user_state(os.environ, "chat_history"), settings.history_bytes_max)
         prompt = make_prompt(session, history)
-        await session.screen.show(greeting)
+        await session.screen.show(said(greeting))
         async with alongside(session, Incoming(session).listen(), _keep_standing(session, prompt)):
             await _converse(session, prompt)
-
-
-def _at_a_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb_terminal()
 
 
 async def _converse(session: Session, prompt: PromptSession[str]) -> None:

@@ -13,10 +13,9 @@ Look = Callable[[], Awaitable[float]]  # Returns the seconds to wait before the 
 
 
 async def follow(session: Session, topics: Iterable[str], look: Look, *, seconds: float) -> None:
-    """Look now, after each commit that touches one of the topics, and at least once in so many seconds.
+    """Look now, after each commit that touches one of the topics, and at least once within `seconds`.
 
-    Only a wait is ever cancelled. A read that is cancelled half-way would leave its connection to an event loop that is
-    about to close.
+    Only a wait is ever cancelled. A cancelled read would leave its connection to an event loop that is about to close.
     """
     while not session.left.is_set():
         with session.board.watch(topics) as watch:

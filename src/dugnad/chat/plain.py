@@ -17,7 +17,7 @@ from .screen import sentence
 from .session import Session
 
 _BYTES = 65_536  # Read at once.
-_LINE_CHARS_MAX = 1_000_000  # More than any message may be long.
+_LINE_CHARS_MAX = 1_000_000  # No message may be as long.
 _LOOK_SECONDS = 5.0  # Between two looks, if no push comes.
 
 

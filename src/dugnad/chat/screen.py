@@ -24,8 +24,6 @@ _UNWRAPPED_COLUMNS = 2_000  # In a pipe lines are not wrapped.
 
 
 class Screen(Protocol):
-    """What the chat needs for printing."""
-
     async def show(self, what: RenderableType) -> None: ...
 
 

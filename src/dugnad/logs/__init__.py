@@ -1,4 +1,4 @@
-"""What an operator reads: log lines of the standard `logging`, without secrets. Quiet unless somebody asks for them."""
+"""What an operator reads: log lines of the standard `logging`, without secrets. There are none unless asked for."""
 
 from .lines import about, logger, traceback_text
 from .secrets import hide, without_secrets

@@ -1,4 +1,4 @@
-"""Where log lines go: standard error, or a file in the user's state folder, of which the last few are kept."""
+"""Where log lines go: to standard error, or to a rotating file in the user's state folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..safe_open import held
 from .lines import AboutFilter, LineFormatter
 
 FILES, FILE_BYTES_MAX = 5, 5 * 1024 * 1024
-_PROCESSES_MAX = 1_000  # That write at the same time; each has files of its own.
+_PROCESSES_MAX = 1_000  # Processes that log at the same time; each has its own files.
 
 
 def start_logging(level: str | None, *, keeps: bool, screen: bool, folder: Path) -> str:
-    """Send the lines from this level on to standard error; to a file where a `screen` is drawn that they would tear.
+    """Send the lines from this level on to standard error, or to a file if a `screen` is drawn.
 
-    With `keeps` a file gets all lines from info on, in any case. Returns what to tell the user: where the file is, or
-    why there is none. The lines of an earlier call go nowhere any more.
+    With `keeps`, a file gets all lines from info on in any case. Returns what to tell the user: where the file is, or
+    why there is none. The handlers of an earlier call are removed.
     """
     package = logging.getLogger("dugnad")
     for old in [each for each in package.handlers if isinstance(each, _OwnHandler)]:
@@ -44,12 +44,12 @@ def start_logging(level: str | None, *, keeps: bool, screen: bool, folder: Path)
         handler.addFilter(AboutFilter())
         package.addHandler(handler)
     package.setLevel(min(made.values(), default=logging.NOTSET))
-    package.propagate = not made  # Else a handler of the root would print the same lines with their secrets.
+    package.propagate = not made  # A handler of the root logger would print the same lines with their secrets.
     return told
 
 
 class _OwnHandler(logging.Handler):
-    """Gives up on a line that it cannot write: a full disk must not end the work or tear the screen."""
+    """Drops a line that it cannot write: a full disk must not end the work or disturb the screen."""
 
     def handleError(self, record: logging.LogRecord) -> None: ...
 
@@ -58,7 +58,7 @@ class _StderrHandler(_OwnHandler, logging.StreamHandler[Any]): ...
 
 
 class _FileHandler(_OwnHandler, RotatingFileHandler):
-    """The first file of the folder that no other process writes to: two that replace one file would lose lines."""
+    """Writes to the first file that no other process uses: two processes that rotate one file would lose lines."""
 
     def __init__(self, folder: Path) -> None:
         with held(folder, make=True) as inside:
@@ -80,7 +80,7 @@ def _open_own(path: str | Path, flags: int) -> int:
 
 
 def _locked(folder: Path, number: int) -> tuple[int, int] | None:
-    """The number with the lock of its file, which the process holds until its end; None: another has it."""
+    """The number, and the lock of its file, which the process holds until its end. None: another process has it."""
     lock = _open_own(folder / f"dugnad-{number}.lock", os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""One event, one line: `key=value` pairs, with what the line is about.
+"""One line for each event: `key=value` pairs, with the task, attempt and teammate that the line is about.
 
-A message is a template whose first word names the event: `log.info("settled outcome=%s", outcome)`. What is put into it
-is made harmless here, so nobody's words can begin a line or a pair of ours.
+A message is a template whose first word names the event: `log.info("settled outcome=%s", outcome)`. Values are made
+harmless here, so that they cannot begin a line or a pair.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .secrets import without_secrets
 
 TRACEBACK_BYTES_MAX = 16 * 1024
 _VALUE_CHARS_MAX = 1_000
-_BARE = re.compile(r"[\w.:/@+-]+", re.ASCII)  # Everything else stands in quotation marks.
+_BARE = re.compile(r"[\w.:/@+-]+", re.ASCII)  # Other values stand in quotation marks.
 _ABOUT: ContextVar[dict[str, object]] = ContextVar("about")
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of a module. Without a handler of ours nothing is printed."""
+    """The logger of a module. It prints nothing before `start_logging`."""
     package = logging.getLogger("dugnad")
     if not package.handlers:
         package.addHandler(logging.NullHandler())
@@ -31,7 +31,7 @@ def logger(name: str) -> logging.Logger:
 
 
 def about(**fields: object) -> None:
-    """What the lines of this task of the event loop, and of those it starts from now on, are about. None: no longer."""
+    """Set fields for the lines of this asyncio task and of those that it starts from now on. None removes a field."""
     _ABOUT.set({**_ABOUT.get({}), **fields})
 
 
@@ -41,7 +41,7 @@ def traceback_text(bug: BaseException) -> str:
 
 
 class AboutFilter(logging.Filter):
-    """Adds to a record what it is about."""
+    """Adds the fields of `about` to a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.about = _ABOUT.get({})

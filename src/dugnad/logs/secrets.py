@@ -1,7 +1,6 @@
-"""What must not be read in a log, in a kept traceback or in a sentence about a failure, and taking it out of a text.
+"""Removes secrets from logs, kept tracebacks and error messages.
 
-The values that parts of the program know as secrets are kept for the whole process: what one part reads may stand in
-another part's error.
+Known secrets are kept for the whole process: a secret that one part reads may stand in another part's error.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-_CHARS_MIN = 6  # A shorter value stands in many a text by chance.
-_KNOWN: dict[str, str] = {}  # Value: what is shown in its place.
+_CHARS_MIN = 6  # A shorter value is in many texts by chance.
+_KNOWN: dict[str, str] = {}  # What is shown instead of each value.
 _SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth(?!or(?!i))", re.IGNORECASE)
-# Secrets that nobody told us of: a name or a password in an address, what follows the name of a header or of a setting,
-# and keys of the well-known forms.
+# Secrets that we were not told: a name or password in an address, the value of a header or setting, and keys of the
+# well-known forms.
 _SHAPES = (
     (re.compile(r"(\w://)[^\s/@'\"]+@"), r"\1[hidden]@"),
     (
@@ -32,12 +31,12 @@ _SHAPES = (
 
 
 def hide(secrets: Mapping[str, str | None]) -> None:
-    """From now on, `[name]` is shown wherever the value of that name would be."""
+    """From now on, show `[name]` instead of the value."""
     _KNOWN.update({value: f"[{name}]" for name, value in secrets.items() if value})
 
 
 def hide_password(url: str) -> None:
-    """Of a database's address."""
+    """Hide the password in a database's address."""
     try:
         parts = urlsplit(url)
         given = [parts.password, *(value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name))]
@@ -49,7 +48,7 @@ def hide_password(url: str) -> None:
 
 
 def without(text: str, secrets: Mapping[str, str]) -> str:
-    """The text with each value replaced by what is shown in its place. The longest first: one may begin another."""
+    """The text with each value replaced. The longest comes first, since one value may begin another."""
     for value in sorted(secrets, key=len, reverse=True):
         if len(value) >= _CHARS_MIN:
             for form in {value, quote(value, safe=""), repr(value)[1:-1], json.dumps(value)[1:-1]}:
@@ -58,7 +57,7 @@ def without(text: str, secrets: Mapping[str, str]) -> str:
 
 
 def without_secrets(text: object) -> str:
-    """The text without what is known to be secret, and without what looks like it."""
+    """The text without known secrets, and without what looks like one."""
     named = {value: f"[{name}]" for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     text = without(str(text), named | _KNOWN)
     for shape, instead in _SHAPES:

@@ -59,10 +59,9 @@ class ProviderClients:
 
     def __init__(self) -> None:
         self.wire = ProviderWire()
-        # A transport of its own would not limit the number of open connections.
-        self.client = httpx2.AsyncClient(
-            transport=AiohttpTransport(limits=httpx2.Limits(max_connections=0)), timeout=httpx2.Timeout(600, connect=15)
-        )
+        # The number of open connections is not limited.
+        transport = AiohttpTransport(limits=httpx2.Limits(max_connections=0))
+        self.client = httpx2.AsyncClient(transport=transport, timeout=httpx2.Timeout(600, connect=15))
 
     async def close(self) -> None:
         await self.wire.close()
@@ -113,9 +112,8 @@ class ProviderModel:
             if not now.begun:
                 raise
             # An answer came and may have been billed, but it breaks the protocol.
-            raise AnswerLost(
-                f"{self.name} answered something that cannot be read: {without_secrets(repr(error))}."
-            ) from error
+            why = without_secrets(repr(error))
+            raise AnswerLost(f"{self.name} answered something that cannot be read: {why}.") from error
         if now.sent is not None:
             request.memory.model, request.memory.covered = self, list(request.messages)
             request.memory.encoded = [*now.before, *now.sent]

@@ -46,8 +46,6 @@ _SECONDS_MAX, _TOKENS_MAX = 86_400, 10**12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What is said in one turn."""
-
     say: str = ""
     calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()  # Arguments that are a text are sent unchanged.
     usage: Usage | None = None  # None: a quarter of the characters.

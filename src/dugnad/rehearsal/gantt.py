@@ -31,8 +31,6 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One bar."""
-
     row: int
     start: int  # Milliseconds.
     end: int

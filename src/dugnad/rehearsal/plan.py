@@ -67,8 +67,6 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalPlan:
-    """All there is to rehearse."""
-
     name: str
     tasks: tuple[PlannedTask, ...]
     accounts: Mapping[int, Mapping[str, Any]]  # By root, as the board's rules read them.

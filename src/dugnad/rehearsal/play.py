@@ -42,8 +42,6 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One attempt, as it was played."""
-
     task: int  # Its place in the plan.
     mate: int
     start: int
