@@ -158,7 +158,7 @@ class _Looked(TreeWorkspace):
 
 def places_of(board: Board) -> OpenWorkspace:
     """One folder for all; what is run there is run in the sandbox."""
-    shop = Workshop(board=board, sandbox=sandbox())
+    shop = Workshop(board=board, sandbox=sandbox(), outputs=TREE)
 
     async def open_workspace(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         return _Looked(shop=shop, claim=claim, tree=TREE)

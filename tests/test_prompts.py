@@ -52,9 +52,9 @@ def test_a_prompt_begins_and_ends_with_words(file: str) -> None:
 
 
 def built_in(folder: Path) -> list[Tool]:
-    sandbox: Any = None
-    claim = SimpleNamespace(task=SimpleNamespace(id=1))
-    shell = ShellTools(sandbox, folder, claim=claim, board=sandbox)  # type: ignore[arg-type]
+    sandbox: Any = SimpleNamespace(limits=SimpleNamespace(streamed_bytes_max=1))
+    claim: Any = SimpleNamespace(task=SimpleNamespace(id=1))
+    shell = ShellTools(sandbox, folder, claim=claim, board=sandbox, outputs=folder)
     return [*BUILT_IN, *LEADING, *file_tools(Files(folder)), *shell.tools]
 
 

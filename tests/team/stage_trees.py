@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dugnad.models.scripted import Step
@@ -58,6 +59,9 @@ async def workshop(board: Any, *checks: str) -> AsyncIterator[Workshop]:
     """What commands run with where there is no repository."""
     sandbox = Sandbox(strict_here(), readable=OWN)
     try:
-        yield Workshop(board=board, sandbox=sandbox, environment={"PATH": PATH}, project_checks=checks)
+        with TemporaryDirectory() as kept:
+            yield Workshop(
+                board=board, sandbox=sandbox, outputs=Path(kept), environment={"PATH": PATH}, project_checks=checks
+            )
     finally:
         await sandbox.close()

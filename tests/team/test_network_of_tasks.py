@@ -30,7 +30,8 @@ async def test_a_task_reaches_the_hosts_that_are_allowed_only_if_it_asks_for_the
         host = f"files.example.org:{world.secret_port}"
         fetch = f"curl -sSp --http0.9 http://{host}/"
         sandbox = Sandbox(strict_here(), readable=OWN, network=world.network())
-        shop = Workshop(board=board, sandbox=sandbox, environment={"PATH": PATH}, hosts=(host,))
+        kept = tmp_path / ".dugnad" / "output"
+        shop = Workshop(board=board, sandbox=sandbox, outputs=kept, environment={"PATH": PATH}, hosts=(host,))
         model = ScriptedModel({"Fetch it": [finish()] if checked else [shell(fetch), finish()]})
         check = f"{fetch} | grep -q {WORD}" if checked else None
         try:

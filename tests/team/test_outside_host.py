@@ -56,7 +56,7 @@ async def test_a_red_check_begins_another_run_with_what_it_printed(
 ) -> None:
     await board.spawn("alice")
     script(tree, {"say": "I think so."}, {"say": "Now it is.", "write": {"out.txt": "built"}})
-    places = shared(Workshop(board=board, sandbox=sandbox), tree)
+    places = shared(Workshop(board=board, sandbox=sandbox, outputs=tree.parent / "outputs"), tree)
     async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder)), workspaces=places):
         (done,) = await until_ended(board, await board.put(TITLE, check="cat out.txt"))
     assert (done.state, done.result) == ("done", "Now it is.")
@@ -165,8 +165,9 @@ async def test_follow_ups_of_one_are_worked_by_others_of_any_kind(
     script(tree, {"say": block(result="built", follow_ups=[{"title": "Review it", "role": "reviewer"}])})
     command = stand_in(folder)
     scripted = ScriptedModel({"Review it": [Step(say="It is good.")]})
+    shop = Workshop(board=board, sandbox=sandbox, outputs=tree.parent / "outputs")
     team = Team.open(
-        url, model=scripted, sandbox=sandbox, workspaces=shared(Workshop(board=board, sandbox=sandbox), tree),
+        url, model=scripted, sandbox=sandbox, workspaces=shared(shop, tree),
         limits=TeamLimits(idle_seconds=600.0),
         roles={"coder": Role(model="command:claude", prompt="You build.")},
         open_named=lambda name: command if name == "command:claude" else scripted,

@@ -19,13 +19,9 @@ _KEYS = (
 
 
 def open_model(
-    name: str | None = None,
-    *,
-    api_key: str | None = None,
-    base_url: str | None = None,
-    price: Price | None = None,
+    name: str | None = None, *, api_key: str | None = None, base_url: str | None = None, price: Price | None = None,
     window_tokens: int | None = None,
-) -> Model:
+) -> Model:  # fmt: skip
     """Open a model by name: `anthropic:…`, `openai:…`, `google:…`, or any provider of pydantic-ai.
 
     `openai:NAME` with a base URL is any OpenAI-compatible server (Ollama, vLLM, llama.cpp, OpenRouter).

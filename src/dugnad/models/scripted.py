@@ -62,14 +62,9 @@ class ScriptedModel:
     """Deterministic: the same request gives the same reply, in any process."""
 
     def __init__(
-        self,
-        script: Script,
-        *,
-        name: str = "scripted",
-        price: Price | None = None,
-        window_tokens: int | None = 200_000,
-        retry_after: float | None = 0.05,
-    ) -> None:
+        self, script: Script, *, name: str = "scripted", price: Price | None = None,
+        window_tokens: int | None = 200_000, retry_after: float | None = 0.05,
+    ) -> None:  # fmt: skip
         # A person must never mistake a script for a model.
         self.name = name if name.startswith("scripted") else f"scripted:{name}"
         self.key = self.name

@@ -136,7 +136,7 @@ class Workshop:
 
     board: Board
     sandbox: Sandbox | None
-    outputs: Path | None = None  # Where their whole output is kept.
+    outputs: Path  # The folder that keeps their whole output.
     why_not: str = ""  # Why there is no sandbox.
     environment: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()  # That commands can reach in tasks that ask for the network.

@@ -31,15 +31,12 @@ class ShellTools:
 
     def __init__(
         self, sandbox: Sandbox, tree: Path, *, claim: Claim, board: Board,
-        environment: Mapping[str, str] | None = None, outputs: Path | None = None, readable: tuple[Path, ...] = (),
+        outputs: Path, environment: Mapping[str, str] | None = None, readable: tuple[Path, ...] = (),
         hosts: tuple[str, ...] = (), limits: ShellLimits | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits or ShellLimits()
         self._shell = Shell(sandbox, tree, environment, readable, hosts)
-        self._outputs = None
-        if outputs is not None:
-            folder = outputs / str(claim.task.id)
-            self._outputs = Outputs(folder, self.limits, sandbox.limits.streamed_bytes_max)
+        self._outputs = Outputs(outputs / str(claim.task.id), self.limits, sandbox.limits.streamed_bytes_max)
         self._jobs = Jobs(self._shell, claim, board, self._outputs, self.limits)
 
     @property
@@ -61,13 +58,12 @@ class ShellTools:
     async def bash(self, context: Context, command: str, seconds: float | None = None, background: bool = False) -> str:
         if background:
             return await self._jobs.start(command, seconds)
-        log = self._outputs.log_of_call(context.key) if self._outputs else None
+        log = self._outputs.log_of_call(context.key)
         ran: CommandResult | None = None
         try:
-            ran = await self._shell.in_call(context, command, self._asked(seconds), log.add if log else None)
+            ran = await self._shell.in_call(context, command, self._asked(seconds), log.add)
         finally:
-            if log is not None and self._outputs is not None:
-                self._outputs.close(log, ran)
+            self._outputs.close(log, ran)
         return _shown(ran, log, context.limits.tool_chars_max)
 
     async def jobs(self, context: Context, wait: str = "", stop: str = "", seconds: float = 60.0) -> str:
@@ -80,7 +76,7 @@ class ShellTools:
         return self._jobs.listed()
 
     def piece(self, output: str, start: int, most: int) -> Piece | None:
-        return self._outputs.piece(output, start, most) if self._outputs is not None else None
+        return self._outputs.piece(output, start, most)
 
     def unfinished(self) -> Told:
         return self._jobs.unfinished()
@@ -94,9 +90,9 @@ class ShellTools:
         await self._jobs.close()
 
 
-def _shown(ran: CommandResult, log: Log | None, most: int) -> str:
+def _shown(ran: CommandResult, log: Log, most: int) -> str:
     """What the model reads. A long output is shortened, and the model is told where the whole is kept."""
-    if log is None or log.trouble:
+    if log.trouble:
         return ran_text(ran) + not_kept(log)
     text = ran.output.decode(errors="replace")
     short = in_short(text, most, size=log.heard, output=log.output)

@@ -30,7 +30,7 @@ class BackgroundJob:
     name: str
     command: str
     seconds: float
-    log: Log | None
+    log: Log
     began: float
     running: asyncio.Task[None] | None = None
     ran: CommandResult | None = None
@@ -43,6 +43,7 @@ class BackgroundJob:
 
     def hear(self, data: bytes) -> None:
         self.heard = (self.heard + data)[-TAIL_BYTES:]
+        self.log.add(data)
         if self.echo is not None:
             self.echo.hear(data)
 
@@ -52,7 +53,7 @@ class BackgroundJob:
 
 
 class Jobs:
-    def __init__(self, shell: Shell, claim: Claim, board: Board, outputs: Outputs | None, limits: ShellLimits) -> None:
+    def __init__(self, shell: Shell, claim: Claim, board: Board, outputs: Outputs, limits: ShellLimits) -> None:
         self._shell, self._claim, self._board, self._outputs, self._limits = shell, claim, board, outputs, limits
         self._jobs: dict[str, BackgroundJob] = {}
         self._last = 0  # The number in the last name.
@@ -65,34 +66,25 @@ class Jobs:
         if len(running) >= self._limits.jobs_max:
             raise ToolError(tell("results.too_many_jobs", count=len(running), jobs=", ".join(running)))
         await self._shell.sandbox.start()  # Without a sandbox this call fails; no notice comes later.
-        self._last, log = self._last + 1, None
-        if self._outputs is not None:
-            self._last, log = self._outputs.log_of_job(self._last)
+        self._last, log = self._outputs.log_of_job(self._last + 1)
         name = f"b{self._last}"
         job = self._jobs[name] = BackgroundJob(
             name=name, command=command, log=log, began=now(),
             seconds=within(self._limits.job_seconds if seconds is None else seconds, self._limits.job_seconds_max),
         )  # fmt: skip
         job.running = asyncio.create_task(self._run(job), name=f"dugnad job {name}")
-        started = tell("results.job_started", job=name, seconds=job.seconds)
-        return joined((started, tell("results.job_shows", job=name) if log else None), " ")
+        return tell("results.job_started", job=name, seconds=job.seconds)
 
     async def _run(self, job: BackgroundJob) -> None:
-        def hear(data: bytes) -> None:
-            job.hear(data)
-            if job.log is not None:
-                job.log.add(data)
-
         try:
-            job.ran = await self._shell.run(job.command, job.seconds, hear)
+            job.ran = await self._shell.run(job.command, job.seconds, job.hear)
         except asyncio.CancelledError:
             job.trouble = job.trouble or "ended with the work on the task"
             raise
         except DugnadError as refused:
             job.trouble = f"not run: {refused}"
         finally:
-            if job.log is not None and self._outputs is not None:
-                self._outputs.close(job.log, job.ran)
+            self._outputs.close(job.log, job.ran)
             job.ended = True
             told = bool(job.waiting)  # The call that waits for it tells.
             for each in job.waiting:
@@ -119,9 +111,8 @@ class Jobs:
         heard = job.heard.decode(errors="replace").rstrip()
         if len(heard) <= most and (job.ran is None or not job.ran.shortened):
             return f"{head}\n{heard}".rstrip() + not_kept(job.log)
-        cut = tell("results.job_tail_kept", job=job.name) if job.log else tell("results.job_tail")
         tail = heard[-most:].partition("\n")[2] or heard[-most:]  # From the beginning of a line, if there is one.
-        return f"{head}\n{cut}\n{tail}" + not_kept(job.log)
+        return f"{head}\n{tell('results.job_tail', job=job.name)}\n{tail}" + not_kept(job.log)
 
     def _line(self, job: BackgroundJob) -> str:
         last = last_line(job.heard)
@@ -131,7 +122,7 @@ class Jobs:
     def _find(self, name: str) -> BackgroundJob:
         if job := self._jobs.get(name):
             return job
-        if self._outputs is not None and name.startswith("b") and self._outputs.has(name):
+        if name.startswith("b") and self._outputs.has(name):
             raise ToolError(tell("results.job_of_before", job=name))
         there = ", ".join(self._jobs)
         raise ToolError(tell("results.no_job", job=name, jobs=there) if there else tell("results.no_job_yet", job=name))

@@ -210,8 +210,8 @@ def room_for(most: int) -> int:
     return max(300, min(most - _AROUND_CHARS, KEPT_BYTES * 3 // 16))
 
 
-def not_kept(log: Log | None) -> str:
-    return f"\n{tell('results.not_kept', trouble=log.trouble)}" if log is not None and log.trouble else ""
+def not_kept(log: Log) -> str:
+    return f"\n{tell('results.not_kept', trouble=log.trouble)}" if log.trouble else ""
 
 
 def last_line(data: bytes, most: int = _ECHO_CHARS) -> str:
