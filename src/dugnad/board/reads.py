@@ -213,14 +213,13 @@ class Reading:
         for root in roots:
             asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
         team, ready, *found = await self._read_together(asks)
+        counts, accounts, begun = (dict(zip(roots, found[first::3], strict=True)) for first in range(3))
         return records.Moment(
             team=[records.teammate(row) for row in team],
             ready=_by_lane(ready, _MOST),
-            counts={
-                root: {row["state"]: row["n"] for row in rows} for root, rows in zip(roots, found[::3], strict=True)
-            },
-            accounts={root: records.spending(rows[0]) for root, rows in zip(roots, found[1::3], strict=True) if rows},
-            begun={root for root, rows in zip(roots, found[2::3], strict=True) if rows},
+            counts={root: {row["state"]: row["n"] for row in rows} for root, rows in counts.items()},
+            accounts={root: records.spending(rows[0]) for root, rows in accounts.items() if rows},
+            begun={root for root, rows in begun.items() if rows},
         )
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[types.Task], dict[int, types.Spending]]:

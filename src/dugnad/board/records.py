@@ -37,21 +37,18 @@ def facts(row: Row, names: Iterable[str]) -> dict[str, Any]:
 
 
 @cache
-def _columns(kind: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((each.name, _COLUMNS.get(each.name, each.name)) for each in fields(kind))
-
-
-@cache
-def _booleans(kind: Any) -> tuple[str, ...]:
-    """Fields that are true or false; a column holds 1 or 0."""
-    return tuple(each.name for each in fields(kind) if str(each.type).startswith("bool"))
+def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The fields of a record, and whether each is true or false; then its column holds 1 or 0."""
+    return tuple((each.name, str(each.type).startswith("bool")) for each in fields(kind))
 
 
 def _made(kind: Callable[..., T], row: Row, **derived: object) -> T:
-    """A record of a row. `derived`: fields that are not what a column holds."""
-    held = {name: row[column] for name, column in _columns(kind) if name not in derived}
-    held |= {name: bool(held[name]) for name in _booleans(kind) if held.get(name) is not None}
-    return kind(**held, **derived)
+    """A record of a row. `derived`: fields whose value is not in a column."""
+    for name, is_bool in _fields(kind):
+        if name not in derived:
+            value = row[_COLUMNS.get(name, name)]
+            derived[name] = bool(value) if is_bool and value is not None else value
+    return kind(**derived)
 
 
 task = partial(_made, types.Task)
