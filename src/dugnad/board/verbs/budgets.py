@@ -84,17 +84,14 @@ def _over_budget(budget: dict[str, Any], call: Reserve) -> BudgetSpent | None:
 async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
     if not made:
         return
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, "pace": c.label, **plain(c.amount)}
         for c in made
     ]
     await tx.fetch("insert_reservations", reservations=as_json(rows))
     await move(tx, [(call.root, plain(call.amount, "_reserved")) for call in made])
-    for call in made:
-        event(
-            tx, "reserved", call.teammate, task=call.task, root=call.root, key=call.key, epoch=call.epoch,
-            pace=call.label, **plain(call.amount),
-        )  # fmt: skip
+    for call, row in zip(made, rows, strict=True):
+        event(tx, "reserved", call.teammate, **row)
 
 
 async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[int, int, Amount, str | None]]:
@@ -126,12 +123,8 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
     """Replace reservations by the amounts that were spent: (row, spent, state, actor)."""
     if not closed:
         return
-    await tx.fetch(
-        "close_reservations",
-        reservations=as_json(
-            [{"key": row["key"], "state": state, "tokens": spent.tokens} for row, spent, state, _ in closed]
-        ),
-    )
+    given = [{"key": row["key"], "state": state, "tokens": spent.tokens} for row, spent, state, _ in closed]
+    await tx.fetch("close_reservations", reservations=as_json(given))
     moves = []
     for row, spent, state, actor in closed:
         held = records.amount(row)
