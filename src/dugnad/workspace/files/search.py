@@ -18,7 +18,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -123,8 +123,20 @@ class Search:
             return None
         return data
 
-    def lines(self, start: Names, wanted: Wanted) -> Iterator[tuple[Names, int, str, bool]]:
-        """The lines that match, and those around them: file, number, text, and whether it matches itself."""
+    def first(self, found: Iterable[tuple[str, bool]]) -> SearchResult:
+        """As many lines as may be shown, from lines that each say whether they count as a match."""
+        shown: list[str] = []
+        matches = 0
+        for line, is_match in found:
+            if matches == self.limits.matches_max:
+                self.stopped = f"only the first {matches:,} are shown"
+                break
+            matches += is_match
+            shown.append(line)
+        return SearchResult(tuple(shown), self.notes)
+
+    def lines(self, start: Names, wanted: Wanted) -> Iterator[tuple[str, bool]]:
+        """The lines that match, and those around them, each with whether it matches itself."""
         expression = re.compile(wanted.pattern, re.IGNORECASE if wanted.ignore_case else 0)
         is_meant = file_pattern(wanted.include) if wanted.include else lambda names: True
         for names, held in self._files_or_one(start):
@@ -142,7 +154,9 @@ class Search:
             near = {number + step for number in hits for step in range(-wanted.context, wanted.context + 1)}
             for number in sorted(near):
                 if 0 <= number < len(lines):
-                    yield names, number + 1, self._cut(lines[number], expression), number in hits
+                    mark = ":" if number in hits else "-"
+                    text = self._cut(lines[number], expression)
+                    yield f"{'/'.join(names)}{mark}{number + 1}{mark} {text}", number in hits
 
     def _files_or_one(self, start: Names) -> Iterator[tuple[Names, int]]:
         """A file that is asked for by its own name is searched even if it is ignored."""
@@ -186,14 +200,7 @@ class SearchResult:
 def find_names(beneath: Beneath, pattern: str, *, limits: SearchLimits) -> SearchResult:
     is_meant = file_pattern(pattern)
     search = Search(beneath, limits)
-    found: list[str] = []
-    for names, _ in search.files(()):
-        if is_meant(names):
-            if len(found) == limits.matches_max:
-                search.stopped = f"only the first {limits.matches_max:,} are shown"
-                break
-            found.append("/".join(names))
-    return SearchResult(tuple(found), search.notes)
+    return search.first(("/".join(names), True) for names, _ in search.files(()) if is_meant(names))
 
 
 def find_lines(beneath: Beneath, start: Names, wanted: Wanted, *, limits: SearchLimits) -> SearchResult:
@@ -232,7 +239,7 @@ def main() -> None:
     search = Search(Beneath(Path(asked["root"])), limits)
     answer: dict[str, object]
     try:
-        answer = _collect(search, tuple(asked["start"]), Wanted(**asked["wanted"]))
+        answer = asdict(search.first(search.lines(tuple(asked["start"]), Wanted(**asked["wanted"]))))
     except re.error as wrong:
         answer = {"error": f"The pattern is not a regular expression: {wrong}. Escape ( ) [ ] {{ }} . * + ? with \\."}
     except ToolError as wrong:
@@ -240,16 +247,3 @@ def main() -> None:
     except OSError as wrong:
         answer = {"error": str(trouble(wrong, "/".join(asked["start"]) or "."))}
     sys.stdout.write(json.dumps(answer))
-
-
-def _collect(search: Search, start: Names, wanted: Wanted) -> dict[str, object]:
-    found: list[str] = []
-    matches = 0
-    for names, number, text, is_match in search.lines(start, wanted):
-        if matches == search.limits.matches_max:
-            search.stopped = f"only the first {matches:,} are shown"
-            break
-        matches += is_match
-        mark = ":" if is_match else "-"
-        found.append(f"{'/'.join(names)}{mark}{number}{mark} {text}")
-    return {"lines": found, "notes": search.notes}

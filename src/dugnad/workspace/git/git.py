@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ..programs import find_program
 from . import private_repository
@@ -128,7 +129,7 @@ class Git:
             raise GitTrouble(f"Worktrees need to write to {self.directory}, and cannot: {trouble.strerror}.") from None
 
     async def _has_project(self) -> bool:
-        """Whether the project's folder is in what is committed, or nothing is yet."""
+        """Whether the project's folder is in the last commit, or there is no commit yet."""
         head = await self.own_head()
         within = f"{head}:{self.prefix.as_posix()}"
         return head is None or (await self.run("cat-file", "-e", within, may_fail=True)).code == 0
@@ -137,7 +138,7 @@ class Git:
         self, *words: str, tree: Path | None = None, index: Path | None = None, stdin: bytes = b"",
         may_fail: bool = False, directory: Path | None = None, keep: Sequence[int] = (),
     ) -> GitOutput:  # fmt: skip
-        """Run git. `directory`: the git directory of a tree. A failure is raised unless it may be."""
+        """Run git. `directory`: the git directory of a tree. GitTrouble: it failed, unless it `may_fail`."""
         directory = directory or self.private
         environment = {"GIT_DIR": str(directory)}
         if tree is not None:
@@ -147,7 +148,7 @@ class Git:
         writable = [directory, *(self.directory / name for name in ("objects", "refs", "logs"))]
         if "update-ref" in words:
             self.check(*re.findall(r"(?<!\S)refs/\S+", " ".join((*words, stdin.decode()))))
-            writable.append(self.directory)  # What is deleted may have to be taken out of the packed ones there.
+            writable.append(self.directory)  # A name that is deleted may have to be removed from packed-refs there.
         if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
             writable.append(tree)
         # Whatever a link in the tree leads to by then, git takes only files of the tree into the repository.
@@ -162,14 +163,8 @@ class Git:
             raise GitTrouble(f"git {_verb(words)} failed: {said[:500] or f'code {answer.code}'}")
         return answer
 
-    async def _ask(
-        self, words: Sequence[str], environment: dict[str, str], folder: Path, *, stdin: bytes = b"",
-        writable: Sequence[Path] = (), readable: Sequence[Path] = (), keep: Sequence[int] = (),
-    ) -> GitOutput:  # fmt: skip
-        call = GitCall(
-            argv=(self.program, *words), environment={**ENVIRONMENT, **environment}, folder=folder, stdin=stdin,
-            writable=writable, readable=readable, keep=keep,
-        )  # fmt: skip
+    async def _ask(self, words: Sequence[str], environment: dict[str, str], folder: Path, **about: Any) -> GitOutput:
+        call = GitCall(argv=(self.program, *words), environment={**ENVIRONMENT, **environment}, folder=folder, **about)
         try:
             code, out, errors = await ask(call, seconds=_SECONDS_MAX, behind=self.behind)
         except TimeoutError:
@@ -204,7 +199,7 @@ class Git:
         return (await self.run("hash-object", "-w", "--stdin", "--no-filters", stdin=text.encode())).text.strip()
 
     async def content(self, name: str) -> str | None:
-        """Of a blob that a name stands for."""
+        """The content of a blob; None: there is none."""
         found = await self.run("cat-file", "blob", name, may_fail=True)
         return None if found.code else found.text
 
@@ -323,7 +318,7 @@ async def _real_program(program: str) -> str:
     is_script = (private_repository.read(Path(await asyncio.to_thread(os.path.realpath, program))) or "").startswith(
         "#!"
     )
-    # A script has to start another, so there are no walls for it: it is the user's own, and asked about itself alone.
+    # A script has to start another program, so it has no walls. It is the user's own, and is asked only about itself.
     behind = NO_WALLS if is_script else None
 
     async def said(word: str) -> bytes:

@@ -158,7 +158,7 @@ async def _merge(
         await is_ours()
         if await _advance(trees, tree, head, commit):
             return Merged(commit=commit)
-    raise GitTrouble(f"The branch {trees.target} keeps moving under the merge; whoever else moves it should pause.")
+    raise GitTrouble(f"The branch {trees.target} keeps moving under the merge; stop moving it for a while.")
 
 
 async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:

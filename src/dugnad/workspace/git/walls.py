@@ -10,6 +10,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 
 from ..sandbox.profile import SYSTEM
 
@@ -28,40 +29,40 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
 
 def version() -> int:
     """Of the kernel's Landlock; 0 where there is none."""
-    return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, 0, 1)))
+    with suppress(OSError):
+        return _call("syscall", _CREATE, None, 0, 1)
+    return 0
 
 
 def wall_in(writable: Iterable[str], runnable: Iterable[str], readable: Iterable[str] = ()) -> None:
     """Let this thread, and what it starts, write and run only these paths, and read only these if any are given. A
     writable path must not be a link, which would lead elsewhere. OSError: it could not be done."""
-    libc = ctypes.CDLL(None, use_errno=True)
     reads = _READ_FILE | _READ_DIR if readable else 0
-    ruleset = _ruleset(libc, _RIGHTS & ~_READ | _EXECUTE | reads)
+    ruleset = _ruleset(_RIGHTS & ~_READ | _EXECUTE | reads)
     for paths, rights in ((writable, _WRITE), (runnable, _EXECUTE), (readable, reads)):
         for path in paths:
-            _grant(libc, ruleset, path if paths is writable else os.path.realpath(path), rights)
-    _did(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _did(libc.syscall(_RESTRICT, ruleset, 0))
+            _grant(ruleset, path if paths is writable else os.path.realpath(path), rights)
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call("syscall", _RESTRICT, ruleset, 0)
     os.close(ruleset)
 
 
 def filter_calls(program: bytes) -> None:
     """Put this thread, and what it starts, under a system call filter. OSError: it could not be done."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    _did(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     steps = ctypes.create_string_buffer(program, len(program))
     given = struct.pack("@HP", len(program) // 8, ctypes.addressof(steps))
-    _did(libc.prctl(_PR_SET_SECCOMP, 2, given, 0, 0))
+    _call("prctl", _PR_SET_SECCOMP, 2, given, 0, 0)
 
 
-def _ruleset(libc: ctypes.CDLL, rights: int) -> int:
+def _ruleset(rights: int) -> int:
     abi = version()
     words = [rights, _TCP if abi >= 4 else 0, _SCOPES if abi >= _ABI_SIGNALS else 0]
     size = 8 if abi < 4 else 16 if abi < _ABI_SIGNALS else 24
-    return _did(libc.syscall(_CREATE, struct.pack("=QQQ", *words), size, 0))
+    return _call("syscall", _CREATE, struct.pack("=QQQ", *words), size, 0)
 
 
-def _grant(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
+def _grant(ruleset: int, path: str, rights: int) -> None:
     try:
         held = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if path in SYSTEM else os.O_NOFOLLOW))
     except OSError:
@@ -69,11 +70,13 @@ def _grant(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     mode = os.fstat(held).st_mode
     if not stat.S_ISLNK(mode):
         allowed = rights if stat.S_ISDIR(mode) else rights & _OF_A_FILE
-        _did(libc.syscall(_ADD, ruleset, 1, struct.pack("=Qi", allowed, held), 0))
+        _call("syscall", _ADD, ruleset, 1, struct.pack("=Qi", allowed, held), 0)
     os.close(held)
 
 
-def _did(answer: int) -> int:
+def _call(function: str, *words: int | bytes | None) -> int:
+    """Call a function of the C library. OSError: it failed."""
+    answer = int(getattr(ctypes.CDLL(None, use_errno=True), function)(*words))
     if answer < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

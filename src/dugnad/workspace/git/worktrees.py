@@ -138,7 +138,7 @@ class Trees:
                 return None
             if is_at(path, lock):
                 return lock
-            os.close(lock)  # Whoever held it removed its file.
+            os.close(lock)  # The process that held it has removed its file.
 
     def _whole(self, name: str) -> Path | None:
         """The git directory of a tree that was made to its end; None: it was not, or there is none."""
@@ -228,7 +228,7 @@ class Trees:
         tree.let_go()
 
     async def _remove(self, name: str, *, keep_branch: bool = False) -> None:
-        """Whoever calls this holds the tree's lock, whose file goes last."""
+        """The caller holds the tree's lock, whose file is removed last."""
         await self._clear(name, keep_branch=keep_branch)
         (self.folder / f"{name}.lock").unlink(missing_ok=True)
 

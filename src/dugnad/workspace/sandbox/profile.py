@@ -60,7 +60,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What one command can reach: a writable tree, read-only toolchains, and what of the tree is kept from it."""
+    """What one command can reach: a writable tree, read-only toolchains, and what is kept from it in the tree."""
 
     tree: Path
     readable: tuple[Path, ...] = ()

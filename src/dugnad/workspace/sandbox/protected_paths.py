@@ -14,7 +14,7 @@ from ...errors import ToolError
 from ...safe_open import OWN
 from .profile import Confinement
 
-# What of a .git can make git or dugnad run a program later, outside the sandbox, and the placeholder for each that is
+# What in a .git can make git or dugnad run a program later, outside the sandbox, and the placeholder for each that is
 # missing. None: a folder. An empty commondir would be an error to git; one that says "." changes nothing.
 _GIT: Mapping[str, str | None] = {
     "hooks": None, "modules": None, "worktrees": None, "dugnad": None, "config": "", "config.worktree": "",
