@@ -55,6 +55,7 @@ BAD_USE = [
     (["add", "t", "--tasks", "-1"], "cannot be -1"),
     (["add", "t", "--file", "nowhere.txt"], "nowhere.txt"),
     (["add", "a", "b"], "unexpected extra argument"),
+    (["tell", "alice", "Use", "it"], "(it); put a text of several words in quotes"),
     (["add", "t", "--colour", "red"], "No such option"),
     (["tasks", "--limit", "0"], "0 is not in the range"),
     (["log", "99"], "no task #99"),

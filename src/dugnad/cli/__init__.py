@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -57,27 +57,28 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
 }  # fmt: skip
 
+_COMMANDS = {name: (place, what) for verbs in SECTIONS.values() for name, place, what in verbs}
+
 
 class _Lazy(CommandGroup):
     """A group that imports a command when it is called. SECTIONS lists them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for verbs in SECTIONS.values() for name, _, _ in verbs]
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for verbs in SECTIONS.values():
-            for name, place, _ in verbs:
-                if name == cmd_name:
-                    module, _, attribute = place.partition(":")
-                    command: Any = getattr(import_module(f".{module}", __name__), attribute)
-                    return command if isinstance(command, click.Command) else None
-        return None
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f".{module}", __name__), attribute)
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        verbs = [each for section in SECTIONS.values() for each in section]
-        found = [CompletionItem(name, help=what) for name, _, what in verbs if name.startswith(incomplete)]
+        found = [
+            CompletionItem(name, help=what) for name, (_, what) in _COMMANDS.items() if name.startswith(incomplete)
+        ]
         return found + click.Command.shell_complete(self, ctx, incomplete)  # The options.
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -38,10 +38,9 @@ from ..types import Task
 from ..workspace.git.git import Git
 from ..workspace.programs import find_program
 from ..workspace.sandbox.sandbox import probe
-from .command import is_no_project
 from .preflight import Interrupted, memory_of, preflight
 from .unaccepted import refuse_tracked
-from .workspaces import Wishes, workplaces
+from .workspaces import Wishes, is_no_project, workplaces
 
 Level = Literal["ok", "warning", "wrong"]
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -321,12 +320,8 @@ async def ask_model(scene: Scene) -> Finding | None:
         return None
     if scene.accepted is not True:
         return warning("The model was not asked: trust the project first.", "dugnad trust")
-    request = Request(
-        system=tell("teammate.doctor"),
-        messages=(Said(tell("teammate.doctor_asks")),),
-        output_tokens_max=256,
-        seconds_max=60.0,
-    )
+    said = (Said(tell("teammate.doctor_asks")),)
+    request = Request(system=tell("teammate.doctor"), messages=said, output_tokens_max=256, seconds_max=60.0)
     began = asyncio.get_running_loop().time()
     try:
         reply = await scene.model.ask(request)

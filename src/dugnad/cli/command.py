@@ -13,7 +13,7 @@ import functools
 import io
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,6 @@ _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
 _LOG, _BOARD = "dugnad.log_level", "dugnad.board"  # Where the values of these options are kept.
 _LOG_LEVELS = ("debug", "info", "warning", "error")
-T = TypeVar("T")
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 Reads = bool | Callable[[dict[str, Any]], bool]
 Picture = Callable[[], "RenderableType"]  # Called only when it is shown, so that rich is not imported for JSON.
@@ -120,11 +119,9 @@ def start_log(*, draws: bool = False, keeps: bool = False, quiet: bool = False) 
 
         screen = draws and not quiet and sys.stdout.isatty()
         told = start_logging(level, keeps=keeps, screen=screen, folder=user_state(os.environ, "logs"))
-        try:
+        with reader_may_leave():
             if told and not quiet:
                 click.echo(told)
-        except OSError:  # The work goes on without a reader.
-            forget(sys.stdout)
 
 
 board_option = kept_option("--board", key=_BOARD, metavar="URL", help="The board to use instead of the project's own.")
@@ -224,15 +221,6 @@ def make_folder(folder: Path) -> None:
         raise BoardReadOnly(f"The folder {folder} for the board cannot be made: {trouble.strerror}.") from None
 
 
-async def all_pages(read: Callable[..., Awaitable[Sequence[T]]], key: str, after: int = 0) -> list[T]:
-    """Everything behind `after`, page by page. `key` is the field by which the pages are in order."""
-    found: list[T] = []
-    while page := await read(after=after):
-        found += page
-        after = getattr(page[-1], key)
-    return found
-
-
 # Printing.
 
 
@@ -310,6 +298,8 @@ class CommandGroup(click.Group):
             code = super().main(given, prog_name or "dugnad", **extra)
         except click.UsageError as wrong:
             where = f" Try `{wrong.ctx.command_path} --help`." if wrong.ctx is not None else ""
+            if "unexpected extra argument" in wrong.message:
+                where = f"; put a text of several words in quotes.{where}"
             code = fail(wrong.format_message() + where, kind="BadUse", code=EXIT_BAD_USE, args=given)
         except click.ClickException as wrong:
             code = fail(wrong.format_message(), kind="BadUse", code=wrong.exit_code, args=given)
@@ -379,11 +369,18 @@ def fail(message: str, *, kind: str, code: int, args: list[str]) -> int:
     if "--json" in args:
         from ..view.json import error_shape
 
-        try:
+        with reader_may_leave():
             show_json(error_shape(kind, message, code))
-        except OSError:
-            forget(sys.stdout)
     return code
+
+
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """If the reader left, or the disk is full, the work goes on, and the exit code tells how it ended."""
+    try:
+        yield
+    except OSError:
+        forget(sys.stdout)
 
 
 def forget(stream: TextIO) -> None:
@@ -391,8 +388,3 @@ def forget(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-
-
-def is_no_project(root: Path) -> bool:
-    """Whether this is the home folder or a folder above it, which a team should not see."""
-    return Path.home().resolve().is_relative_to(root)

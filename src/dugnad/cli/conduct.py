@@ -6,8 +6,8 @@ import asyncio
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from rich.console import RenderableType
@@ -30,7 +30,7 @@ from ..view.json import Shape
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.summary import report_page, report_shape
 from ..view.tables import how_to_answer
-from .command import Picture, answer, console, forget, show, shown_url
+from .command import Picture, answer, console, reader_may_leave, show, shown_url
 from .preflight import checked_base
 from .servers import servers_in
 from .signals import stopping
@@ -60,7 +60,7 @@ class Run:
             _say(each)
 
     def end(self, shape: Shape, picture: Picture | str) -> None:
-        with _reader_may_leave():
+        with reader_may_leave():
             answer(self.as_json, shape, picture)
 
     def report(self, end: Report) -> int:
@@ -193,13 +193,7 @@ def _view(
 
 @asynccontextmanager
 async def showing(
-    team: Team,
-    roots: Sequence[int] | None,
-    *,
-    after: int,
-    quiet: bool,
-    says: Says,
-    waits: Says = lambda: "",
+    team: Team, roots: Sequence[int] | None, *, after: int, quiet: bool, says: Says, waits: Says = lambda: ""
 ) -> AsyncIterator[None]:
     """A live view on a terminal, lines in a pipe, nothing for a program. `waits`: what a merge waits for."""
     if quiet:
@@ -337,14 +331,5 @@ async def snapshot(
 
 
 def _say(what: RenderableType) -> None:
-    with _reader_may_leave():
+    with reader_may_leave():
         show(what)
-
-
-@contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    """If the reader left, or the disk is full, the work goes on, and the exit code tells how it ended."""
-    try:
-        yield
-    except OSError:
-        forget(sys.stdout)

@@ -81,7 +81,7 @@ async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool)
         for name in ("alice", "bob"):
             await team.spawn(name, role="coder")
         goal = await team.board.put(GOAL, role="coder", budget=Budget(tasks=12, dollars=0.5))
-        story = Story(team, second, quiet=as_json)
+        story = Story(team, second)
         view = showing(team, [goal.id], after=0, quiet=as_json, says=story.says)
         async with stopping("the demo ended") as stop, view:
             killing = asyncio.create_task(story.kill_when_carol_is_at_work())
@@ -101,11 +101,8 @@ async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool)
 class Story:
     """Kills carol's host while she works, and tells the watcher."""
 
-    def __init__(self, team: Team, host: subprocess.Popen[bytes], *, quiet: bool) -> None:
-        self.quiet = quiet
-        self.team = team
-        self.host = host
-        self.killed = 0
+    def __init__(self, team: Team, host: subprocess.Popen[bytes]) -> None:
+        self.team, self.host, self.killed = team, host, 0
 
     async def kill_when_carol_is_at_work(self) -> None:
         async for event in self.team.events():
@@ -113,17 +110,15 @@ class Story:
                 self.host.send_signal(signal.SIGKILL)
                 self.host.wait()
                 self.killed = self.host.pid
-                if not self.quiet and not sys.stdout.isatty():
-                    show(f"          >>> kill -9 {self.killed}: carol's host died in the middle of her task")
                 return
 
     def says(self) -> str:
-        """For the live view; in a pipe the lines tell the story."""
+        """For the live view, or for a line among the events in a pipe."""
+        died = f"kill -9 {self.killed}: carol's host died in the middle of her task"
         if not sys.stdout.isatty():
-            return ""
-        if self.killed:
-            return f"kill -9 {self.killed}: carol's host died in the middle of her task; watch how it continues."
-        return "carol works on a second host, another process, which will soon be killed."
+            return f"          >>> {died}" if self.killed else ""
+        waits = "carol works on a second host, another process, which will soon be killed."
+        return f"{died}; watch how it continues." if self.killed else waits
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from ..errors import BadInput
 from ..types import HUMAN, Event
 from ..view.json import shape_of
 from ..view.numbers import day
-from .command import CommandContext, all_pages, console, show, show_json, verb
+from .command import CommandContext, console, show, show_json, verb
 from .parameters import TaskId
+from .tasks import all_pages
 
 _LAST = 100  # Events that `dugnad log` shows.
 _LOOKED_AT = 2_000  # Events read to find them; most are internal steps.
@@ -89,14 +90,9 @@ class _EventPrinter:
 @click.option("--before", type=click.IntRange(min=1), metavar="N", help="Show notes older than note N.")
 @click.option("--limit", type=click.IntRange(min=1, max=1_000), default=20, show_default=True, help="Notes to show.")
 async def notes(
-    call: CommandContext,
-    *,
-    words: tuple[str, ...],
-    write: tuple[str, str] | None,
-    full: bool,
-    before: int | None,
+    call: CommandContext, *, words: tuple[str, ...], write: tuple[str, str] | None, full: bool, before: int | None,
     limit: int,
-) -> None:
+) -> None:  # fmt: skip
     """Show the team's notes, newest first. With words, show the notes that contain all of them."""
     if write is not None:
         if words:

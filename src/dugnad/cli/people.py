@@ -14,9 +14,9 @@ from ..errors import BadInput
 from ..text import counted, plain
 from ..types import HUMAN, Message
 from ..view.json import message_shape, shape_of
-from .command import CommandContext, all_pages, text_or_stdin, verb
+from .command import CommandContext, text_or_stdin, verb
 from .parameters import RequestId, TeammateName
-from .tasks import collect
+from .tasks import all_pages, collect
 
 _NO_HOST = "No host is running; `dugnad run` or `dugnad work` starts one."
 

@@ -70,13 +70,10 @@ class BoundedNumber(click.FloatRange):
         return found
 
 
-@click.command(
-    "rehearse",
-    epilog=examples("""
+@click.command("rehearse", epilog=examples("""
     dugnad rehearse
     dugnad rehearse plan.toml --agents 1,2,4,8 --svg plan.svg
-    """),
-)
+    """))  # fmt: skip
 @click.argument("plan", required=False, type=click.Path(path_type=Path))
 @click.option("--agents", type=Sizes(), help="Team sizes to rehearse, separated by commas.  [default: 1,2,4,8]")
 @click.option("--turn-seconds", type=BoundedNumber(0.001, 86_400), help="Assumed length of a turn.  [default: 20]")
@@ -87,15 +84,9 @@ class BoundedNumber(click.FloatRange):
 @board_option
 @json_option
 def rehearse(
-    plan: Path | None,
-    agents: tuple[int, ...] | None,
-    turn_seconds: float | None,
-    turns: float | None,
-    seeds: int,
-    model: str | None,
-    svg: Path | None,
-    as_json: bool,
-) -> None:
+    plan: Path | None, agents: tuple[int, ...] | None, seeds: int, model: str | None, svg: Path | None, as_json: bool,
+    **assumed: float | None,
+) -> None:  # fmt: skip
     """Estimate what a team would take, before you pay: time, cost, what it waits for, and how many teammates help.
 
     It rehearses the open tasks of the board, or a plan in a file, many times in virtual time. It asks no model and only
@@ -114,8 +105,7 @@ def rehearse(
     project = here()
     user = read_user()
     price, priced = _price(model, project, user)
-    options = {"turn_seconds": turn_seconds, "turns": turns}
-    made = asyncio.run(_plan(plan, project, board_url(project, user), options, price, priced))
+    made = asyncio.run(_plan(plan, project, board_url(project, user), assumed, price, priced))
     findings = find(made, agents or _sizes(made), seeds=seeds)  # Not in the event loop, so that Ctrl-C works at once.
     if svg is not None:
         draw(svg, made, findings)

@@ -25,7 +25,8 @@ from ..tools import Tool
 from ..tools.mcp.offer import Server
 from ..types import Teammate
 from ..workspace.sandbox.sandbox import Sandbox, probe
-from .command import answer, confirm, examples, is_no_project, json_option
+from .command import answer, confirm, examples, json_option
+from .workspaces import is_no_project
 
 _STYLES = {"approved": "green", "new": "yellow", "changed": "bold yellow", "trouble": "bold red"}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Group
@@ -15,14 +15,15 @@ from rich.text import Text
 from ..errors import BadInput
 from ..safe_open import read_named
 from ..text import one_line
-from ..types import ENDED, OPEN, Budget, NewTask, Task, Turn
+from ..types import ENDED, OPEN, Budget, NewTask, Spending, Task, Turn
 from ..view.json import shape_of, spending_shape, turn_shape
-from .command import CommandContext, all_pages, read_stdin, text_or_stdin, utf8, verb
+from .command import CommandContext, read_stdin, text_or_stdin, utf8, verb
 from .parameters import BudgetId, Cap, Needs, Span, TaskId, TeammateName, budget_options
 
 if TYPE_CHECKING:
     from ..board import Board
 
+T = TypeVar("T")
 _SHOWN = 50
 _ENDED_SHOWN = 10  # The newest ended tasks that a plain `dugnad tasks` shows.
 _WINDOW = 256  # How many of the last ids `newest` reads first.
@@ -145,6 +146,15 @@ async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, ev
     call.answer({"tasks": [*map(shape_of, found)], "counts": counts, "more_after": more}, picture)
 
 
+async def all_pages(read: Callable[..., Awaitable[Sequence[T]]], key: str, after: int = 0) -> list[T]:
+    """Everything behind `after`, page by page. `key` is the field by which the pages are in order."""
+    found: list[T] = []
+    while page := await read(after=after):
+        found += page
+        after = getattr(page[-1], key)
+    return found
+
+
 async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) -> list[Task]:
     """Read up to `most` tasks, page by page."""
     found: list[Task] = []
@@ -264,44 +274,40 @@ async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit
 
     Work that was held at a cap goes on when the cap is raised.
     """
-    board, changes = call.board, _changes(caps)
-    if task_id is None:
-        if changes or adds:
-            raise BadInput("Name the goal whose budget to change: dugnad budget ID --tasks 10.")
-        return await _all_budgets(call, limit)
+    below = ""
+    if task_id is not None:
+        shown = [await _changed_budget(call.board, task_id, caps, adds=adds)]
+    elif _changes(caps) or adds:
+        raise BadInput("Name the goal whose budget to change: dugnad budget ID --tasks 10.")
+    else:  # The newest goals first; most boards have few.
+        roots = await newest(call.board, limit + 1, lambda task: task.id == task.root or task.root < 0)
+        goals = {task.root: task if task.root > 0 else None for task in reversed(roots[-limit:])}
+        shown = [(await call.board.budget(root), goal) for root, goal in goals.items()]
+        below = "There are older goals; --limit shows more." if len(roots) > limit else ""
+
+    def picture() -> Any:
+        from ..view.tables import budget_text
+
+        texts = [budget_text(spending, goal) for spending, goal in shown] or [Text("The board is empty.")]
+        return Group(*texts, *([Text(below, style="dim")] if below else []))
+
+    shapes = [spending_shape(spending) for spending, _ in shown]
+    call.answer({"budgets": shapes} if task_id is None else {"budget": shapes[0]}, picture)
+
+
+async def _changed_budget(
+    board: Board, task_id: int, caps: dict[str, Any], *, adds: bool
+) -> tuple[Spending, Task | None]:
+    """What the goal of a task has spent, after its caps are changed; and the goal, unless several tasks share it."""
     root = (await board.find(task_id)).root if task_id > 0 else task_id
-    spending = await board.budget(root)
+    spending, changes = await board.budget(root), _changes(caps)
     if adds:
         if not changes or "none" in caps.values():
             raise BadInput("Say with a number how much to add: dugnad budget ID --add --tasks 10.")
         spending = await board.raise_budget(root, _capped(caps))
     elif changes:
         spending = await board.set_budget(root, _capped(caps, spending.caps))
-    goal = await board.find(root) if root > 0 else None
-
-    def picture() -> Text:
-        from ..view.tables import budget_text
-
-        return budget_text(spending, goal)
-
-    call.answer({"budget": spending_shape(spending)}, picture)
-
-
-async def _all_budgets(call: CommandContext, limit: int) -> None:
-    """The newest goals first; most boards have few."""
-    roots = await newest(call.board, limit + 1, lambda task: task.id == task.root or task.root < 0)
-    goals = {task.root: task if task.root > 0 else None for task in reversed(roots[-limit:])}
-    shown = [(await call.board.budget(root), goal) for root, goal in goals.items()]
-
-    def picture() -> Any:
-        from ..view.tables import budget_text
-
-        if not shown:
-            return Text("The board is empty.")
-        below = [Text("There are older goals; --limit shows more.", style="dim")] if len(roots) > limit else []
-        return Group(*(budget_text(spending, root) for spending, root in shown), *below)
-
-    call.answer({"budgets": [spending_shape(spending) for spending, _ in shown]}, picture)
+    return spending, await board.find(root) if root > 0 else None
 
 
 def _ids(ids: Sequence[int]) -> str:

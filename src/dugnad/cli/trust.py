@@ -24,7 +24,7 @@ from .command import (
     make_folder,
     show_json,
     typed_board,
-)
+)  # fmt: skip
 from .unaccepted import Found, NotAccepted, changed, lines_of, look, refuse_tracked, where_of
 
 _HOW = "`dugnad trust` shows what it brings, and asks once"

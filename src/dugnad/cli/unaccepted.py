@@ -213,20 +213,16 @@ async def _describe(board: Board, shown: str) -> tuple[str, ...]:
     own = [each for each in await board.inbox(None, queued=False, page=_LOOKED_AT) if each.sender == HUMAN]
     always = sum(verdict(each.text, each.accepted).always for each in own)
     at_least = "at least " if len(tasks) == _LOOKED_AT else ""
-    said = [f"A board that you did not make, {one_line(shown)}, with {at_least}{counted(len(tasks), 'open task')}"]
-    if uncapped:
-        said.append(f"{counted(uncapped, 'open goal')} without any cap on what may be spent")
-    if leads:
-        said.append(f"led by {_names(leads)}")
-    if models := sorted({each.model for each in team if each.model}):
-        said.append(f"models of its own: {_names(models)}")
-    if prompted:
-        said.append(f"prompts of its own for {_names(prompted)}")
-    if own:
-        said.append(
-            f"{counted(len(own), 'message')} and answers in your name" + (f', {always} "always"' if always else "")
-        )
-    return tuple(said)
+    head = f"A board that you did not make, {one_line(shown)}, with {at_least}{counted(len(tasks), 'open task')}"
+    models = sorted({each.model for each in team if each.model})
+    facts = (
+        (uncapped, f"{counted(uncapped, 'open goal')} without any cap on what may be spent"),
+        (leads, f"led by {_names(leads)}"),
+        (models, f"models of its own: {_names(models)}"),
+        (prompted, f"prompts of its own for {_names(prompted)}"),
+        (own, f"{counted(len(own), 'message')} and answers in your name" + (f', {always} "always"' if always else "")),
+    )
+    return (head, *(words for there, words in facts if there))
 
 
 def _names(names: Iterable[str]) -> str:

@@ -30,7 +30,7 @@ from ..workspace.git.worktrees import Trees
 from ..workspace.sandbox.destinations import parse_hosts
 from ..workspace.sandbox.sandbox import Sandbox, probe
 from .base_trees import Base, in_place, of_folder, of_git
-from .command import is_no_project, make_folder
+from .command import make_folder
 
 Say = Callable[[str], None]
 _UNSAFE = "--unsafe-no-sandbox"
@@ -65,6 +65,11 @@ class Given:
     def waits(self) -> str:
         """The process that a merge has waited for, if it has waited for a while."""
         return self.places.waits if isinstance(self.places, Worktrees) else ""
+
+
+def is_no_project(root: Path) -> bool:
+    """Whether this is the home folder or a folder above it, which a team should not see."""
+    return Path.home().resolve().is_relative_to(root)
 
 
 @asynccontextmanager

@@ -122,10 +122,6 @@ def _told(data: Data) -> str:
     return f"{verbs.get(kind, 'told')} {to}: {_quoted(data)}"
 
 
-def _noted(data: Data) -> str:
-    return f"wrote the note {_quoted(data, 'title')}"
-
-
 def _spawned(data: Data) -> str:
     roles = ", ".join(one_line(role, 40) for role in data.get("roles", ())) or "any role"
     return f"spawned {one_line(data.get('name') or '', 40)} ({roles}{', lead' if data.get('lead') else ''})"
@@ -178,7 +174,7 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "failed_teammate": lambda data: f"marked {one_line(data.get('name') or '', 40)} as failed{_why(data)}",
     "told": _told,
     "shown": lambda data: f"read {counted(len(data.get('messages', ())), 'message')}",
-    "noted": _noted,
+    "noted": lambda data: f"wrote the note {_quoted(data, 'title')}",
     "unsandboxed": lambda data: (
         f"allowed commands without a sandbox on {one_line(data.get('machine') or 'a machine', 60)}"
     ),

@@ -87,20 +87,14 @@ def _cut(text: Text, width: int) -> Text:
     return text
 
 
-def counts_text(tasks: Sequence[Task]) -> Text:
-    """3 claimed · 2 ready · 5 done"""
-    said = Text()
-    for state in _ORDER:
-        if number := sum(task.state == state for task in tasks):
-            said.append(" · " if said else "")
-            said.append(f"{number} {state}", style=STATE_STYLES.get(state, ""))
-    return said
-
-
 def _headline(seen: Snapshot, width: int) -> Text:
-    said = Text(one_line(seen.title, 60), style="bold")
-    said.append("   ")
-    return _cut(said.append_text(counts_text(seen.tasks)), width)
+    """The title, and behind it "3 claimed · 2 ready · 5 done"."""
+    said, between = Text(one_line(seen.title, 60), style="bold"), "   "
+    for state in _ORDER:
+        if number := sum(task.state == state for task in seen.tasks):
+            said.append(between).append(f"{number} {state}", style=STATE_STYLES.get(state, ""))
+            between = " · "
+    return _cut(said, width)
 
 
 def _team(seen: Snapshot, team: Sequence[Teammate], width: int) -> RenderableType:

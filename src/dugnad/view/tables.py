@@ -47,13 +47,9 @@ def tasks_table(tasks: Iterable[Task], *, now_ms: int) -> RenderableType:
 
 
 def task_page(
-    task: Task,
-    needs: Sequence[tuple[Need, str]],
-    attempts: Sequence[Attempt],
-    children: Sequence[Task],
-    *,
+    task: Task, needs: Sequence[tuple[Need, str]], attempts: Sequence[Attempt], children: Sequence[Task], *,
     titles: Mapping[int, str] | None = None,
-) -> RenderableType:
+) -> RenderableType:  # fmt: skip
     """Everything about one task. `titles` are the known titles of the tasks that it needs."""
     parts: list[RenderableType] = [_heading(task), _facts(task)]
     parts += _section("body", task.body) if task.body else []
@@ -135,12 +131,14 @@ def notes_table(notes: Iterable[Note], *, most: int = 400) -> RenderableType:
         about = f", #{note.task}" if note.task is not None else ""
         head.append(f"  {one_line(note.author, 40)}{about}, {clock(note.at, dated=True)}", style="not bold dim")
         parts.append(head)
-        text = plain(note.text)
-        if len(text) > most:
-            text = f"{text[:most].rstrip()} … ({len(text):,} characters in all)"
-        if text:
-            parts.append(Indented(text))
+        if note.text:
+            parts.append(Indented(begin(plain(note.text), most)))
     return Group(*parts)
+
+
+def begin(text: str, most: int) -> str:
+    """The beginning of a long text, and how long the whole is."""
+    return text if len(text) <= most else f"{text[:most].rstrip()} … ({len(text):,} characters in all)"
 
 
 def budget_text(spending: Spending, task: Task | None) -> Text:

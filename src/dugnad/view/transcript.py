@@ -12,7 +12,7 @@ from rich.text import Text
 from ..text import counted, one_line
 from ..types import Attempt, Turn
 from .numbers import clock
-from .tables import Indented
+from .tables import Indented, begin
 
 _TEXT_MOST = 2_000  # Characters of one piece; `--json` has all of it.
 
@@ -84,6 +84,4 @@ def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> 
 
 
 def _piece(head: str, text: str) -> list[RenderableType]:
-    if len(text) > _TEXT_MOST:
-        text = f"{text[:_TEXT_MOST].rstrip()} … ({len(text):,} characters in all)"
-    return [Text(f"  {one_line(head, 200)}:", style="cyan"), Indented(text, columns=4)]
+    return [Text(f"  {one_line(head, 200)}:", style="cyan"), Indented(begin(text, _TEXT_MOST), columns=4)]
