@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dugnad.config.project import Role
 from dugnad.models import ScriptedModel
-from dugnad.team import Team
+from dugnad.team import RunPlan, Team
 from dugnad.types import Budget
 from tests.agent.stage_agent import END, TITLE, all_told, call
 from tests.team.stage_team import limits, until
+
+
+@pytest.mark.parametrize("field", ["plan", "board", "host", "model_name", "anything"])
+def test_a_team_is_built_whole_and_no_caller_can_assign_its_fields(field: str) -> None:
+    team = Team(RunPlan(url="sqlite:///:memory:"))
+    with pytest.raises(AttributeError):
+        setattr(team, field, None)
 
 
 async def test_what_is_said_of_a_goal_wins_over_what_is_said_of_all(url: str) -> None:

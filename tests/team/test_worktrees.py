@@ -269,7 +269,7 @@ async def test_a_review_ends_with_a_word_and_the_rounds_are_bounded(opener: Open
         (failed,) = await until_ended(board, await board.put("Write a", role="coder"))
     assert failed.state == "failed"
     assert failed.reason is not None
-    assert "not approved in 2 rounds; the last: No." in failed.reason
+    assert "2 reviews did not approve it; the last said: No." in failed.reason
     reviews = [each for each in await board.list_tasks() if each.title.startswith("Review")]
     assert [each.outcome for each in reviews] == ["changes-requested"] * 2
     assert subjects(root) == ["Begin"]

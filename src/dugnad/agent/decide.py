@@ -19,7 +19,7 @@ def decide(talk: Conversation, limits: AgentLimits) -> Outcome | None:
     last = talk.last
     if isinstance(last, Reply) and not talk.to_say:
         if last.stop == "refused":
-            return Failed(f"the model refused: {_kept(last) or 'without a word'}", retry=True)
+            return Failed(f"the model refused: {_kept(last) or 'without a reason'}", retry=True)
         if not last.calls and last.text.strip() and last.stop != "length" and talk.may_end:
             return Done(_kept(last))  # Plain text and no call means: this is my result.
     if talk.odd >= limits.odd_replies_max:

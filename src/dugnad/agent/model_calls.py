@@ -64,7 +64,7 @@ class Asker:
 
     async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> ModelAnswer:
         failures = waits = 0
-        why = "it was waited for"
+        why = "its rate limit or the budget left no room"
         input_tokens = estimate_tokens(request, known_tokens)
         while waits < self.limits.patience_max:
             if failures or waits:

@@ -48,7 +48,7 @@ class Delivery:
             return Waiting(
                 on="human",
                 question=f"#{claim.task.id} counts as done only when `{one_line(checks[0])}` succeeds, and "
-                f"{workspace.cannot_check.rstrip('.')}. Mend that and answer; or put it on the board again without a "
+                f"{workspace.cannot_check.rstrip('.')}. Fix that and answer; or put it on the board again without a "
                 "check, or cancel it.",
             )
         if claim.task.kind != "review":
@@ -85,7 +85,7 @@ class Delivery:
             return _no_time(spent)
         except (ToolError, OSError) as trouble:  # The mind cannot mend this.
             why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
-            return Waiting(on="human", question=f"{why}. Mend that, then answer: nobody has to do it again.")
+            return Waiting(on="human", question=f"{why}. Fix that, then answer: the work need not be done again.")
 
     def _role_of_reviewer(self, task: Task) -> str | None:
         """An answer to a message needs no review, unless it changes the project."""
@@ -102,7 +102,7 @@ class Delivery:
             review, key = None, f"{key}.{len(reviews)}"  # It may have changed since; this workspace cannot tell.
         if review is None:
             if len(reviews) >= self.plan.limits.review_rounds_max:
-                return Failed(f"it was not approved in {len(reviews)} rounds; the last: {reviews[-1].result}")
+                return Failed(f"{len(reviews)} reviews did not approve it; the last said: {reviews[-1].result}")
             try:
                 body = _review_body(task, done, self.workspace, claim.teammate, await self.workspace.triggers(tip))
                 review = await self.board.follow_up(

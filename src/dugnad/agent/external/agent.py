@@ -109,8 +109,8 @@ class ExternalAgent:
         if self.sandbox is not None and self.tree is not None:
             return self.sandbox, self.tree
         question = (
-            f"{self.command.name}, which is to work #{claim.task.id}, needs a folder to write in and a sandbox to run "
-            "in, and has none here; `dugnad doctor` says what is missing. Start the team again, then answer."
+            f"{self.command.name} should work on #{claim.task.id}. It needs a folder to write in and a sandbox to run "
+            "in, and there is none here; `dugnad doctor` says what is missing. Start the team again, then answer."
         )
         raise PutDown(Waiting(on="human", question=question))
 
@@ -145,10 +145,10 @@ class ExternalAgent:
     def _ask_for_trust(self, claim: Claim, answer: str | None) -> None:
         """Nothing can limit a command to reading, so it cannot look around and make a plan first."""
         if answer:
-            raise PutDown(Failed(f"{self.command.name} was not let work without a plan. {answer}"))
+            raise PutDown(Failed(f"{self.command.name} was not allowed to work without a plan. {answer}"))
         question = (
-            f"#{claim.task.id} needs a plan before anything is changed, and {self.command.name} cannot be kept from "
-            "changing things while it makes one. Approve to let it work without a plan; else the task fails."
+            f"#{claim.task.id} needs a plan before anything is changed, and nothing stops {self.command.name} from "
+            "changing things while it makes one. Approve to let it work without a plan; otherwise the task fails."
         )
         raise PutDown(Waiting(on="plan", question=question))
 

@@ -67,7 +67,7 @@ class Workspace:
     @property
     def cannot_check(self) -> str:
         """Why no check can be run here; empty: it can."""
-        return "" if self.runs_check is not None else "whoever runs this team has nothing to run it with"
+        return "" if self.runs_check is not None else "this team has no way to run it"
 
     async def check(self, task: Task) -> RedCheck | None:
         """Run what must succeed. None: it did, or there is nothing to run."""

@@ -138,9 +138,9 @@ class Worktree(TreeWorkspace):
         else:
             what = f"merged into {target} as it is now, its check is red:\n{shorten(came.output, 4_000)}\n"
         return (
-            f"The work was not merged: {what}. Since it began these came in:\n{others}\n"
-            f"What was done is on branch {branch} (`git diff {pasted(f'{target}...{branch}')}`); do it anew on what is "
-            "there now."
+            f"The work was not merged: {what}. These were merged since it began:\n{others}\n"
+            f"The work is on branch {branch} (`git diff {pasted(f'{target}...{branch}')}`); do it again on what the "
+            "target has now."
         )
 
     async def _check_all(self, task: Task) -> str | None:
