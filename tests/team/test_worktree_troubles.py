@@ -27,8 +27,8 @@ SOON = Limits(backoff_seconds=0.01)
     [
         ("mkdir in && cd in && git init -q . && echo x > f", "rm -rf in/.git", "a git repository of its own"),
         ("rm README.md && mkfifo README.md", "rm README.md", "can only add regular files"),
-        ("mkdir -p deep/.dugnad && echo x > deep/.dugnad/x", "rm -r deep", "not the team's to change"),
-        ("echo x > inner/dugnad.toml", "rm inner/dugnad.toml", "not the team's to change"),
+        ("mkdir -p deep/.dugnad && echo x > deep/.dugnad/x", "rm -r deep", "the team may not change the rules"),
+        ("echo x > inner/dugnad.toml", "rm inner/dugnad.toml", "the team may not change the rules"),
     ],
 )
 async def test_what_cannot_be_committed_goes_back_to_whoever_left_it(
