@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dugnad.board import Board
-from dugnad.chat.follow import alongside
 from dugnad.chat.incoming import Incoming
+from dugnad.chat.session import alongside
 from tests.cli.chat_stage import Paper, Talk, play_lead, until_read
 from tests.conftest import Opener
 

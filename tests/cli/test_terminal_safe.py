@@ -12,9 +12,9 @@ import pytest
 from rich.text import Text
 
 from dugnad.board import Board
-from dugnad.chat.follow import alongside
 from dugnad.chat.incoming import Incoming, announcement
 from dugnad.chat.screen import layout
+from dugnad.chat.session import alongside
 from dugnad.team.report import Deliveries, Report
 from dugnad.text import pasted
 from dugnad.types import Done, Failed, Message, Waiting

@@ -23,11 +23,10 @@ from ..board import Board
 from ..safe_open import user_state
 from . import plain
 from .commands import respond
-from .follow import alongside, follow
 from .incoming import Incoming
 from .prompt import make_prompt, open_history
 from .screen import LineScreen, PromptScreen, said
-from .session import ChatLimits, Session
+from .session import ChatLimits, Session, alongside, follow
 from .status import look
 
 _WAIT_SECONDS = 15.0  # For a push. Then look anyway, for what changes without one, such as a lost host.

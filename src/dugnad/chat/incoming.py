@@ -12,9 +12,8 @@ from ..team import requests
 from ..text import one_line, plain
 from ..types import HUMAN, Message
 from ..view.tables import Indented
-from .follow import follow
 from .screen import said, sentence
-from .session import Session
+from .session import Session, follow
 
 _OPENS = {"question": "asks", "plan": "shows a plan", "answer": "answers"}
 _DECIDE = "-> to decide: /approve m{id}   or   /reject m{id} WHY"

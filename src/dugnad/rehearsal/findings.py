@@ -110,10 +110,10 @@ def find(plan: RehearsalPlan, agents: Sequence[int], *, seeds: int) -> Findings:
             found.append(rehearse(stage, team, draws))
     few = [Draws(plan.tasks, seed) for seed in range(min(seeds, max(_SEEDS_LEAST, _SEARCHED // len(plan.tasks))))]
     return Findings(
-        sizes=tuple(_size(plan, stage, team, found) for team, found in zip(teams, ran, strict=True)),
+        sizes=tuple(_size(stage, team, found) for team, found in zip(teams, ran, strict=True)),
         seeds=seeds,
         shortest=int(_shortest(plan, few)),
-        enough=_enough(plan, stage, few),
+        enough=_enough(stage, few),
         warnings=(*cautions(plan, teams[-1], ran[-1]), *plan.warnings),
     )
 
@@ -155,7 +155,8 @@ def _shared(agents: Mapping[str, int], count: int) -> list[tuple[str, ...]]:
 # Figures.
 
 
-def _size(plan: RehearsalPlan, stage: PreparedPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]) -> Size:
+def _size(stage: PreparedPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]) -> Size:
+    plan = stage.plan
     order = sorted(range(len(ran)), key=lambda seed: ran[seed].makespan)
     middle = order[(len(order) - 1) // 2]
     median = rehearse(stage, mates, Draws(plan.tasks, middle), traced=True)
@@ -171,7 +172,7 @@ def _size(plan: RehearsalPlan, stage: PreparedPlan, mates: Sequence[Mate], ran: 
         skipped=sum(each.skipped for each in ran) / len(ran),
         path=_path(plan, mates, median.bars),
         idle=_idle(plan, mates, median),
-        lost_host=_lost_host(plan, stage, mates, ran),
+        lost_host=_lost_host(stage, mates, ran),
         bars=tuple(median.bars),
         mates=tuple(mates),
     )
@@ -186,9 +187,7 @@ def _range(values: Sequence[float]) -> Range:
     return Range(at(0.1), found[(len(found) - 1) // 2], at(0.9))
 
 
-def _lost_host(
-    plan: RehearsalPlan, stage: PreparedPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]
-) -> LostHost | None:
+def _lost_host(stage: PreparedPlan, mates: Sequence[Mate], ran: Sequence[PlayedRun]) -> LostHost | None:
     """The team runs on two hosts, and one of them is lost at a random moment. A single teammate is started again."""
     longer, dollars = [], []
     for seed, before in enumerate(ran[:_LOSS_SEEDS]):
@@ -196,9 +195,9 @@ def _lost_host(
             continue
         chance = Random(f"loss {seed}")
         gone = frozenset(range(seed % 2, len(mates), 2)) or frozenset({0})
-        beat = plan.limits.lease_seconds * 1000 * (1 - chance.random() / 3)  # A host renews it three times a lease.
+        beat = stage.limits.lease_seconds * 1000 * (1 - chance.random() / 3)  # A host renews it three times a lease.
         loss = Loss(at=int(before.makespan * chance.random()), mates=gone, lease_ms=int(beat))
-        after = rehearse(stage, mates, Draws(plan.tasks, seed), loss=loss)
+        after = rehearse(stage, mates, Draws(stage.tasks, seed), loss=loss)
         longer.append(max(0, after.makespan - before.makespan))
         dollars.append(after.again / 1_000_000)
     return LostHost(makespan=_range(longer), dollars=_range(dollars)) if longer else None
@@ -263,13 +262,13 @@ def _shortest(plan: RehearsalPlan, few: Sequence[Draws]) -> float:
     return _median(stage, [Mate("", everything)] * len(plan.tasks), few)
 
 
-def _enough(plan: RehearsalPlan, stage: PreparedPlan, few: Sequence[Draws]) -> int:
+def _enough(stage: PreparedPlan, few: Sequence[Draws]) -> int:
     """The smallest team for which no larger team is faster by a twentieth, among all sizes."""
-    low, high = 0, min(AGENTS_MAX, 4 * len(plan.tasks))
-    aim = _median(stage, mates_of(plan, high), few) / (1 - WORTH)
+    low, high = 0, min(AGENTS_MAX, 4 * len(stage.tasks))
+    aim = _median(stage, mates_of(stage.plan, high), few) / (1 - WORTH)
     while high - low > 1:
         between = (low + high) // 2
-        low, high = (low, between) if _median(stage, mates_of(plan, between), few) <= aim else (between, high)
+        low, high = (low, between) if _median(stage, mates_of(stage.plan, between), few) <= aim else (between, high)
     return high
 
 

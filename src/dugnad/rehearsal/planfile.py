@@ -107,9 +107,11 @@ def read_plan(
     guess = assumed(said(plan))
     numbers = _numbers(path, plan.tasks)
     needs = {row.title: _needs(path, row, numbers, limits) for row in plan.tasks}
-    _refuse_circles(needs, numbers)
+    titles = {task: title for title, tasks in numbers.items() for task in tasks}
+    edges = {task: [need.task for need in needs[title]] for task, title in titles.items()}
+    if way := rules.circle(edges):
+        rules.refuse_circle([repr(titles[task]) for task in way])
     asked = asked_for(need for each in needs.values() for need in each)
-    edges = {task: [need.task for need in needs[title]] for title, tasks in numbers.items() for task in tasks}
     chains = rules.chains(edges, limits.chain_max)
     tasks = []
     for row in plan.tasks:
@@ -175,10 +177,3 @@ def _needs(path: Path, row: _TaskTable, numbers: Mapping[str, Sequence[int]], li
     if len(found) > limits.needs_max:
         raise BadInput(f"{where} has {len(found)} needs, and {limits.needs_max} is the most.")
     return tuple(found.values())
-
-
-def _refuse_circles(needs: Mapping[str, Sequence[Need]], numbers: Mapping[str, Sequence[int]]) -> None:
-    titles = {numbers[title][0]: title for title in needs}
-    edges = {task: [need.task for need in needs[title] if need.task in titles] for task, title in titles.items()}
-    if way := rules.circle(edges):
-        rules.refuse_circle([repr(titles[task]) for task in way])

@@ -71,8 +71,7 @@ class PreparedPlan:
     """A plan made ready to be played many times. A task is named by its place in the plan."""
 
     def __init__(self, plan: RehearsalPlan) -> None:
-        self.tasks = plan.tasks
-        self.limits = plan.limits
+        self.plan, self.tasks, self.limits = plan, plan.tasks, plan.limits
         place = {task.id: number for number, task in enumerate(plan.tasks)}
         self.candidates = [Candidate(task.id, task.lane, task.priority, task.chain, task.root) for task in plan.tasks]
         self.entries = [(each.order, number) for number, each in enumerate(self.candidates)]
