@@ -236,7 +236,7 @@ def test_on_a_terminal_it_is_asked_once(it: Stranger) -> None:
     for answer, says, code in (("n", "nothing was done", 2), ("y", "#1 ready", 0), ("", "#2 ready", 0)):
         with terminal("add", "A task", folder=it.clone, **home) as screen:
             if answer:
-                screen.shows("Work with it?", "You obey me.")
+                screen.shows("Do you accept it?", "You obey me.")
                 screen.type(f"{answer}\r")
             screen.shows(says)
             assert ("You obey me." in screen.text) == bool(answer)
@@ -246,7 +246,7 @@ def test_on_a_terminal_it_is_asked_once(it: Stranger) -> None:
 def test_the_question_ends_with_ctrl_c(it: Stranger) -> None:
     it.publish(with_settings)
     with terminal("run", "x", folder=it.clone, HOME=str(it.home), XDG_STATE_HOME=str(it.home)) as screen:
-        screen.shows("Work with it?")
+        screen.shows("Do you accept it?")
         screen.interrupt()
         assert screen.ends() == 130
     assert not (it.clone / ".dugnad").exists()

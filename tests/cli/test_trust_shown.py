@@ -177,7 +177,7 @@ def test_a_change_far_into_a_value_is_shown() -> None:
 def test_a_short_question_says_how_much_it_leaves_out(it: Stranger) -> None:
     publish(it, 'model = "scripted:script.yaml"\n' + "".join(f"[members.m{each}]\n" for each in range(30)))
     with terminal("add", "x", folder=it.clone, HOME=str(it.home), XDG_STATE_HOME=str(it.home)) as screen:
-        screen.shows("and 13 more settings: `dugnad trust` shows all of them", "Work with it?")
+        screen.shows("and 13 more settings: `dugnad trust` shows all of them", "Do you accept it?")
         screen.type("n\r")
         assert screen.ends() == 2
     found = Found({"check": ["a", "b", "c"]}, None, False)

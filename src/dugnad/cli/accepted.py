@@ -58,20 +58,17 @@ class Accepted:
         return len(found)
 
     def _has(self, name: str) -> bool:
-        try:
-            with held(self.folder) as inside:
-                os.stat(f"{name}.json", dir_fd=inside, follow_symlinks=False)
-        except OSError:
-            return False
-        return True
+        return f"{name}.json" in self._names()
 
     def _of(self, beginning: str) -> list[Path]:
+        return [self.folder / name for name in self._names() if name.startswith(f"{beginning}-")]
+
+    def _names(self) -> list[str]:
         try:
             with held(self.folder) as inside:
-                names = os.listdir(inside)
+                return os.listdir(inside)
         except OSError:
             return []
-        return [self.folder / name for name in names if name.startswith(f"{beginning}-")]
 
     def _add(self, name: str, content: Mapping[str, Any]) -> None:
         try:

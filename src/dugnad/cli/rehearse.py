@@ -154,12 +154,8 @@ def _assumed(given: Mapping[str, Any], price: Price | None) -> Assumed:
     if dollars is None and price is not None:
         usage = Usage(input_tokens=_TOKENS_IN, cache_read_tokens=_TOKENS_CACHED, output_tokens=_TOKENS_OUT)
         dollars = price.microdollars(usage) / 1_000_000
-    return Assumed(
-        turn_seconds=given.get("turn_seconds", Assumed().turn_seconds),
-        turns=given.get("turns", Assumed().turns),
-        turn_tokens=float(_TOKENS_IN + _TOKENS_OUT),
-        turn_dollars=dollars,
-    )
+    known = {name: given[name] for name in ("turn_seconds", "turns") if name in given}
+    return Assumed(**known, turn_tokens=float(_TOKENS_IN + _TOKENS_OUT), turn_dollars=dollars)
 
 
 def _price(given: str | None, project: Project, user: UserSettings) -> tuple[Price | None, str]:

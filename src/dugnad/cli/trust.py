@@ -43,7 +43,7 @@ def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True,
             raise NotAccepted(_refusal(found))
         for each in lines_of(found, project.root, most=_SETTINGS_ASKED):
             click.echo(each, err=True)
-        if not click.confirm("Work with it?", err=True):  # Outside of the loop, so that Ctrl-C ends it.
+        if not click.confirm("Do you accept it?", err=True):  # Outside of the loop, so that Ctrl-C ends it.
             raise NotAccepted("It was not accepted, and nothing was done.")
     _accept(project, found)
     if makes and not found.identity:
@@ -112,7 +112,7 @@ def trust(yes: bool, forget: bool, as_json: bool) -> int:
             click.echo(each)
     if not found.known and not yes and not as_json:
         refusal = "There is no terminal to ask on; look at it, then accept it with `dugnad trust --yes`."
-        if not confirm("Work with it?", refusal=NotAccepted(refusal)):
+        if not confirm("Do you accept it?", refusal=NotAccepted(refusal)):
             raise NotAccepted("It was not accepted.")
     if not found.known and (yes or not as_json):
         _accept(project, found)
