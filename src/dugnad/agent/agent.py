@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ..board import Board
+from ..board.roots import root_name
 from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
 from ..models.port import Model, Reply, Request, Said
@@ -25,7 +26,7 @@ from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spen
 from . import compaction
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
-from .model_calls import Asker, ModelAnswer, PutDown, must_be_priced
+from .model_calls import Asker, ModelAnswer, PutDown
 from .packet import identity, packet, standing, system_text
 from .resume import Attempts, hand_over, recall, take_messages
 from .stop import Stop
@@ -126,7 +127,11 @@ class Agent:
         """The conversation as far as it is recorded, in this attempt and those it continues."""
         talk = Conversation()
         talk.spending = await self.board.budget(claim.task.root)
-        must_be_priced(self.model, talk.spending)
+        if talk.spending.microdollars_max is not None and self.model.facts.price is None:
+            raise ModelMisconfigured(
+                f"{root_name(claim.task.root)} has a cap in dollars, but the price of {self.model.name} is not known. "
+                "Give its price, or cap the tokens instead."
+            )
         needs_plan = claim.task.plan or self.teammate.plan
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES

@@ -11,17 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..board import Board
-from ..board.roots import root_name
 from ..clock import Sources
-from ..errors import (
-    AnswerLost,
-    BudgetSpent,
-    CoolingDown,
-    ModelMisconfigured,
-    ModelTrouble,
-    ModelUnavailable,
-    RateLimited,
-)
+from ..errors import AnswerLost, BudgetSpent, CoolingDown, ModelTrouble, ModelUnavailable, RateLimited
 from ..logs import logger
 from ..models.port import Model, Reply, Request, Usage
 from ..settings import AgentLimits
@@ -209,11 +200,3 @@ def sound(reply: Reply) -> Reply:
     if clean(reply.text) == reply.text and calls == reply.calls:
         return reply
     return replace(reply, text=clean(reply.text), calls=calls, native=None)
-
-
-def must_be_priced(model: Model, spending: Spending) -> None:
-    if spending.microdollars_max is not None and model.facts.price is None:
-        raise ModelMisconfigured(
-            f"{root_name(spending.root)} has a cap in dollars, but the price of {model.name} is not known. Give its "
-            "price, or cap the tokens instead."
-        )

@@ -39,17 +39,15 @@ class Folder(TreeWorkspace):
     lock: int
 
     async def triggers(self, tip: str) -> Mapping[str, str]:
-        assert self.tree is not None
         return await asyncio.to_thread(changed_triggers, self.tree, self.project)
 
     async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed:
-        assert self.tree is not None
         where = str(self.tree.relative_to(self.project))
         return delivered(done, files_in=where, triggers=named_triggers(await self.triggers("")) or None)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await super().close(outcome, settled=settled)
-        if self.reviews and not continues(outcome) and self.tree is not None:
+        if self.reviews and not continues(outcome):
             await asyncio.to_thread(shutil.rmtree, self.tree, ignore_errors=True)
         os.close(self.lock)
 

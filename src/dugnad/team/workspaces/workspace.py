@@ -215,6 +215,7 @@ class Workshop:
 class TreeWorkspace(Workspace):
     """A folder, with tools and commands."""
 
+    tree: Path
     shop: Workshop
     claim: Claim
     commands: ShellTools | None = None  # What is behind the tools that run commands.
@@ -234,7 +235,6 @@ class TreeWorkspace(Workspace):
         return await self.run_checks(task)
 
     async def run_checks(self, task: Task) -> RedCheck | None:
-        assert self.tree is not None
         return await self.shop.check(self.checks(task), self.tree, self.claim, readable=self.readable)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
