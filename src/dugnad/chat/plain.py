@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TextIO
 
 from ..errors import BadInput, DugnadError
+from ..tools.message_tools import GONE
 from ..types import HUMAN, MESSAGES
 from .commands import respond
 from .incoming import Incoming
@@ -118,12 +119,8 @@ async def _state(session: Session, name: str, said: int) -> str:
     board = session.board
     unread = any(message.sender == HUMAN for message in await board.inbox(name))
     member = await board.teammate(name)
-    if member.status in ("stopped", "failed"):
-        return ""
-    if member.status == "working":
-        held = await board.list_tasks(states=("claimed",), teammate=name)
-        answered = any(message.sender == name for message in await board.inbox(HUMAN, queued=False, after=said))
-        if unread or not answered or any(task.kind in MESSAGES for task in held):
-            return "works"
-        return ""
-    return "unread" if unread else ""
+    if member.status != "working":
+        return "unread" if unread and member.status not in GONE else ""
+    held = await board.list_tasks(states=("claimed",), teammate=name)
+    answered = any(message.sender == name for message in await board.inbox(HUMAN, queued=False, after=said))
+    return "works" if unread or not answered or any(task.kind in MESSAGES for task in held) else ""

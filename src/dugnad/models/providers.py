@@ -194,14 +194,11 @@ def _response(reply: Reply) -> ModelResponse:
 
 
 def _reply(response: ModelResponse, name: str) -> Reply:
-    for part in response.parts:  # Arguments that are JSON but not an object: the library cannot send them back.
-        if isinstance(part, ToolCallPart) and not isinstance(part.args, str | dict | None):
+    asked = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    for part in asked:  # Arguments that are JSON but not an object: the library cannot send them back.
+        if not isinstance(part.args, str | dict | None):
             part.args = orjson.dumps(part.args).decode()
-    calls = tuple(
-        ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=_arguments(part))
-        for part in response.parts
-        if isinstance(part, ToolCallPart)
-    )
+    calls = tuple(ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=_arguments(part)) for part in asked)
     counts = {each.name: getattr(response.usage, each.name) for each in fields(Usage)}
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     return Reply(
