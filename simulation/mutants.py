@@ -43,7 +43,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a host is lost when its lease is out, however the clock came to say so", 1, "team/lost_hosts.py",
            " if silent >= 2 * self._beat}", "}"),
     Mutant("sleep counts as watching", 1, "team/lost_hosts.py", "min(now - self._looked_at, self._beat / 2)",
-           "now - self._looked_at"),
+           "now - self._looked_at", seed=142),
     Mutant("a seat is free when its host's lease is out", 1, "board/store/sql/members.sql",
            "hosts.lost_at IS NOT NULL)))\nORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name "
            "LIMIT :count\n",
