@@ -140,7 +140,7 @@ async def touch(board: Board, topic: str) -> None:
         case "inbox:alice":
             await board.tell("human", "alice", "hello")
         case "task:1":
-            await board.cancel(1)
+            await (board.retry(1) if (await board.find(1)).state == "cancelled" else board.cancel(1))
         case "budget:1":
             await board.raise_budget(1, Budget(tasks=1))
         case "team":
@@ -334,9 +334,9 @@ async def test_a_lost_push_about_a_task_a_budget_or_the_log_is_covered_too(
     board = await opener(patience=Patience(reconnect_seconds=10, poll_seconds=0.1))
     await stage(board)
     with board.watch([topic]) as watch:
-        assert not await watch.wait(0.3)  # The sweep has taken its first look.
-        touch_unheard(url, topic)
-        assert await watch.wait(LONG)
+        async with asyncio.timeout(LONG):
+            while not await watch.wait(0.3):  # What is there at the sweep's first look is no news.
+                touch_unheard(url, topic)
 
 
 async def test_after_its_listener_was_cut_a_board_hears_again(opener: Opener, url: str) -> None:
