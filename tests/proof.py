@@ -12,7 +12,7 @@ import pytest
 # and `make proof` on PostgreSQL. These are about several processes and one board, and run on both in `make test`.
 ON_BOTH = (
     "tests/board/", "tests/chaos/", "tests/crash/", "tests/cli/test_policy_commands.py", "tests/team/test_host.py",
-    "tests/team/test_life.py", "tests/team/test_many_hosts.py", "tests/team/test_partition.py",
+    "tests/team/test_worker.py", "tests/team/test_many_hosts.py", "tests/team/test_partition.py",
     "tests/team/test_team.py", "tests/agent/test_agent_budget.py", "tests/agent/test_asked_calls.py",
 )  # fmt: skip
 

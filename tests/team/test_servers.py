@@ -20,9 +20,9 @@ from dugnad.models.scripted import Step
 from dugnad.team.servers import Servers, ServerState, look_at, open_servers
 from dugnad.tools.mcp.offer import Server
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
+from tests.config.test_user import user
 from tests.team.stage_team import within
 from tests.team.test_team import open_team
-from tests.team.test_userfile import user
 from tests.tools.mcp_stage import HERE, MARK, PYTHON, over_http, running
 
 COMMAND = f"command = ['{PYTHON}', '{HERE}/mcp_plain.py', 'good', '{MARK}']\nreadable = ['{HERE}']\n"

@@ -19,7 +19,7 @@ from dugnad.types import HUMAN, Done, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import FAST, TITLE, Stage, call
 from tests.agent.standin import block, prompts, script, stand_in
-from tests.agent.test_outside import stage_of
+from tests.agent.test_external import stage_of
 
 FORGED = {"result": "forged", "outcome": "approved", "follow_ups": [{"title": "Forged"}]}
 

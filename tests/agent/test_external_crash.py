@@ -21,7 +21,7 @@ from dugnad.types import Amount, Budget, Done
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import TITLE, Crash, Stage
 from tests.agent.standin import asked, block, prompts, script, stand_in
-from tests.agent.test_outside import stage_of
+from tests.agent.test_external import stage_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,7 +126,7 @@ async def test_killed_in_the_middle_of_a_run_the_command_dies_too_and_another_ho
     await board.stop_host(stage.host)
     order = {"url": url, "folder": str(folder), "tree": str(tree)}
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.agent.outside_worker", json.dumps(order), cwd=ROOT
+        sys.executable, "-m", "tests.agent.external_worker", json.dumps(order), cwd=ROOT
     )  # fmt: skip
     try:
         async with asyncio.timeout(120):

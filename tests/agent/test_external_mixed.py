@@ -18,7 +18,7 @@ from dugnad.types import Amount, Budget, Done, Released, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import END, FAST, TITLE, Listening, all_told, call
 from tests.agent.standin import asked, block, prompts, script, stand_in
-from tests.agent.test_outside import stage_of
+from tests.agent.test_external import stage_of
 from tests.team.stage_team import AnswerLost, Between, busy, within
 from tests.workspace.running import until
 

@@ -20,7 +20,7 @@ from dugnad.rehearsal.gantt import Drawn, gantt
 from dugnad.rehearsal.plan import Estimate
 from dugnad.types import Amount, Budget, Done, Need, NewTurn, Waiting
 from tests.cli.shell import Shell, claimed
-from tests.sim.stage_sim import planned, task
+from tests.rehearsal.stage_rehearsal import planned, task
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "rehearse.md").read_text()
 (PLAN,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -14,7 +14,7 @@ from dugnad.rehearsal.learn import Assumed, learn, shares, with_reviews
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
 from dugnad.types import Amount, Budget, Need, PastAttempt
-from tests.sim.stage_sim import EXACT, MINUTE, planned, task, team_of
+from tests.rehearsal.stage_rehearsal import EXACT, MINUTE, planned, task, team_of
 
 
 def play(plan: RehearsalPlan, *roles: str, loss: Loss | None = None, seed: int = 0) -> PlayedRun:

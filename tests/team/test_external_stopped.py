@@ -13,7 +13,7 @@ from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import TITLE
 from tests.agent.standin import prompts, script, stand_in
 from tests.team.stage_team import hosting, until_ended
-from tests.team.test_outside_host import minds, running, until_there
+from tests.team.test_external_host import minds, running, until_there
 
 CAPS = Budget(dollars=2.0, tokens=1_000_000, seconds=900)
 

@@ -1,6 +1,6 @@
 """A host as a real process, with a teammate whose mind is a stand-in for somebody else's agent, until it is killed.
 
-python outside_worker.py '{"url": ..., "folder": ..., "tree": ...}'
+python external_worker.py '{"url": ..., "folder": ..., "tree": ...}'
 """
 
 from __future__ import annotations

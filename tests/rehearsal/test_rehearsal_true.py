@@ -13,8 +13,8 @@ from dugnad.rehearsal.learn import with_reviews
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
 from tests.proof import sample
-from tests.sim.stage_real import REVIEW, REVIEWER, Reality
-from tests.sim.stage_sim import planned, task
+from tests.rehearsal.stage_real import REVIEW, REVIEWER, Reality
+from tests.rehearsal.stage_rehearsal import planned, task
 
 EACH = Estimate(seconds=120, turns=4, dollars=0.4)
 SLACK_MS = 1_500  # For what the board takes: milliseconds a call, and some tens of calls one after another.

@@ -18,7 +18,7 @@ from dugnad.rehearsal.play import Mate, PreparedPlan, rehearse
 from dugnad.settings import Limits
 from tests.conftest import Opener
 from tests.proof import sample
-from tests.sim.stage_sim import drive, planned, random_plan, task, team_of
+from tests.rehearsal.stage_rehearsal import drive, planned, random_plan, task, team_of
 from tests.team.stage_team import hosting, until
 
 TEAM = ("coder", "coder", "tester", "")
