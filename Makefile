@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# A worker for each core; one that has nothing left takes tests from another.
-PARALLEL := -n logical --dist worksteal
+# Three workers for two cores, since many tests wait for a program; one that has nothing left takes tests from another.
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) * 3 // 2)') --dist worksteal
 
 .DEFAULT_GOAL := help
 

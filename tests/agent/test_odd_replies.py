@@ -69,7 +69,7 @@ async def test_a_refusal_fails_the_attempt_and_another_one_is_made(board: Board)
 
 async def test_a_refusal_without_a_word_says_so(board: Board) -> None:
     stage = await set_stage(board, [Step(stop="refused")])
-    assert await stage.run() == Failed("the model refused: without a word", retry=True)
+    assert await stage.run() == Failed("the model refused: without a reason", retry=True)
 
 
 @pytest.mark.parametrize("odd", [EMPTY, CUT, MALFORMED, calls(("fly", {})), calls(("todo", "[]"))])
