@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import fill
+import raw
 from dugnad.board import Board, open_board
 from dugnad.settings import Limits
 from dugnad.types import Done, NewTask
-from tests.board import raw
 from tests.postgres_server import PostgresServer
 
 LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9)
