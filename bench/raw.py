@@ -51,8 +51,9 @@ def event_arguments(kind: str, task: int, epoch: int) -> dict[str, object]:
 
 def settle_arguments(task: int) -> dict[str, object]:
     return {
-        "id": task, "state": "done", "tried": 0, "back": 0, "outcome": None, "result": "ok", "reason": None, "continues": None,
-        "waiting_for": None, "request": None, "open_needs": 0, "delay": 0, "ended": 1, "ids": f'[{{"id":{task}}}]',
+        "id": task, "state": "done", "tried": 0, "back": 0, "outcome": None, "result": "ok", "reason": None,
+        "continues": None, "waiting_for": None, "request": None, "open_needs": 0, "delay": 0, "ended": 1,
+        "ids": f'[{{"id":{task}}}]',
     }  # fmt: skip
 
 
