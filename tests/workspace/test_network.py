@@ -12,7 +12,7 @@ import pytest
 
 from dugnad.errors import BadInput
 from dugnad.workspace.sandbox.profile import PROXY_PORT
-from dugnad.workspace.sandbox.proxy import NetworkLimits
+from dugnad.workspace.sandbox.proxy import Network, NetworkLimits
 from dugnad.workspace.sandbox.sandbox import CommandResult, Sandbox
 from tests.workspace.attempts import BARE, WORD
 from tests.workspace.outside import Outside, outside
@@ -51,6 +51,19 @@ async def test_a_command_reaches_the_host_it_was_given_and_is_heard_back(
     [passage] = world.passages
     assert (passage.tree, passage.host, passage.port) == (tree, "files.example.org", world.open_port)
     assert (passage.address, passage.refused) == ("127.0.0.1", "")
+
+
+async def test_each_request_is_logged_where_nobody_else_listens(
+    tree: Path, world: Outside, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = world.network()
+    sandbox = Sandbox(strict_here(), network=Network(resolve=here.resolve, inside=here.inside))
+    host = f"files.example.org:{world.open_port}"
+    with caplog.at_level("INFO", "dugnad"):
+        await ask(sandbox, f"tunnel {host}; tunnel evil.example:443", tree, host)
+    await sandbox.close()
+    assert f"passage to={host} address=127.0.0.1 refused=" in caplog.text
+    assert "passage to=evil.example:443 address= refused=evil.example:443 is not " in caplog.text
 
 
 async def test_programs_find_the_proxy_by_themselves(sandbox: Sandbox, tree: Path, world: Outside) -> None:

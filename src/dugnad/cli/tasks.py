@@ -236,8 +236,9 @@ async def retry(call: CommandContext, *, task_id: int) -> None:
     """)  # fmt: skip
 @click.argument("task_id", metavar="ID", type=TaskId(*OPEN))
 @click.option(
-    "--dependents", is_flag=True, help="Also cancel every task that waits for it; otherwise they are skipped."
-)
+    "--dependents", is_flag=True,
+    help="Also cancel every task that waits for it; otherwise those that need it done are skipped.",
+)  # fmt: skip
 @click.option("--why", default="", help="The reason; it is kept with the task.")
 async def cancel(call: CommandContext, *, task_id: int, dependents: bool, why: str) -> None:
     """End a task as cancelled. A teammate that works on it stops."""

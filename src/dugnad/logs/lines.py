@@ -1,6 +1,6 @@
 """One line for each event: `key=value` pairs, with the task, attempt and teammate that the line is about.
 
-A message is a template whose first word names the event: `log.info("settled outcome=%s", outcome)`. Values are made
+A message is a template whose first word names the event: `log.info("settled as=%s", state)`. Values are made
 harmless here, so that they cannot begin a line or a pair.
 """
 

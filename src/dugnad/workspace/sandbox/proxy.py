@@ -14,11 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...logs import logger
 from .destinations import HEAD_BYTES_MAX, Destination, DestinationRefused, is_outside, judge, read_head
 
 _READ_BYTES = 65_536
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _REFUSALS_KEPT = 20
+_LOG = logger(__name__)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -50,11 +52,16 @@ async def _resolve(name: str, port: int) -> Sequence[str]:
     return [str(address[0]) for *_, address in found]
 
 
+def log_passage(passage: Passage) -> None:
+    where = f"{passage.host}:{passage.port}"
+    _LOG.info("passage to=%s address=%s refused=%s", where, passage.address, passage.refused)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """How allowed hosts are reached, and who hears of it. `inside` are addresses that count as outside even so."""
 
-    on_passage: Callable[[Passage], None] = lambda passage: None
+    on_passage: Callable[[Passage], None] = log_passage
     resolve: Resolve = _resolve
     inside: frozenset[str] = frozenset()
     limits: NetworkLimits = field(default_factory=NetworkLimits)
