@@ -234,7 +234,7 @@ class Witness:
         """By the time that really passed, of which half a beat counts where everybody slept. If the clock is not to be
         believed, it has to be two beats without one of the host's."""
         beat = self.beats.get(host, -1e9)
-        naps = [(fell, woke) for fell, woke in self.naps if woke >= beat]
+        naps = [(max(fell, beat), woke) for fell, woke in self.naps if woke > beat]
         lease = self.lease_seconds * (2 / 3 if naps or any(at >= beat for at in self.jumps) else 1)
         return beat + lease + sum(max(0.0, woke - fell - self.lease_seconds / 6) for fell, woke in naps) - self.now()
 

@@ -95,6 +95,17 @@ async def test_nobody_does_for_another_what_the_other_may_not_do(board: Board) -
     assert await board.inbox("dave") == []
 
 
+async def test_a_person_who_allows_what_another_asked_for_is_not_asked_again(board: Board) -> None:
+    policy = Policy.of({"writer": {"send_message": "ask"}})
+    await left_by_carol(board, ("send_message", {"to": "dave", "text": "Soon."}), roles=("writer",))
+    alice = await set_stage(board, [END], name="alice", policy=policy)
+    assert isinstance(await alice.go_on(await alice.claim_when_due()), Waiting)
+    (asked,) = await board.requests(HUMAN)
+    await board.reply(asked.request, HUMAN, "yes")
+    assert isinstance(await alice.go_on(), Done)
+    assert [(message.sender, message.text) for message in await board.inbox("dave")] == [("carol", "Soon.")]
+
+
 async def test_what_a_person_answered_is_in_the_packet_of_the_next_try(board: Board) -> None:
     await asked_and_answered(board)
     alice = await set_stage(board, [END, END], name="alice")

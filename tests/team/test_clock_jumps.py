@@ -147,3 +147,33 @@ def test_however_long_we_slept_it_counts_as_half_a_beat() -> None:
 
 def test_one_who_has_just_come_calls_nobody_lost_at_once() -> None:
     assert Silence(30.0).watch(seen(1), 1e9) == {}
+
+
+@pytest.mark.parametrize("jump", [-HOUR, HOUR])
+async def test_a_shutdown_is_for_the_life_it_was_asked_in_whatever_the_clock_says(
+    opener: Opener, url: str, jump: int
+) -> None:
+    clock = SteppedClock(url)
+    board = await opener(sources=clock.sources)
+    host = await board.start_host("here")
+
+    async def ask() -> str:
+        asked = await board.tell("human", "ada", "Please leave.", kind="shutdown")
+        assert asked.request is not None
+        return asked.request
+
+    async def open_requests() -> list[str]:
+        return [each.request for each in await board.shutdown_requests(host)]
+
+    await board.spawn("ada", host=host)
+    first = await ask()
+    assert await open_requests() == [first]
+    await board.stop_teammate("ada")
+    await clock.step(jump)
+    await board.heartbeat(host)
+    await board.spawn("ada", host=host)
+    assert await open_requests() == []
+    assert [each.kind for each in await board.requests("ada")] == []
+    again = await ask()
+    assert await open_requests() == [again]
+    assert [each.request for each in await board.requests("ada")] == [again]

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -166,7 +167,8 @@ class Actor:
             if talk.plan_missing and not found.early:
                 raise ToolError(tell("results.plan_first", tool=call.name))
             decision = self._decide_call(found.name, arguments)
-            said_at, said = await self._verdict(found.name, arguments, context.key)
+            may_i = partial(question, who, self.claim.task, found.name, arguments, context.key)
+            said_at, said = await self._verdict(may_i)
             if said is not None and not said.allowed:
                 return Result(text=_refusal(said))
             if said_at is not None and said_at == talk.since:
@@ -185,8 +187,7 @@ class Actor:
             if resumed and not found.keyed and not asked_again:
                 return Result(text=tell("results.interrupted"), always=said is not None and said.always)
             if said is None and decision == "ask" and found.name not in talk.allowed:
-                may_i = question(who, self.claim.task, found.name, arguments, context.key)
-                return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i)))
+                return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i())))
             self._must_have_lease(found)
             self.doing(call.name)
             return _with_word(await self._timed(found, context, arguments), said)
@@ -223,17 +224,15 @@ class Actor:
             raise BadCall(tell("results.command_denied", tool=name))
         return decision
 
-    async def _verdict(
-        self, name: str, arguments: Mapping[str, Any], key: str
-    ) -> tuple[int, Permission] | tuple[None, None]:  # fmt: skip
-        """What a person last said about this call, and the attempt that asked."""
+    async def _verdict(self, may_i: Callable[[], str]) -> tuple[int, Permission] | tuple[None, None]:
+        """What a person last answered to this question about a call, and the attempt that asked."""
         for epoch in reversed(self.talk.waits):
             try:
                 asked, reply = await self.board.request(f"task-{self.claim.task.id}-{epoch}")
             except UnknownRequest:  # It did not wait for an answer.
                 continue
             # The whole text must match: a question that somebody else worded says nothing about this call.
-            if reply is None or asked.text != question(asked.sender, self.claim.task, name, arguments, key):
+            if reply is None or asked.text != may_i():
                 continue
             if reply.shown_at is None:  # This call shows the answer, so the inbox need not.
                 await self.board.show(reply.recipient, [reply.id])

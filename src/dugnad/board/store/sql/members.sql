@@ -52,8 +52,14 @@ VALUES (:name, :roles, :lead, :prompt, :model, :plan, 'wanted', now_ms())
 ON CONFLICT (name) DO NOTHING RETURNING name
 
 -- name: respawn_teammate
+-- Later than every shutdown that was asked before, also if the clock was set back.
 UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, plan = :plan,
-  state = 'wanted', host_id = NULL, reason = NULL, spawned_at = now_ms() WHERE name = :name
+  state = 'wanted', host_id = NULL, reason = NULL, spawned_at = (
+    SELECT max(at) FROM (
+      SELECT now_ms() AS at
+      UNION ALL SELECT max(sent_at) + 1 FROM messages WHERE recipient = :name AND kind = 'shutdown'
+    ) AS times
+  ) WHERE name = :name
 
 -- name: lock_seats (sqlite)
 SELECT 1

@@ -1,8 +1,14 @@
 -- Inboxes.
 
 -- name: insert_message
+-- A shutdown is not earlier than the spawn it is about, also if the clock was set back.
 INSERT INTO messages (key, sender, recipient, kind, text, request, accepted, task_id, rank, sent_at)
-VALUES (:key, :sender, :recipient, :kind, :text, :request, :accepted, :task, :rank, now_ms())
+VALUES (:key, :sender, :recipient, :kind, :text, :request, :accepted, :task, :rank, (
+  SELECT max(at) FROM (
+    SELECT now_ms() AS at
+    UNION ALL SELECT spawned_at FROM teammates WHERE name = :recipient AND CAST(:kind AS text) = 'shutdown'
+  ) AS times
+))
 ON CONFLICT (key, recipient) DO NOTHING
 RETURNING id, sent_at
 
