@@ -113,7 +113,7 @@ def _race(url: str) -> list[tuple[int, float]]:
 
 
 @pytest.mark.proof
-async def test_among_sixteen_processes_no_call_waits_for_the_whole_race_and_everybody_gets_some(
+async def test_among_sixteen_processes_no_call_waits_for_the_whole_race_and_all_get_a_fair_share(
     folder: Path,
 ) -> None:
     url = f"sqlite:///{folder}/board.db"
@@ -122,7 +122,7 @@ async def test_among_sixteen_processes_no_call_waits_for_the_whole_race_and_ever
         found = await asyncio.to_thread(_race, url)
         counts, waits = [each[0] for each in found], [each[1] for each in found]
         assert max(waits) < SECONDS, f"settled {counts}, longest waits {waits}"
-        assert min(counts) > 0, f"settled {counts}"
+        assert min(counts) * 4 > max(counts), f"settled {counts}"
         assert (await board.count_tasks())["done"] == sum(counts)
         assert oracle.faults(await oracle.read_log(board), at_rest=False) == []
 

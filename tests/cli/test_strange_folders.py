@@ -172,7 +172,7 @@ def test_what_is_no_file_and_no_folder_of_our_own_is_refused(
     tmp_path: Path, make: Callable[[Path], object], says: str
 ) -> None:
     if os.geteuid() != 0 and make in (make_device, give_away, give_the_board_away):
-        pytest.skip("only root can make one")
+        pytest.skip("Only root can make a device, or give a file to another user.")
     own = tmp_path / ".dugnad"
     own.mkdir()
     make(own)

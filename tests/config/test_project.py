@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,6 +17,7 @@ from dugnad.config.project import Member, Project, Role, read_project
 from dugnad.errors import BadInput
 from dugnad.settings import AgentLimits, Limits, TeamLimits
 from dugnad.types import Budget
+from tests.strangers import STRANGER, give_away
 
 WHOLE = """
 board = "sqlite:///work/team.db"
@@ -100,15 +102,15 @@ def test_nothing_above_the_users_home_is_looked_at(folder: Path) -> None:
     assert read_project(home / "work", environment={"HOME": str(home)}).root == home
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_is_refused(folder: Path) -> None:
+def test_a_file_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "dugnad.toml").write_text("")
-    os.chown(folder / "dugnad.toml", 12_345, -1)
-    with pytest.raises(BadInput, match="belongs to user 12345, not to you"):
+    owner = give_away(folder / "dugnad.toml", monkeypatch)
+    named = f"user {owner}" if owner == STRANGER else pwd.getpwuid(owner).pw_name
+    with pytest.raises(BadInput, match=f"belongs to {named}, not to you"):
         read_project(folder, environment={})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SUDO_UID", "12345")  # Under sudo, what belongs to the caller is believed.
-        assert read_project(folder, environment={"SUDO_UID": "12345"}).file is not None
+    monkeypatch.setattr(os, "geteuid", lambda: 0)  # Under sudo, what belongs to the caller is believed.
+    monkeypatch.setenv("SUDO_UID", str(owner))
+    assert read_project(folder, environment={"SUDO_UID": str(owner)}).file is not None
 
 
 def test_a_folders_strange_name_makes_a_harmless_team_name(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from dugnad.config.user import Endpoint, UserSettings, open_named_model, read_user
 from dugnad.errors import BadInput, ModelMisconfigured
 from dugnad.models import Price
+from tests.strangers import give_away
 
 
 def user(folder: Path, text: str, **environment: str) -> dict[str, str]:
@@ -93,9 +93,8 @@ def test_the_file_is_found_where_the_desktop_or_the_home_folder_has_it(folder: P
     assert read_user({"XDG_CONFIG_HOME": "relative", "HOME": str(folder)}).model == "openai:b"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_configuration_of_another_user_is_refused(folder: Path) -> None:
+def test_a_configuration_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = user(folder, "")
-    os.chown(folder / "config" / "dugnad" / "config.toml", 12_345, -1)
+    give_away(folder / "config" / "dugnad" / "config.toml", monkeypatch)
     with pytest.raises(BadInput, match="belongs to another user"):
         read_user(environment)

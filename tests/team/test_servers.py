@@ -21,6 +21,7 @@ from dugnad.team.servers import Servers, ServerState, look_at, open_servers
 from dugnad.tools.mcp.offer import Server
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
 from tests.config.test_user import user
+from tests.strangers import give_away
 from tests.team.stage_team import within
 from tests.team.test_team import open_team
 from tests.tools.mcp_stage import HERE, MARK, PYTHON, over_http, running
@@ -211,10 +212,8 @@ def test_a_text_that_does_not_fit_its_hash_is_not_approved(folder: Path) -> None
     assert path.read_text() == "[one"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_approvals_of_another_user_are_refused(folder: Path) -> None:
-    path = write_approved({"HOME": str(folder)}, "one", "{}")
-    os.chown(path, 12_345, -1)
+def test_approvals_of_another_user_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_away(write_approved({"HOME": str(folder)}, "one", "{}"), monkeypatch)
     with pytest.raises(BadInput, match="belongs to another user"):
         read_approved({"HOME": str(folder)})
 

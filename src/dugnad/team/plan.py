@@ -52,7 +52,7 @@ class RunPlan:
         return next((self.roles[each] for each in roles if each in self.roles), None)
 
     def joins_as(self, roles: Sequence[str], before: Teammate | None) -> dict[str, Any]:
-        """What `Board.spawn` is told of a teammate that joins. One that comes back is as it was before."""
+        """The settings of a teammate that joins, for `Board.spawn`. A teammate that comes back keeps those it had."""
         if before is not None:
             return {"prompt": before.prompt, "model": before.model, "plan": before.plan, "lead": before.lead}
         role = self.role_of(roles)
