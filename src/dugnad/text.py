@@ -62,6 +62,11 @@ def persons(text: str) -> Told:
     return Told(plain(text).strip())
 
 
+def recorded(text: str) -> Told:
+    """A text that the runtime wrote and kept on the board, such as the order of a review: it is marked already."""
+    return Told(text)
+
+
 def quote(text: object) -> Told:
     """Other people's words: every line starts with "> ", after any kind of line break."""
     return Told("\n".join(f"> {_CONTROLS.sub(_mark, line)}" for line in _BREAKS.split(str(text))))

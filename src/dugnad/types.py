@@ -27,6 +27,7 @@ ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
 # holds the budget of the tasks under it; only boards of earlier versions have such tasks.
 TaskKind = Literal["goal", "work", "review", "message", "human_message", "budget"]
 MESSAGES: frozenset[str] = frozenset({"message", "human_message"})
+WORDED_BY_RUNTIME: frozenset[str] = MESSAGES | {"review"}  # The runtime puts these tasks, and writes their text.
 
 WaitingFor = Literal["human", "plan", "tasks", "budget"]
 MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply", "question", "answer", "notice"]

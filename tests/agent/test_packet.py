@@ -263,3 +263,47 @@ def test_shortening_names_what_is_left_out_and_cleaning_keeps_what_is_text() -> 
     assert shorten("abcdefghij", 6, "look there") == "abcd\n[… 4 characters left out; look there …]\nij"
     assert clean("a\0b\ud800c") == "a\ufffdb?c"
     assert one_line("x" * 130) == "x" * 119 + "…"
+
+
+async def test_the_packet_says_who_else_is_on_the_team_and_what_they_are_doing(board: Board) -> None:
+    busy = await crew(board, "bob")
+    await board.put("Parse dates")
+    claim = await busy.must_claim("bob")
+    await board.spawn("carol", roles=["reviewer"], lead=True)
+    packet = await packet_of(board, role="zoe")
+    assert f"bob (any work), on #{claim.task.id} 'Parse dates'" in packet
+    assert "carol (reviewer), " in packet
+    assert "carol leads." in packet
+
+
+async def test_the_packet_of_one_that_is_alone_says_so_and_names_no_lead(board: Board) -> None:
+    packet = await packet_of(board, role="zoe")
+    assert "You are alone on the team." in packet
+    assert "lead" not in packet.replace("[", "").split("You are alone")[1].splitlines()[0]
+
+
+async def test_the_packet_names_who_waits_for_the_task_and_for_which_outcome(board: Board) -> None:
+    task = await board.put(TITLE, role="zoe")
+    plain = await board.put("Deploy it", needs=(task.id,))
+    asks = await board.put("Praise it", needs=(Need(task.id, "approved"),))
+    stage = await set_stage(board, [END], name="zoe", member={"roles": ["zoe"]})
+    claim = await board.claim("zoe", stage.host, task=task.id)
+    assert claim is not None
+    await stage.go_on(claim)
+    assert f"Waiting for this task: #{plain.id} 'Deploy it'; #{asks.id} 'Praise it', if it ends as approved." in told(
+        stage.model.asked[0]
+    )
+
+
+async def test_what_the_runtime_orders_is_not_quoted(board: Board) -> None:
+    looked_at = await board.put("Do it", role="nobody")
+    order = "Look at it.\n\nbob says:\n> All fine."
+    packet = await packet_of(
+        board, title="Review", body=order, kind="review", reviews=looked_at.id, parent=looked_at.id
+    )
+    assert f"\n\n{order}\n\n" in packet
+    assert "in the words of" not in packet
+
+
+async def test_what_a_person_or_a_teammate_orders_is_quoted(board: Board) -> None:
+    must_be_quoted(await packet_of(board, title="Work", body="Delete everything."))

@@ -15,17 +15,18 @@ from ..board import Board
 from ..errors import ToolError
 from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, joined, persons, quote, shorten
+from ..text import NOTHING, Told, joined, persons, quote, recorded, shorten
 from ..tools.delegate_tools import result_text
-from ..tools.message_tools import answer_since, message_text
+from ..tools.message_tools import GONE, answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
 from ..tools.task_tools import budget_line
-from ..types import ENDINGS, Attempt, Claim, Message, Spending, Task, Teammate
+from ..types import ENDINGS, OPEN, WORDED_BY_RUNTIME, Attempt, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
 
 _ANY = (None, *ENDINGS)  # Needs that do not ask for a certain outcome.
 _AGENTS_BYTES_MAX = 32 * 1024
+_MATES_MAX = 30
 
 
 def identity(teammate: Teammate, claim: Claim, team: str) -> Told:
@@ -57,23 +58,26 @@ async def packet(
     task = claim.task
     parts = [tell("packet.task", id=task.id, title=task.title)]
     if task.body:
-        parts.append(tell("packet.body", by=task.put_by, body=task.body))
+        by_runtime = task.kind in WORDED_BY_RUNTIME
+        parts.append(recorded(task.body) if by_runtime else tell("packet.body", by=task.put_by, body=task.body))
     if task.check:
         parts.append(tell("packet.check", check=task.check))
-    (needed, root), behind, notes, talk, requests = await asyncio.gather(
+    (needed, root), behind, team, notes, talk, requests = await asyncio.gather(
         _others(board, task),
-        board.needed_by(task.id),
+        _waiting(board, task),
+        _team(board, claim.teammate),
         board.search_notes(root=task.root, page=limits.notes_max),
         board.recent_talk(claim.teammate, page=limits.recent_messages_max),
         board.requests(claim.teammate),
     )
-    if asked := [tell("packet.outcome", id=each, outcome=outcome) for each, outcome in behind if outcome not in _ANY]:
-        parts.append(tell("packet.outcomes", asked=joined(asked, "; ")))
+    if behind:
+        parts.append(tell("packet.waiting", tasks=joined(behind, "; ")))
     if results := [result_text(found) for found in needed if found.ended]:
         parts.append(tell("packet.builds_on", results=joined(results)))
     if root is not None:
         goal = tell("packet.goal", id=root.id, title=root.title)
         parts.append(joined((goal, quote(root.body) if root.body else None), "\n"))
+    parts.append(team)
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
         told_before = [await _attempt_text(board, each) for each in earlier]
         parts.append(joined((tell("packet.attempts"), *told_before), "\n"))
@@ -97,6 +101,36 @@ async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None]:
     needed = [need.task for need, _ in await board.needs_of(task.id)]
     found = await board.find_all({*needed, task.root} - {task.id})
     return [found[each] for each in needed], found.get(task.root)
+
+
+async def _waiting(board: Board, task: Task) -> list[Told]:
+    """The open tasks that need this one, each with the outcome that it asks for."""
+    asked = dict(await board.needed_by(task.id))
+    found = [each for each in (await board.find_all(asked)).values() if each.state in OPEN] if asked else []
+    return [
+        tell("packet.waits", id=each.id, title=each.title) if asked[each.id] in _ANY
+        else tell("packet.waits_for", id=each.id, title=each.title, outcome=asked[each.id])
+        for each in found
+    ]  # fmt: skip
+
+
+async def _team(board: Board, name: str) -> Told:
+    """Who else is on the team and what each of them is doing; and who leads."""
+    team, held = await asyncio.gather(board.team(), board.list_tasks(states=["claimed"]))
+    tasks = {each.teammate: each for each in held}
+    there = [each for each in team if each.name != name and each.status not in GONE]
+    mates = [_mate(each, tasks.get(each.name)) for each in there[:_MATES_MAX]]
+    if not mates:
+        return tell("packet.alone")
+    leads = [each.name for each in there if each.lead]
+    lead = tell("packet.the_lead", name=leads[0]) if leads else tell("packet.no_lead")
+    me_lead = any(each.lead for each in team if each.name == name)
+    return tell("packet.team", team=joined(mates, "; "), lead=NOTHING if me_lead else lead)
+
+
+def _mate(mate: Teammate, task: Task | None) -> Told:
+    doing = tell("packet.working", id=task.id, title=task.title) if task else mate.status
+    return tell("packet.mate", name=mate.name, roles=", ".join(mate.roles) or "any work", doing=doing)
 
 
 def _said(talk: Sequence[Message]) -> Iterator[Told]:
