@@ -69,7 +69,7 @@ async def test_one_at_a_time_and_who_could_not_begin_leaves_no_lock(board: Board
         opening.cancel()
         await asyncio.wait({opening})
         place = await _in_the_end(places, claim)
-        with pytest.raises(ToolError, match="still in use by whoever worked on #1 before"):
+        with pytest.raises(ToolError, match="still in use by an earlier attempt at #1"):
             await places(claim, ())
         await place.close(Released("given up", resume=True), settled=True)
         again = await places(claim, ())

@@ -117,7 +117,7 @@ def _open(source: Path, folder: Path, task: Task) -> tuple[Path, int, Told]:
         return tree, lock, told
     except BlockingIOError:
         os.close(lock)
-        raise ToolError(f"{tree} is still in use by whoever worked on #{task.id} before") from None
+        raise ToolError(f"{tree} is still in use by an earlier attempt at #{task.id}") from None
     except BaseException:
         os.close(lock)
         raise

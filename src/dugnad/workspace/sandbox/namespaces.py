@@ -1,4 +1,4 @@
-"""Listening inside a sandbox's network, from outside: a socket stays in the namespace it was made in, whoever holds it.
+"""Listening inside a sandbox's network, from outside: a socket stays in the namespace it was made in.
 
 So the way out needs no program inside the sandbox that a command could replace.
 """
