@@ -374,6 +374,7 @@ class Teammate:
     seat: int  # Grows whenever a host takes the teammate; an old host's seat is void.
     reason: str | None
     spawned_at: int
+    named: bool = False  # Somebody asked for it by name. Otherwise it joined because the team grew.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

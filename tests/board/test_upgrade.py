@@ -33,7 +33,7 @@ NEW = {  # Columns that came after the first schema.
         "files_in",
         "triggers",
     ),
-    "teammates": ("plan",),
+    "teammates": ("plan", "named"),
 }
 
 
@@ -41,6 +41,7 @@ async def worked_on(url: str) -> Claim:
     """A board with a claim that has one reservation settled, in a log that was pruned since, and one still open."""
     async with await open_board(url) as board:
         await board.put("task")
+        await board.spawn("alice", by="board")  # Earlier versions did not write down who was named.
         claim = await (await crew(board)).must_claim()
         await board.spend(claim, await board.reserve(claim, Amount(tokens=9), key="settled"), Amount(tokens=4))
         await grow_old(url, 3_600)

@@ -36,8 +36,8 @@ def rested(name: str, *roles: str) -> Teammate:
     return member(name, "stopped", *roles, reason=RESTED)
 
 
-def names(ready: dict[str, int], *team: Teammate, most: int = 3, strangers: bool = True) -> list[str]:
-    return [each.name for each in joining(ready, team, host="here", agents_max=most, strangers=strangers)]
+def names(ready: dict[str, int], *team: Teammate, most: int = 3, **given: bool) -> list[str]:
+    return [each.name for each in joining(ready, team, host="here", agents_max=most, **given)]
 
 
 # Pure.
@@ -217,7 +217,7 @@ async def test_one_single_chain_is_told_from_work_for_a_team(board: Board, needs
 
 
 def test_every_field_of_a_join_is_named() -> None:
-    assert [each.name for each in fields(Joins)] == ["name", "roles", "instead_of"]
+    assert [each.name for each in fields(Joins)] == ["name", "roles", "instead_of", "why"]
 
 
 # With a host.

@@ -57,8 +57,8 @@ async def observed(fetch: Fetch) -> replay.State:
         state["note"][str(row["id"])] = records.facts(row, ("author", "title", "text", "task", "root"))
     for row in await fetch("dump_teammates"):
         derived = {"roles": json.loads(row["roles"]), "lead": bool(row["lead"])}
-        plan = {"plan": True} if row["plan"] else {}
-        state["teammate"][row["name"]] = {**records.facts(row, _TEAMMATE), **derived, **plan}
+        flags = {name: True for name in ("plan", "named") if row[name]}
+        state["teammate"][row["name"]] = {**records.facts(row, _TEAMMATE), **derived, **flags}
     for row in await fetch("dump_hosts"):
         up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"
         scope = [each["id"] for each in json.loads(row["scope"] or "[]")]

@@ -291,11 +291,12 @@ def _noted(state: State, event: Event, data: Data) -> None:
 
 
 def _spawned(state: State, event: Event, data: Data) -> None:
-    seat = state["teammate"].get(data["name"], {}).get("seat", 0)
+    before = state["teammate"].get(data["name"], {})
     settings = {name: data[name] for name in ("roles", "lead", "prompt", "model")}
     state["teammate"][data["name"]] = {
         **settings, **({"plan": True} if data.get("plan") else {}),
-        "state": "wanted", "host": None, "seat": seat, "reason": None,
+        **({"named": True} if data.get("named") or before.get("named") else {}),
+        "state": "wanted", "host": None, "seat": before.get("seat", 0), "reason": None,
     }  # fmt: skip
 
 

@@ -183,6 +183,7 @@ def read_run(
     plan = RunPlan(
         url=board_url(project, user), model=project.model_name(typed.pop("model"), os.environ), name=project.team,
         project=project.root, roles=project.roles, only_roles=roles or None, agents=agents or limits.agents_max,
+        agents_asked=agents is not None or "agents" in project.given.get("team", {}),
         budget=project.budget, limits=limits, agent_limits=project.agent_limits, board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
         policies=project.policy(user),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ..text import counted
 from ..tools.message_tools import GONE
 from ..types import OPEN, Task, Teammate
 
@@ -29,6 +30,7 @@ class Joins:
     name: str
     roles: tuple[str, ...]
     instead_of: str | None = None
+    why: str = field(default="", compare=False)  # A part of a sentence, for the lead.
 
 
 def fresh_names(taken: Iterable[str]) -> Iterable[str]:
@@ -44,14 +46,17 @@ def fresh_names(taken: Iterable[str]) -> Iterable[str]:
 
 
 def joining(
-    ready: Mapping[str, int], team: Sequence[Teammate], *, host: str, agents_max: int, strangers: bool = True
-) -> list[Joins]:
+    ready: Mapping[str, int], team: Sequence[Teammate], *, host: str, agents_max: int, strangers: bool = True,
+    asked: bool = True,
+) -> list[Joins]:  # fmt: skip
     """Who should join this host's team, given how much work waits in each lane (`Board.ready_work`).
 
     A teammate at rest takes work by itself, so only work beyond that calls for more teammates. Those that rested come
     back before new ones join. Work that nobody present may take, because of its role or `not_for`, calls for a teammate
-    that may, if necessary instead of another.
+    that may, if necessary instead of another. Only such work makes a team grow that somebody named, unless the size was
+    `asked` for. Without `strangers`, nobody new joins.
     """
+    named = not asked and any(each.named and not each.lead and _belongs(each) for each in team)
     here = [member for member in team if member.host == host or member.status == "wanted"]
     at_rest = [member for member in here if member.status in ("idle", "wanted") and not member.lead]
     # A teammate whose task waits may take the room of the very teammate that its task waits for.
@@ -70,7 +75,7 @@ def joining(
         # For work that nobody can take, one teammate joins; the next look tells if more are needed.
         for _ in range(min(1, missing) if nobody_can else missing):
             again = next((member for member in rested if _may_take(member, [lane])), None)
-            if again is None and (only_its_own or not strangers):
+            if again is None and (only_its_own or not strangers or (named and not nobody_can)):
                 break
             spare = None
             if room <= 0 and strangers and not only_its_own:
@@ -81,9 +86,20 @@ def joining(
             if again is not None:
                 rested.remove(again)
             who = (again.name, again.roles) if again else (next(names), (role,) if role else ())
-            joins.append(Joins(*who, spare.name if spare else None))
+            joins.append(Joins(*who, spare.name if spare else None, _why(role, waiting, nobody_can)))
             room -= 1
     return joins
+
+
+def _belongs(member: Teammate) -> bool:
+    """Whether the teammate is there, or comes back when there is work for it."""
+    return member.status not in GONE or may_come_back(member)
+
+
+def _why(role: str, waiting: int, nobody_can: bool) -> str:
+    for_whom = f" for {role}" if role else ""
+    rest = "nobody on the team may take it" if nobody_can else "the others are at work"
+    return f"{counted(waiting, 'task')}{for_whom} {'waits' if waiting == 1 else 'wait'}, and {rest}"
 
 
 def _may_take(member: Teammate, lanes: Iterable[str]) -> bool:

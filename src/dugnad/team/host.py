@@ -16,7 +16,8 @@ from ..agent import Mind
 from ..board import Board
 from ..board.records import Moment
 from ..board.store.watch import Watch
-from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, UnknownHost
+from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, StoppedTeammate, UnknownHost
+from ..prompts import tell
 from ..tools.message_tools import GONE
 from ..types import MESSAGES, Claim, Teammate
 from .errands import Errands
@@ -276,6 +277,7 @@ class Host:
             return
         now = await self.board.moment(scope=self.scope)  # One snapshot: a task that was just taken calls for nobody.
         ready, team = now.ready, {member.name: member for member in now.team}
+        joined: list[Joins] = []
         for joins in self.joining(ready, now.team):
             old = team.get(joins.name)
             settings = self.plan.joins_as(joins.roles, old)
@@ -289,15 +291,32 @@ class Host:
                 await self.board.spawn(joins.name, roles=joins.roles, host=self.id, by="board", **settings)
             except NotReady:
                 continue  # Somebody was quicker.
+            joined.append(joins)
+        await self._tell_leads(joined, now.team)
         for lane in ready:
             if lane.startswith("@") and lane[1:] in team and team[lane[1:]].status in GONE:
                 await self._free_work_of(team[lane[1:]])
+
+    async def _tell_leads(self, joined: Sequence[Joins], team: Sequence[Teammate]) -> None:
+        """One notice about all that joined. Nobody has to answer it: a lead reads it with its next turn."""
+        leads = [each.name for each in team if each.lead]
+        lines = [
+            tell("delivery.joined", name=each.name, roles=", ".join(each.roles) or "any work", why=each.why)
+            for each in joined
+            if each.name not in leads
+        ]
+        for lead in leads if lines else ():
+            with contextlib.suppress(StoppedTeammate):
+                await self.board.tell(lead, lead, "\n".join(lines), kind="notice")
 
     def joining(self, ready: Mapping[str, int], team: Sequence[Teammate]) -> list[Joins]:
         if (roles := self.plan.only_roles) is not None:
             fits = [each for each in ready if each.partition("!")[0] in ("", *roles) or each.startswith("@")]
             ready = {lane: ready[lane] for lane in fits}
-        return joining(ready, team, host=self.id, agents_max=self.plan.agents, strangers=self.plan.agents > 0)
+        return joining(
+            ready, team, host=self.id, agents_max=self.plan.agents, strangers=self.plan.agents > 0,
+            asked=self.plan.agents_asked,
+        )  # fmt: skip
 
     def can_grow(self, now: Moment) -> bool:
         """Whether somebody would join for the work that is ready."""

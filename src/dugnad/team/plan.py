@@ -31,6 +31,7 @@ class RunPlan:
     tools_for: Callable[[Teammate], Sequence[Tool]] = lambda teammate: ()
     only_roles: tuple[str, ...] | None = None  # The roles of teammates that join here; None: those that are needed.
     agents: int = 0  # How large the team may grow while work waits; 0: nobody joins but those that are spawned.
+    agents_asked: bool = True  # Somebody chose `agents`. Otherwise a team that was named does not grow.
     limits: TeamLimits = field(default_factory=TeamLimits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)

@@ -48,20 +48,24 @@ async def spawn(
     settings = {
         "name": name, "roles": as_json(roles), "lead": int(lead), "prompt": prompt, "model": model, "plan": int(plan)
     }  # fmt: skip
+    named = by != "board"  # The runtime brings back a teammate as it was, named or not.
     rows = await tx.fetch("hold_teammate", name=name)
     known = rows and rows[0]["state"] != "human"  # An older board may have a teammate of such a name, which may stay.
     if not known and rules.is_taken(name, lead=lead):
         raise BadInput(f"{name!r} is a reserved name, or looks like one; choose another name.")
     if not rows:
-        if not await tx.fetch("insert_teammate", **settings):
+        if not await tx.fetch("insert_teammate", named=int(named), **settings):
             raise TryAgain  # Another process has just used the name.
     elif rows[0]["state"] in ("stopped", "failed"):
-        await tx.fetch("respawn_teammate", **settings)
+        await tx.fetch("respawn_teammate", named=int(named), **settings)
     elif all(rows[0][each] == value for each, value in settings.items()):
         return await _read(tx, name)
     else:
         raise NotReady(f"A teammate {name} exists with other settings; stop it or choose another name.")
-    event(tx, "spawned", by, name=name, roles=roles, lead=lead, prompt=prompt, model=model, plan=plan or None)
+    event(
+        tx, "spawned", by, name=name, roles=roles, lead=lead, prompt=prompt, model=model, plan=plan or None,
+        named=named or None,
+    )  # fmt: skip
     wake(tx, "team")
     if host is not None:  # Seat it there at once, before another host can take it.
         await _must_live(tx, host)

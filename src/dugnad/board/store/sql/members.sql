@@ -47,13 +47,14 @@ SELECT * FROM teammates WHERE name = :name
 -- postgres: FOR UPDATE
 
 -- name: insert_teammate
-INSERT INTO teammates (name, roles, lead, prompt, model, plan, state, spawned_at)
-VALUES (:name, :roles, :lead, :prompt, :model, :plan, 'wanted', now_ms())
+INSERT INTO teammates (name, roles, lead, prompt, model, plan, named, state, spawned_at)
+VALUES (:name, :roles, :lead, :prompt, :model, :plan, :named, 'wanted', now_ms())
 ON CONFLICT (name) DO NOTHING RETURNING name
 
 -- name: respawn_teammate
--- Later than every shutdown that was asked before, also if the clock was set back.
+-- Later than every shutdown that was asked before, also if the clock was set back. A teammate that was named stays so.
 UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, plan = :plan,
+  named = CASE WHEN :named = 1 THEN 1 ELSE named END,
   state = 'wanted', host_id = NULL, reason = NULL, spawned_at = (
     SELECT max(at) FROM (
       SELECT now_ms() AS at
