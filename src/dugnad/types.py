@@ -27,7 +27,7 @@ ENDINGS: frozenset[str] = frozenset({"failed", "cancelled", "skipped", "ended"})
 # holds the budget of the tasks under it; only boards of earlier versions have such tasks.
 TaskKind = Literal["goal", "work", "review", "message", "human_message", "budget"]
 MESSAGES: frozenset[str] = frozenset({"message", "human_message"})
-WORDED_BY_RUNTIME: frozenset[str] = MESSAGES | {"review"}  # The runtime puts these tasks, and writes their text.
+WORDED_BY_RUNTIME: frozenset[str] = MESSAGES | {"review"}  # Except those that the human put, in the human's words.
 
 WaitingFor = Literal["human", "plan", "tasks", "budget"]
 MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply", "question", "answer", "notice"]
@@ -157,6 +157,7 @@ class Task:
     root: int
     parent: int | None
     depth: int
+    asked_in: int | None  # The task that answers the message of a person that this one follows from.
     key: str
     kind: TaskKind
     reviews: int | None

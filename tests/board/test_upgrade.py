@@ -21,6 +21,7 @@ TABLES = ("tasks", "attempts", "budgets", "reservations", "hosts", "teammates", 
 NEW = {  # Columns that came after the first schema.
     "reservations": ("pace", "reserved_at", "tokens_used"),
     "tasks": (
+        "asked_in",
         "plan",
         "review",
         "network",

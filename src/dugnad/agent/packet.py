@@ -21,7 +21,7 @@ from ..tools.message_tools import GONE, answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
 from ..tools.task_tools import budget_line
-from ..types import ENDINGS, OPEN, WORDED_BY_RUNTIME, Attempt, Claim, Message, Spending, Task, Teammate
+from ..types import ENDINGS, HUMAN, OPEN, WORDED_BY_RUNTIME, Attempt, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
 
 _ANY = (None, *ENDINGS)  # Needs that do not ask for a certain outcome.
@@ -57,12 +57,14 @@ async def packet(
     """What a task starts with, from the board. Each part says whose words it is."""
     task = claim.task
     parts = [tell("packet.task", id=task.id, title=task.title)]
-    if task.body:
+    if _has_persons_words(task):
+        parts.append(tell("delivery.errand_for_human"))
+    elif task.body:
         by_runtime = task.kind in WORDED_BY_RUNTIME
         parts.append(recorded(task.body) if by_runtime else tell("packet.body", by=task.put_by, body=task.body))
     if task.check:
         parts.append(tell("packet.check", check=task.check))
-    (needed, root), behind, team, notes, talk, requests = await asyncio.gather(
+    (needed, root, asked), behind, team, notes, talk, requests = await asyncio.gather(
         _others(board, task),
         _waiting(board, task),
         _team(board, claim.teammate),
@@ -74,9 +76,12 @@ async def packet(
         parts.append(tell("packet.waiting", tasks=joined(behind, "; ")))
     if results := [result_text(found) for found in needed if found.ended]:
         parts.append(tell("packet.builds_on", results=joined(results)))
-    if root is not None:
+    if asked is not None:
+        parts.append(tell("packet.asked", words=asked.body))
+    if root is not None and root != asked:
         goal = tell("packet.goal", id=root.id, title=root.title)
-        parts.append(joined((goal, quote(root.body) if root.body else None), "\n"))
+        worded = root.body and root.kind not in WORDED_BY_RUNTIME
+        parts.append(joined((goal, quote(root.body) if worded else None), "\n"))
     parts.append(team)
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
         told_before = [await _attempt_text(board, each) for each in earlier]
@@ -85,6 +90,10 @@ async def packet(
         parts.append(joined((tell("packet.notes"), *map(note_text, reversed(notes))), "\n"))
     # New messages are shown by themselves. Older ones were shown in another conversation, and must not be lost.
     owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
+    if _has_persons_words(task) and any(each.sender == HUMAN and each.text in task.body for each in talk):
+        # Another attempt was shown the message, so it does not come again.
+        parts.append(tell("packet.asked", words=task.body))
+        talk = [each for each in talk if each.sender != HUMAN or each.text not in task.body]
     if said := [each for each in talk if each not in owed]:
         parts.append(joined((tell("packet.talk"), *_said(said)), "\n"))
     if owed:
@@ -96,11 +105,17 @@ async def packet(
     return shorten(whole, limits.packet_chars_max)
 
 
-async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None]:
-    """The tasks that this one needs; and the goal, if that is another task."""
+def _has_persons_words(task: Task) -> bool:
+    return task.kind == "human_message" and task.put_by == HUMAN
+
+
+async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None, Task | None]:
+    """The tasks that this one needs; the goal, if that is another task; and the message of a person it follows from."""
     needed = [need.task for need, _ in await board.needs_of(task.id)]
-    found = await board.find_all({*needed, task.root} - {task.id})
-    return [found[each] for each in needed], found.get(task.root)
+    found = await board.find_all({*needed, task.root, task.asked_in or task.id} - {task.id})
+    asked = found.get(task.asked_in or 0)
+    asked = asked if asked is not None and _has_persons_words(asked) else None
+    return [found[each] for each in needed], found.get(task.root), asked
 
 
 async def _waiting(board: Board, task: Task) -> list[Told]:

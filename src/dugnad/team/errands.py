@@ -9,9 +9,11 @@ from ..board import Board
 from ..board.roots import drawing_on
 from ..errors import BudgetSpent, LimitReached, NotReady, UnknownTask
 from ..prompts import tell
+from ..text import shorten
 from ..types import HUMAN, Budget, Claim, Message, Task
 from .plan import RunPlan
 
+_WORDS_CHARS_MAX = 50_000
 ClaimTask = Callable[[int], Awaitable[Claim | None]]
 
 
@@ -53,6 +55,7 @@ class Errands:
 
     async def _put(self, unread: Sequence[Message]) -> Task:
         """Put the errand; the same messages find the errand that was put before."""
+        words = "\n\n".join(message.text for message in unread if message.sender == HUMAN)
         from_human = any(message.sender == HUMAN for message in unread)
         told_in = next((message.task for message in unread if message.task is not None), None)
         parent = None if from_human else told_in  # No goal pays for what a person says.
@@ -60,8 +63,9 @@ class Errands:
             parent = self.payer
         return await self.board.put(
             f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
-            body=tell("delivery.errand_for_human") if from_human else tell("delivery.errand"),
-            assignee=self.teammate, by=self.teammate, priority=1,
+            # What follows from it has the person's words as its goal.
+            body=shorten(words, _WORDS_CHARS_MAX) if from_human else tell("delivery.errand"),
+            by=HUMAN if from_human else self.teammate, assignee=self.teammate, priority=1,
             **({"budget": self._own_budget()} if parent is None else drawing_on(parent)),
             kind="human_message" if from_human else "message",
             key=f"errand:{'human' if from_human else 'team'}:{self.teammate}:{unread[0].id}",

@@ -88,17 +88,18 @@ async def _existing(tx: Tx, plan: _PutPlan, parents: Mapping[int, Row]) -> dict[
 async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, str], Row], plan: _PutPlan) -> None:
     """Give every entry its id, its root and its depth."""
     fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=as_json([0] * len(plan.tasks)))])
-    known: dict[int, tuple[int, int]] = {}  # id: root, depth.
+    known: dict[int, tuple[int, int, int | None]] = {}  # id: root, depth, and the message it follows from.
     seen: dict[tuple[int, str], int] = {}
     for task in plan.tasks:
         parent = None if task.parent is None else task.parent if task.parent > 0 else plan.ids[-task.parent - 1]
         if parent is None:
-            root, depth = task.account, 0
+            root, depth, asked_in = task.account, 0, None
         elif parent in known:
-            root, depth = known[parent][0], known[parent][1] + 1
+            root, depth, asked_in = known[parent][0], known[parent][1] + 1, known[parent][2]
         else:
             row = parents.get(parent) or next(row for row in existing.values() if row["id"] == parent)
             root, depth = row["root_id"], row["depth"] + 1
+            asked_in = parent if row["kind"] == "human_message" else row["asked_in"]
         assert task.key is not None
         place = (root or 0, task.key)
         if task.parent is not None and task.parent < 0 and root not in known:
@@ -113,14 +114,15 @@ async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, s
             raise LimitReached(told, guard="depth")
         own = next(fresh)
         seen[place] = own
-        known[own] = (root or own, depth)
+        known[own] = (root or own, depth, own if task.kind == "human_message" else asked_in)
         plan.ids.append(own)
         plan.entries[own] = task
         plan.new.append(
             {
                 **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
                 "id": own, "root": root or own, "scope": root or 0, "parent": parent, "depth": depth, "chain": 0,
-                "open_needs": 0, "lane": rules.lane(task.role, task.assignee), "not_before": task.not_before,
+                "asked_in": asked_in, "open_needs": 0, "lane": rules.lane(task.role, task.assignee),
+                "not_before": task.not_before,
                 "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
             }
         )  # fmt: skip

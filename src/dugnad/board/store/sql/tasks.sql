@@ -12,6 +12,7 @@ WITH new AS (
   SELECT
     CAST(value ->> 'id' AS bigint) AS id, CAST(value ->> 'root' AS bigint) AS root_id,
     CAST(value ->> 'parent' AS bigint) AS parent_id, CAST(value ->> 'depth' AS bigint) AS depth,
+    CAST(value ->> 'asked_in' AS bigint) AS asked_in,
     CAST(value ->> 'scope' AS bigint) AS scope, value ->> 'key' AS key, value ->> 'kind' AS kind,
     CAST(value ->> 'reviews' AS bigint) AS reviews, value ->> 'reviews_commit' AS reviews_commit, value ->> 'title' AS title,
     value ->> 'body' AS body, value ->> 'role' AS role, value ->> 'assignee' AS assignee, value ->> 'lane' AS lane,
@@ -28,11 +29,11 @@ WITH new AS (
 )
 INSERT INTO tasks (
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  review, network, not_for, kind, reviews, reviews_commit, state, shelved, open_needs, due_at, put_by, put_at
+  review, network, not_for, kind, reviews, reviews_commit, asked_in, state, shelved, open_needs, due_at, put_by, put_at
 )
 SELECT
   id, root_id, parent_id, depth, scope, key, title, body, role, assignee, lane, priority, chain, check_command, plan,
-  review, network, not_for, kind, reviews, reviews_commit,
+  review, network, not_for, kind, reviews, reviews_commit, asked_in,
   CASE WHEN open_needs > 0 THEN 'blocked' WHEN due_at > now_ms() THEN 'scheduled' ELSE 'ready' END,
   shelved, open_needs, due_at, CAST(:put_by AS text), now_ms()
 FROM new WHERE true
@@ -46,7 +47,7 @@ FROM json_each(CAST(:needs AS text))
 
 -- name: find_keys
 -- Which of these (scope, key) pairs exist already.
-SELECT tasks.id, tasks.scope, tasks.key, tasks.root_id, tasks.depth, tasks.repeats
+SELECT tasks.id, tasks.scope, tasks.key, tasks.kind, tasks.asked_in, tasks.root_id, tasks.depth, tasks.repeats
 FROM json_each(CAST(:keys AS text)) AS wanted
 JOIN tasks ON tasks.scope = CAST(wanted.value ->> 'scope' AS bigint) AND tasks.key = wanted.value ->> 'key'
 
