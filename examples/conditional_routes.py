@@ -36,7 +36,7 @@ def play(request):
     following = int(number) + 1
     if request.turn == 1:
         return Step(calls=(("add_task", {"title": f"Review, round {following}", "body": REVIEW}),))
-    review = re.search(r"#(\d+)", request.messages[-2].text)[1]  # What add_task gave.
+    review = re.search(r"#(\d+)", request.messages[-1].text)[1]  # What add_task gave.
     publish = {"title": f"Publish, round {following}", "needs": [f"{review}:approved"]}
     rework = {"title": f"Rework, round {following}", "needs": [f"{review}:changes-requested"], "body": REWORK}
     return Step(calls=(("add_task", publish), ("add_task", rework), ("finish", {"result": "Reworked."})))

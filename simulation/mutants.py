@@ -166,11 +166,13 @@ MUTANTS: tuple[Mutant, ...] = (
            "talk.number += 1\n        talk.apply_result"),
     # 9. Identity.
     Mutant("a request without the name", 9, "prompts/teammate.md", "You are {name}, a", "You are a"),
-    Mutant("a request without the task", 9, "prompts/teammate.md", "Your task: #{task} ", "Your task: "),
-    Mutant("a request that does not say where it stands", 9, "agent/agent.py",
-           "Said(joined([*talk.to_say, here]))", "Said(joined(talk.to_say))"),
-    Mutant("a summary that does not say whose work it is", 9, "prompts/teammate.md",
-           "\n\nWhose work it is: {who}", "", seed=1),
+    Mutant("a request without the task", 9, "prompts/packet.md", "Your task is #{id}: ", "Your task is "),
+    Mutant("a request that does not say where it stands", 9, "agent/packet.py",
+           "if turn == 1 or turn % _STANDING_TURNS == 0:", "if False:"),
+    Mutant("a summary that does not say whose work it is", 9, "agent/compaction.py",
+           "within_bytes(joined((who, talk.opening)), room // 4)", "within_bytes(talk.opening, room // 4)", seed=1),
+    Mutant("a teammate that forgets who it is", 9, "agent/conversation.py",
+           "else [joined((who, self.opening)), text]", "else [text]", seed=1),
     # 10. Idle costs nothing.
     Mutant("polling at rest", 10, "team/worker.py",
            "await watch.wait(max(0.0, min(left, 3_600.0)))", "await watch.wait(0.5)"),

@@ -67,17 +67,19 @@ class Witness:
         if self.asks[request.task] > self.reserved[request.task]:
             self.fault(5, f"{who} asks a model for #{request.task}, and nothing was reserved for it")
         roles = ", ".join(self.members.get(who, ()))
-        for what in (f"You are {who},", TEAM, roles, f"#{request.task} "):
-            if what not in request.system:
+        told = "\n".join([request.system, *(each.text for each in request.messages if isinstance(each, Said))])
+        for what in (f"You are {who},", TEAM, roles, f"#{request.task}"):
+            if what not in told:
                 self.fault(9, f"the request of {who} for #{request.task} does not say {what!r}")
-        last = request.messages[-1] if request.messages else None
-        if isinstance(last, Said) and not request.title.startswith("("):
-            if f"[{who}, task #{request.task}, " not in last.text:
+        if not request.title.startswith("("):
+            if "[turn " not in told:
                 self.fault(9, f"the request of {who} for #{request.task} does not say where it stands")
+            last = request.messages[-1]
+            text = last.text if isinstance(last, Said) else ""
             # Also in the packet: what cannot be an errand of its own is read there.
-            self.seen.update((who, word) for word in _WORD.findall(last.text))
-            if "<inbox>" in last.text:
-                self._inbox(request, last.text)
+            self.seen.update((who, word) for word in _WORD.findall(text))
+            if "<inbox>" in text:
+                self._inbox(request, text)
             if task.live and task.holder == who:
                 self._results(request, task)
 
@@ -100,7 +102,8 @@ class Witness:
     def _results(self, request: Request, task: TaskHistory) -> None:
         """Of a button that was pressed the model is told so, or that it may have been: never nothing."""
         told, line = 0, task.lines[task.epoch]
-        for each in reversed(request.messages[:-1]):
+        until = -1 if isinstance(request.messages[-1], Said) else None
+        for each in reversed(request.messages[:until]):
             if not isinstance(each, ToolResult):
                 break
             told += 1

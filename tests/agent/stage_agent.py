@@ -132,9 +132,14 @@ def last_results(model: Any) -> list[str]:
 
 
 def told(request: Request) -> str:
-    """What the runtime said last."""
-    assert isinstance(request.messages[-1], Said)
-    return request.messages[-1].text
+    """What the runtime said last; nothing, if only results of tools are new."""
+    last = request.messages[-1]
+    return last.text if isinstance(last, Said) else ""
+
+
+def gave(request: Request, which: int = -1) -> str:
+    """The last result of a tool that the request tells of, or one before it."""
+    return [message.text for message in request.messages if isinstance(message, ToolResult)][which]
 
 
 def all_told(request: Request) -> str:
@@ -164,7 +169,7 @@ def state_of(talk: Conversation) -> dict[str, Any]:
         "open": talk.open_calls,
         "counters": (talk.epoch, talk.number, talk.turns, talk.replies, talk.reply_at, talk.odd),
         "size": (talk.tokens, talk.uncounted),
-        "packet": talk.packet,
+        "first": (talk.who, talk.opening),
         "ended": talk.ended,
     }
 

@@ -16,7 +16,7 @@ from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.tools import Context, Ends, Tool, tool
 from dugnad.types import Amount, Budget, Done, Released, Waiting
-from tests.agent.stage_agent import END, FAST, TITLE, Listening, Stage, Wrapped, call, set_stage, used
+from tests.agent.stage_agent import END, FAST, TITLE, Listening, Stage, Wrapped, call, set_stage, told, used
 from tests.conftest import Opener
 
 PRICE = Price(input=1.0, output=5.0)
@@ -315,9 +315,10 @@ async def test_all_that_was_asked_is_in_the_account(board: Board) -> None:
 
 
 async def test_what_a_teammate_is_told_of_the_budget_is_what_the_board_says(board: Board) -> None:
-    stage = await set_stage(board, [used(1_000, call("list_tasks")), END])
+    stage = await set_stage(board, [*[used(13_000, call("list_tasks"))] * 2, END])
     await stage.run(budget=Budget(tasks=5, tokens=50_000))
-    assert "Budget: 1 of 5 task runs used, 1,010 of 50,000 tokens.]" in stage.model.asked[-1].messages[-1].text
+    said = told(stage.model.asked[-1])
+    assert said == "[turn 3 of 50 · this goal: 1 of 5 task runs used, 26,020 of 50,000 tokens]"
 
 
 class NothingToHear:

@@ -15,7 +15,7 @@ from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits, Limits
 from dugnad.tools import tool
 from dugnad.types import Budget, Claim, Done, Failed, NewTurn, Released
-from tests.agent.stage_agent import END, TITLE, Wrapped, call, last_results, of_task, set_stage, told
+from tests.agent.stage_agent import END, TITLE, Wrapped, call, gave, last_results, of_task, set_stage, told
 
 CALM = Sources(chance=lambda: 0.0)
 
@@ -146,7 +146,7 @@ async def test_an_overflow_makes_room_and_goes_on(board: Board) -> None:
     )  # fmt: skip
     assert await stage.run() == Done("built")
     assert [request.title for request in stage.model.asked][-3:] == [TITLE, "(summary)", TITLE]
-    assert "In short." in stage.model.asked[-1].messages[0].text
+    assert "In short." in stage.model.asked[-1].messages[1].text
     assert len(stage.model.asked[-1].messages) < len(stage.model.asked[-3].messages)
 
 
@@ -311,5 +311,5 @@ async def test_work_can_be_stopped_while_a_tool_runs_and_the_model_is_told(board
         await work
     await stage.lose()
     assert await stage.go_on(await stage.claim_when_due()) == Done("built")
-    assert stage.model.asked[-1].messages[-2].text.startswith("Interrupted: ")
-    assert "attempt 2" in told(stage.model.asked[-1])
+    assert gave(stage.model.asked[-1]).startswith("Interrupted: ")
+    assert told(stage.model.asked[-1]) == "[turn 1 of 50]"

@@ -66,16 +66,16 @@ async def test_from_three_quarters_of_the_window_the_older_part_becomes_a_summar
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
     assert await stage.run(body="The goal in full.") == Done("built")
     (summary,) = [request for request in model.asked if request.title == "(summary)"]
-    assert "Whose work it is: You are alice, a teammate of the team" in summary.system
+    assert "keeps the first message and the last turns word for word" in summary.system
+    assert "which stays:\nYou are alice, a teammate of the team" in summary.messages[0].text
+    assert "which stay, begin like this:\n> [said]" in summary.messages[0].text
     assert (summary.teammate, summary.task) == ("alice", 1)
     assert "The goal in full." in summary.messages[0].text
     last = model.asked[-1]
-    first = last.messages[0].text
-    assert first.startswith(
-        "Your task is #1: Build it\n\nWhat is to be done, in the words of human:\n> The goal in full."
-    )
-    assert "Summary of what happened in this task so far" in first
-    assert "Summary 6." in first
+    assert last.messages[0].text == model.asked[0].messages[0].text
+    assert "The goal in full." in last.messages[0].text
+    assert last.messages[1].text.startswith("What happened between the first message and the turns below")
+    assert "Summary 6." in last.messages[1].text
     assert len(last.messages) == 4
     turns = await board.transcript(1, 1)
     assert sum(turn.kind == "reply" for turn in turns) == 8
@@ -91,9 +91,9 @@ async def test_when_no_summary_can_be_had_a_plain_one_is_made(board: Board, faul
     )
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
     assert await stage.run() == Done("built")
-    first = model.asked[-1].messages[0].text
-    assert '[called look] {"length": 100}' in first
-    assert "[look gave] seen seen" in first
+    summary = model.asked[-1].messages[1].text
+    assert '[called look] {"length": 100}' in summary
+    assert "[look gave] seen seen" in summary
 
 
 async def test_a_plain_summary_keeps_what_an_earlier_summary_said(board: Board) -> None:
@@ -101,8 +101,8 @@ async def test_a_plain_summary_keeps_what_an_earlier_summary_said(board: Board) 
     model = small(steps, [Step(say="The key is 4711.")] * 3 + [Step(odd="empty")] * 30)
     stage = await set_stage(board, model=model, tools=[look], limits=AgentLimits(keep_share=0.0001))
     assert await stage.run() == Done("built")
-    assert "The key is 4711." in model.asked[4].messages[0].text
-    assert "The key is 4711." in model.asked[-1].messages[0].text
+    assert "The key is 4711." in model.asked[4].messages[1].text
+    assert "The key is 4711." in model.asked[-1].messages[1].text
 
 
 async def test_a_plain_summary_keeps_what_the_human_said(board: Board) -> None:
@@ -122,8 +122,9 @@ async def test_a_second_summary_is_made_of_the_first_and_what_came_after(board: 
     first, second = [request for request in model.asked if request.title == "(summary)"]
     assert "Summary 3." in second.messages[0].text
     assert "Summary 3." not in first.messages[0].text
-    assert "Summary 7." in model.asked[-1].messages[0].text
-    assert model.asked[-1].messages[0].text.count("Your task is #1") == 1
+    assert "Summary 7." in model.asked[-1].messages[1].text
+    assert all_told(model.asked[-1]).count("Your task is #1") == 1
+    assert "Your task is #1" not in second.messages[0].text.partition("is to be summarised:")[2]
 
 
 async def test_a_provider_that_counts_nothing_does_not_run_into_its_window(board: Board) -> None:
@@ -140,8 +141,8 @@ async def test_a_summary_is_recorded_with_its_cost_and_found_again_after_a_crash
     (asked,) = await board.requests()
     await board.reply(str(asked.request), "human", "ok")
     await stage.go_on()
-    assert "Summary 4." in model.asked[-1].messages[0].text
+    assert "Summary 4." in model.asked[-1].messages[1].text
     (turn,) = [turn for turn in await board.transcript(1, 1) if turn.kind == "summary"]
     assert turn.used.tokens > 0
     assert sum(request.title == "(summary)" for request in model.asked) == 1
-    assert "attempt 2" in told(model.asked[-1])
+    assert "[turn 1 of 50]" in told(model.asked[-1])

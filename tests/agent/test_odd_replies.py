@@ -142,8 +142,15 @@ async def test_finishing_in_the_last_turn_is_finishing(board: Board) -> None:
 
 
 async def test_what_the_runtime_says_stands_behind_the_results_it_is_about(board: Board) -> None:
-    stage = await set_stage(board, [call("list_tasks"), END])
+    stage = await set_stage(board, [call("list_tasks"), END], limits=AgentLimits(turns_max=4))
     await stage.run()
     kinds = [type(message).__name__ for message in stage.model.asked[-1].messages]
     assert kinds == ["Said", "Reply", "ToolResult", "Said"]
     assert stage.model.asked[-1].title == TITLE
+
+
+async def test_where_there_is_nothing_to_say_the_results_end_the_request(board: Board) -> None:
+    stage = await set_stage(board, [call("list_tasks"), END])
+    await stage.run()
+    kinds = [type(message).__name__ for message in stage.model.asked[-1].messages]
+    assert kinds == ["Said", "Reply", "ToolResult"]

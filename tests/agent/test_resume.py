@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import pytest
 
 from dugnad.agent.conversation import Conversation
 from dugnad.board import Board
+from dugnad.settings import AgentLimits
 from dugnad.tools import Policy
-from dugnad.types import HUMAN, Claim, Done, Failed, Waiting
+from dugnad.types import HUMAN, Claim, Done, Failed, NewTurn, Waiting
 from simulation.verdict import verdict
 from tests.agent.stage_agent import END, Crash, all_told, calls, last_results, set_stage, told
 
@@ -35,8 +37,62 @@ async def test_what_one_asked_for_is_said_in_that_ones_name_when_another_goes_on
     (message,) = await board.inbox("dave")
     assert (message.sender, message.text) == ("carol", "Soon.")
     assert last_results(alice.model)[0].endswith("> One.")
-    assert "carol has worked on this task until here" in told(alice.model.asked[0])
+    said = told(alice.model.asked[0])
+    assert said.startswith("You are alice, a teammate of the team 'dugnad'. ")
+    assert "carol has worked on this task until here" in said
     assert await verdict(board) == []
+
+
+async def test_the_one_who_goes_on_is_itself_also_after_a_compaction(board: Board) -> None:
+    await asked_and_answered(board)
+    script = [calls(("list_tasks", {})), calls(("compact", {})), END]
+    alice = await set_stage(board, [END, *script], name="alice", limits=AgentLimits(keep_share=0.0001))
+    assert isinstance(await alice.go_on(), Done)
+    first = alice.model.asked[-1].messages[0].text
+    assert first.startswith("You are alice, a teammate of the team 'dugnad'. Your role: any work.\n\nYour task is #1")
+    assert "carol" not in first
+
+
+def told_before(reply: str, *, said: str, packet: str | None = None) -> str:
+    """The body of a reply as earlier versions recorded it: the request ended with where the teammate stood."""
+    first = {} if packet is None else {"packet": packet}
+    call = ["c1", "list_tasks", "{}"]
+    body = {"text": reply, "calls": [call], "usage": [9, 1, 0, 0], "stop": "tools", "model": "scripted", "native": None}
+    return orjson.dumps({**first, "said": f"{said}[alice, task #1, attempt 1, turn 1 of 50.]", "reply": body}).decode()
+
+
+@pytest.mark.parametrize("summarised", [False, True])
+async def test_a_conversation_that_an_earlier_version_recorded_goes_on(board: Board, summarised: bool) -> None:
+    """Its first message does not say who the teammate is, since the system text did; and a summary stood in it."""
+    stage = await set_stage(
+        board, lambda request: calls(("compact", {})) if request.turn == 4 else END,
+        limits=AgentLimits(keep_share=0.0001),
+    )  # fmt: skip
+    claim = await stage.begin()
+    packet = "Your task is #1: Build it"
+    result = orjson.dumps({"place": 0, "text": "#1 'Build it'", "bad": False}).decode()
+    bodies = [("reply", told_before("One.", said=f"{packet}\n\nYour tree.\n\n", packet=packet)), ("tool", result)]
+    bodies += [("reply", told_before(f"Reply {number}.", said="")) for number in (2, 3)]
+    bodies.insert(3, ("tool", result))
+    bodies.append(("tool", result))
+    if summarised:
+        summary = {"summary": "Summary of what happened:\n> The key is 4711.", "kept_from": 4}
+        bodies.insert(4, ("summary", orjson.dumps(summary).decode()))
+    for number, (kind, body) in enumerate(bodies, start=1):
+        await board.record(claim, NewTurn(number=number, kind=kind, body=body))
+    await stage.lose()
+    assert await stage.go_on(await stage.claim_when_due()) == Done("built")
+    asked = [each for each in stage.model.asked if each.title != "(summary)"]
+    before, after = asked[0], asked[-1]
+    assert before.turn == 4
+    assert before.messages[0].text.startswith(packet)
+    assert ("The key is 4711." in before.messages[0].text) == summarised
+    assert told(before).startswith("You are alice, a teammate of the team 'dugnad'. Your role: any work.\n\n")
+    assert after.messages[0].text == f"You are alice, a teammate of the team 'dugnad'. Your role: any work.\n\n{packet}"
+    (about,) = (each.messages[0].text for each in stage.model.asked if each.title == "(summary)")
+    what = about.partition("is to be summarised:")[2]
+    assert ("The key is 4711." in what) == summarised
+    assert ("Your tree." in what) == (not summarised)
 
 
 async def left_by_carol(board: Board, *asked: tuple[str, Mapping[str, Any]], roles: tuple[str, ...] = ()) -> None:

@@ -19,7 +19,7 @@ from dugnad.tools.shell.outputs import Echo, Log, Outputs, last_line
 from dugnad.types import Budget, Done
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
 from simulation.shell import command_tools
-from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, results, set_stage
+from tests.agent.stage_agent import END, TITLE, all_told, call, calls, gave, last_results, results, set_stage
 from tests.agent.stage_commands import attempt, small, until_true
 from tests.team.stage_team import hosting, until_status
 from tests.workspace.running import MARK, marked
@@ -45,7 +45,7 @@ async def test_a_long_output_is_shown_in_short_and_read_on_in_pieces(
         await it.work()
         whole = it.log("1.1.0").decode()
         assert whole == "".join(f"{n} åäö\n" for n in range(60_000))
-        shown = it.stage.model.asked[1].messages[-2].text
+        shown = gave(it.stage.model.asked[1])
         assert shown.startswith("[exit code 0, output shortened: the whole is kept in 1.1.0.log]\n0 åäö\n1 åäö\n")
         assert shown.endswith("59999 åäö")
         assert len(shown) < 16_000
@@ -54,7 +54,7 @@ async def test_a_long_output_is_shown_in_short_and_read_on_in_pieces(
         start, left_out = int(found[2]), int(found[1].replace(",", ""))
         tail = shown.partition("shows them …]\n")[2] + "\n"  # The last line's end is not shown.
         assert len((whole[:start] + tail).encode()) + left_out == len(whole.encode())
-        pages = [it.stage.model.asked[turn].messages[-2].text for turn in (2, 3, 4)]
+        pages = [gave(it.stage.model.asked[turn]) for turn in (2, 3, 4)]
         assert pages[0] == whole[:12_000] + "\n[… read on with start=12000 …]"
         assert pages[1] == whole[12_000:24_000] + "\n[… read on with start=24000 …]"
         assert pages[2] == "Error: Output 1.1.0 has 588,890 characters; choose a start below that."

@@ -14,7 +14,7 @@ from dugnad.models.scripted import Step
 from dugnad.tools import Context, tool
 from dugnad.types import Done, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
-from tests.agent.stage_agent import END, TITLE, call, calls
+from tests.agent.stage_agent import END, TITLE, call, calls, gave
 from tests.agent.stage_commands import Attempt, attempt, small, until_true
 from tests.team.stage_team import AnswerLost, busy, errands, hosting, until_status
 from tests.workspace.running import MARK, marked
@@ -57,7 +57,7 @@ async def test_its_end_is_told_once_at_the_next_turn(board: Board, sandbox: Sand
     ]
     async with attempt(board, sandbox, tree, steps, tools=[until_told]) as it:
         assert await it.work() == Done("built")
-        first = it.stage.model.asked[1].messages[-3].text
+        first = gave(it.stage.model.asked[1], -2)
         assert first.startswith("b1 runs in the background, for 3600 seconds at most. You are told when it ends;")
         head = "<inbox>\nFrom the runtime, about what you started in the background:\n> b1 ended: exit code 3"
         assert it.said(3).startswith(f"{head} ({WAITS}; echo it works; exit 3)\n> it works\n</inbox>")
@@ -97,7 +97,7 @@ async def test_a_wait_is_over_when_somebody_writes(board: Board, sandbox: Sandbo
         await until_true(lambda: it.stage.agent.doing.startswith("jobs: b1"))
         await board.tell("human", "alice", "Hurry up.")
         assert await work == Done("built")
-        text = it.stage.model.asked[2].messages[-2].text
+        text = gave(it.stage.model.asked[2])
         assert text.startswith("There is a message for you. b1 still runs.\nb1: running after ")
         assert "> Hurry up." in it.said(3)
 
@@ -106,7 +106,7 @@ async def test_a_wait_that_is_too_short_says_that_it_still_runs(board: Board, sa
     steps = [start("sleep 1000"), call("jobs", wait="b1", seconds=0), END, END]
     async with attempt(board, sandbox, tree, steps) as it:
         await it.work()
-        assert it.stage.model.asked[2].messages[-2].text.startswith("b1 still runs.\nb1: running after ")
+        assert gave(it.stage.model.asked[2]).startswith("b1 still runs.\nb1: running after ")
 
 
 async def test_a_job_that_is_stopped_is_gone_with_all_it_started(board: Board, sandbox: Sandbox, tree: Path) -> None:
@@ -210,9 +210,9 @@ async def test_no_more_than_a_few_run_at_once(board: Board, sandbox: Sandbox, tr
     steps = [calls(*begin), calls(("jobs", {"stop": "b1"}), begin[0]), END, END]
     async with attempt(board, sandbox, tree, steps, commands=small(jobs_max=2)) as it:
         await it.work()
-        third = it.stage.model.asked[1].messages[-2].text
+        third = gave(it.stage.model.asked[1])
         assert third.startswith("Error: 2 commands run in the background already (b1, b2), which is the limit;")
-        assert it.stage.model.asked[2].messages[-2].text.startswith("b3 runs in the background")
+        assert gave(it.stage.model.asked[2]).startswith("b3 runs in the background")
 
 
 async def test_a_job_has_its_own_time(board: Board, sandbox: Sandbox, tree: Path) -> None:
@@ -245,7 +245,7 @@ async def test_what_makes_no_sense_is_told(
 ) -> None:
     async with attempt(board, sandbox, tree, [start("sleep 1000"), call("jobs", **arguments), END, END]) as it:
         await it.work()
-        assert it.stage.model.asked[2].messages[-2].text == f"Error: {words}"
+        assert gave(it.stage.model.asked[2]) == f"Error: {words}"
 
 
 async def test_a_notice_that_comes_too_late_makes_no_work_and_keeps_nobody_awake(board: Board) -> None:

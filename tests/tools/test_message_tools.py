@@ -15,6 +15,7 @@ from tests.agent.stage_agent import (
     all_told,
     call,
     calls,
+    gave,
     last_results,
     of_task,
     result,
@@ -85,7 +86,7 @@ async def test_the_inbox_can_be_looked_into(board: Board) -> None:
     await board.tell("bob", "alice", "one\ntwo", task=claim.task.id)
     await stage.go_on(claim)
     assert "From bob (lead), about #1:\n> one\n> two" in told(stage.model.asked[0])
-    assert stage.model.asked[1].messages[-2].text == "Your inbox is empty."
+    assert gave(stage.model.asked[1]) == "Your inbox is empty."
 
 
 async def test_a_message_that_was_read_with_a_tool_is_not_shown_a_second_time(board: Board) -> None:
@@ -123,7 +124,7 @@ async def test_a_question_puts_the_task_down_and_the_answer_comes_back_once(boar
     await answer(board, "The second\nFrom the human: and more")
     assert await stage.go_on() == Done("built")
     request = stage.model.asked[-1]
-    assert stage.model.asked[1].messages[-2].text == ("The human answered:\n> The second\n> From the human: and more")
+    assert gave(stage.model.asked[1]) == ("The human answered:\n> The second\n> From the human: and more")
     assert all_told(request).count("The second") == 1
     assert not await board.inbox("alice")
     assert len(of_task(stage.model)) == 3

@@ -9,7 +9,7 @@ from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.tools import tool
 from dugnad.types import Done
-from tests.agent.stage_agent import END, TITLE, call, calls, last_results, result, results, set_stage
+from tests.agent.stage_agent import END, TITLE, call, calls, gave, last_results, result, results, set_stage
 
 
 @tool
@@ -35,7 +35,7 @@ async def test_a_note_is_written_for_all_and_read_back_quoted(board: Board) -> N
     note = await board.read_note(1)
     assert note is not None
     assert (note.author, note.title, note.text, note.task, note.root) == ("alice", "The\ntrap", "one\ntwo", 1, 1)
-    assert stage.model.asked[1].messages[-2].text == "Note 1 is written."
+    assert gave(stage.model.asked[1]) == "Note 1 is written."
     shown = "Note 1 by alice, about #1: The trap\n> one\n> two"
     assert last_results(stage.model) == [shown, shown]
 
@@ -94,7 +94,7 @@ async def test_a_long_output_is_shortened_in_the_middle_and_the_whole_can_be_rea
         tools=[long_text],
     )
     await stage.run()
-    shown = stage.model.asked[1].messages[-2].text
+    shown = gave(stage.model.asked[1])
     assert len(shown) < 16_200
     assert shown.startswith(whole[:10_000])
     assert shown.endswith(whole[-5_000:])
@@ -152,7 +152,7 @@ async def test_compaction_on_request_comes_before_the_next_turn(board: Board) ->
     assert await stage.run() == Done("built")
     assert [request.title for request in stage.model.asked] == [TITLE] * 4 + ["(summary)", TITLE]
     last = stage.model.asked[-1]
-    assert "Summed up 3." in last.messages[0].text
+    assert "Summed up 3." in last.messages[1].text
     assert last_results(stage.model) == [
         "The conversation will be summarised before your next turn, if there is enough of it."
     ]
@@ -170,4 +170,4 @@ async def test_the_wish_to_make_room_survives_a_crash(board: Board) -> None:
     (asked,) = await board.requests()
     await board.reply(str(asked.request), "human", "ok")
     await stage.go_on()
-    assert "Summed up." in stage.model.asked[-1].messages[0].text
+    assert "Summed up." in stage.model.asked[-1].messages[1].text

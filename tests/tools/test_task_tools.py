@@ -9,7 +9,19 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
 from dugnad.settings import AgentLimits, Limits
 from dugnad.types import Budget, Done, Need, Waiting
-from tests.agent.stage_agent import END, TITLE, Crash, Wrapped, call, calls, last_results, results, set_stage, told
+from tests.agent.stage_agent import (
+    END,
+    TITLE,
+    Crash,
+    Wrapped,
+    call,
+    calls,
+    gave,
+    last_results,
+    results,
+    set_stage,
+    told,
+)
 
 HUGE = 10**30
 
@@ -89,8 +101,8 @@ async def test_a_guard_asks_the_human_and_the_answer_is_told_instead_of_the_guar
     while await stage.go_on() != Done("built"):
         pass
     request = next(each for each in stage.model.asked if each.turn == 2 and each.title == TITLE)
-    assert "A guard stopped this" in request.messages[-2].text
-    assert "> Leave B." in request.messages[-2].text
+    assert "A guard stopped this" in gave(request)
+    assert "> Leave B." in gave(request)
     assert "Leave B." not in told(request)
 
 
@@ -213,7 +225,7 @@ async def test_the_list_of_things_to_do_is_kept_and_brought_back_after_ten_quiet
     stage = await set_stage(board, [call("todo", items=["[x] a", "[ ] b"]), *[look] * 21, END])
     assert await stage.run() == Done("built")
     asked = list(stage.model.asked)
-    assert asked[1].messages[-2].text == "[x] a\n[ ] b"
+    assert gave(asked[1]) == "[x] a\n[ ] b"
     reminded = [request.turn for request in asked if "untouched for a while" in told(request)]
     assert reminded == [12, 22]
     assert "Is it still right?\n> [x] a\n> [ ] b" in told(asked[11])
@@ -224,7 +236,7 @@ async def test_an_empty_list_is_said_to_be_empty_and_is_not_brought_back(board: 
     steps = [call("todo", items=["[ ] a"]), call("todo", items=[]), *[look] * 3, END]
     stage = await set_stage(board, steps, limits=AgentLimits(todo_turns=2))
     await stage.run()
-    assert stage.model.asked[2].messages[-2].text == "The list is empty."
+    assert gave(stage.model.asked[2]) == "The list is empty."
     assert not any("untouched" in told(request) for request in stage.model.asked)
 
 
@@ -258,5 +270,5 @@ async def test_a_list_that_is_none_is_told_and_changes_nothing(board: Board, arg
     steps = [call("todo", items=["[ ] a"]), calls(("todo", arguments)), look, END]
     stage = await set_stage(board, steps, limits=AgentLimits(todo_turns=2))
     await stage.run()
-    assert "todo was not called" in stage.model.asked[2].messages[-2].text
+    assert "todo was not called" in gave(stage.model.asked[2])
     assert "Is it still right?\n> [ ] a" in told(stage.model.asked[3])

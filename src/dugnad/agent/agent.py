@@ -27,7 +27,7 @@ from . import compaction
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .model_calls import Asker, ModelAnswer, PutDown
-from .packet import identity, packet, standing, system_text
+from .packet import identity, packet, standing, standing_is_due, system_text
 from .resume import Attempts, hand_over, recall, take_messages
 from .stop import Stop
 from .tool_calls import Actor, Result
@@ -143,8 +143,7 @@ class Agent:
             # The packet must not fill a small window.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
             limits = replace(self.limits, packet_chars_max=most)
-            talk.packet = await packet(self.board, claim, attempts, limits, self.project)
-            talk.say(talk.packet)
+            talk.say(await packet(self.board, claim, attempts, limits, self.project))
             if talk.plan_missing:
                 talk.say(tell("teammate.plan_first"))
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
@@ -181,15 +180,19 @@ class Agent:
 
     async def _turn(self, claim: Claim, talk: Conversation) -> None:
         """Build the request, ask within the budget, record the reply and its cost."""
+        before = talk.spending
         for overflowed in range(3):
             if talk.turns or overflowed or talk.spending is None:  # `_begin` has just read it for the first turn.
                 talk.spending = await self.board.budget(claim.task.root)
             spending = talk.spending
-            request = self._request(claim, talk, spending)
+            who = self._who if talk.who != self._who else NOTHING
+            said = self._said(talk, who, before, spending)
+            request = self._request(claim, talk, said)
             try:
                 self.turn = talk.turns + 1
                 self._note(f"asks {self.model.name}")
-                known = talk.tokens and talk.size_tokens + size_bytes(request.messages[-1]) // BYTES_PER_TOKEN
+                new = size_bytes(said) if said else 0
+                known = talk.tokens and talk.size_tokens + new // BYTES_PER_TOKEN
                 answer = await self._asker(claim).ask(request, spending, known)
                 break
             except ContextOverflow as overflow:
@@ -197,24 +200,33 @@ class Agent:
                 smaller = smaller or await self._shorten_results(claim, talk, recent=0)
                 if overflowed == 2 or not smaller:
                     raise PutDown(Failed(f"the context is full and cannot be made smaller: {overflow}")) from None
-        said = request.messages[-1]
-        assert isinstance(said, Said)
-        body = talk.reply_turn(said, answer.reply)
+        body = talk.reply_turn(said, answer.reply, who)
         turn = talk.next_turn("reply", body, used=answer.used, reservation=answer.reservation, shown=tuple(talk.shown))
         talk.number = await self.board.record(claim, turn)
-        talk.apply_reply(said, answer.reply)
+        talk.apply_reply(said, answer.reply, who)
 
-    def _request(self, claim: Claim, talk: Conversation, spending: Spending) -> Request:
+    def _said(self, talk: Conversation, who: Told, before: Spending | None, spending: Spending) -> Said | None:
+        """What is new, beginning with who the teammate is if it was not told yet. None: only results are new."""
+        turn, most = talk.turns + 1, self.limits.turns_max
+        # A reply is never the end of a request.
+        due = standing_is_due(turn, most, before, spending) or (not talk.to_say and isinstance(talk.last, Reply))
+        text = joined([who, *talk.to_say, standing(turn, most, spending) if due else None])
+        return Said(text) if text else None
+
+    def _request(self, claim: Claim, talk: Conversation, said: Said | None) -> Request:
         """Pure: the same conversation gives the same request."""
-        here = standing(self.teammate, claim, talk.turns + 1, self.limits.turns_max, spending)
         return Request(
-            system=system_text(self.teammate, claim, self.team, self._skills),
-            messages=(*talk.entries, Said(joined([*talk.to_say, here]))),
+            system=system_text(self.teammate, self._skills),
+            messages=(*talk.entries, said) if said else tuple(talk.entries),
             tools=self._specs,
             output_tokens_max=self.limits.output_tokens_max, seconds_max=self.limits.model_seconds_max,
             teammate=self.teammate.name, task=claim.task.id, title=claim.task.title, turn=talk.replies + 1,
             memory=talk.memory,
         )  # fmt: skip
+
+    @property
+    def _who(self) -> Told:
+        return identity(self.teammate, self.team)
 
     # Making room.
 
@@ -253,17 +265,16 @@ class Agent:
         text = compaction.summary_text(talk, kept_from, words)
         turn = talk.next_turn(
             "summary",
-            {"summary": text, "kept_from": kept_from},
+            {"summary": text, "kept_from": kept_from, "who": self._who},
             covers=(1, talk.number) if talk.number else None,
             **({"used": answer.used, "reservation": answer.reservation} if answer else {}),
         )
         talk.number = await self.board.record(claim, turn)
-        talk.apply_summary(text, kept_from)
+        talk.apply_summary(text, kept_from, self._who)
         return True
 
     async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> ModelAnswer | None:
-        who = identity(self.teammate, claim, self.team)
-        request = compaction.summary_request(talk, kept_from, who, self._window, self.limits)
+        request = compaction.summary_request(talk, kept_from, self._who, self._window, self.limits)
         request = replace(request, teammate=self.teammate.name, task=claim.task.id)
         try:
             return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
@@ -280,10 +291,11 @@ class Agent:
         # It has no transcript, so it cannot wait for a person.
         tools = {each.name: each for each in READING if each.name in self._tools and self._decide(each.name) == "allow"}
         specs = tuple(each.spec for each in tools.values())
-        name, limits, who = claim.teammate, self.limits, identity(self.teammate, claim, self.team)
+        name, task, limits = claim.teammate, claim.task, self.limits
+        who = joined((self._who, tell("teammate.task", task=task.id, title=task.title, root=task.root)), " ")
         system = tell("teammate.consult", name=f"{name}, as {role}" if role else name, who=who)
         asked = tell("teammate.consulted", name=name, prompt=prompt)
-        talk = Conversation(epoch=claim.epoch, packet=asked, to_say=[asked])
+        talk = Conversation(epoch=claim.epoch, to_say=[asked])
         for _ in range(limits.consult_turns_max):
             said = Said(joined(talk.to_say) or tell("teammate.consult_on"))
             request = Request(

@@ -14,6 +14,7 @@ from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 
 RECENT_REPLIES = 4  # Their results stay as they are in the first step.
 _SHORT = 400
+_BEGINNING = 500  # Characters of the kept part, for the model that summarises what is in front of it.
 
 
 def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> list[tuple[int, str]]:
@@ -38,8 +39,15 @@ def cut(talk: Conversation, keep_tokens: int) -> int:
             if size > keep_tokens and best:
                 break
             best = place
-    # The first entry is what the model was told at the start; a cut right behind it would summarise nothing new.
-    return best if best > 1 else 0
+    # A cut in front of the first reply would summarise nothing new.
+    return best if replies and best > replies[0] else 0
+
+
+def lost(talk: Conversation, kept_from: int) -> list[Message]:
+    """What a summary replaces. A first message in the form of an earlier version holds a summary, and does not stay."""
+    first = talk.entries[0]
+    stays = isinstance(first, Said) and first.text.endswith(talk.opening)
+    return talk.entries[1 if stays else 0 : kept_from]
 
 
 def is_long(talk: Conversation, window: int, share: float) -> bool:
@@ -49,14 +57,19 @@ def is_long(talk: Conversation, window: int, share: float) -> bool:
 def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, limits: AgentLimits) -> Request:
     """The request for a summary. It always fits: what is too long is shortened first."""
     room = max(2_000, (window - limits.summary_tokens_max) * BYTES_PER_TOKEN * 6 // 10)
-    lines = [quote(_as_text(entry)) for entry in talk.entries[:kept_from]]
+    lines = [quote(_as_text(entry)) for entry in lost(talk, kept_from)]
     each = max(300, room // max(1, len(lines)))
     if sum(len(line.encode()) for line in lines) > room:
         lines = [within_bytes(line, each) for line in lines]
-    told = tell("teammate.happened", told=within_bytes(joined(lines, "\n"), room * 3 // 4))
+    kept = (quote(shorten(_as_text(entry), _BEGINNING)) for entry in talk.entries[kept_from : kept_from + 1])
+    told = (
+        tell("teammate.stays", told=within_bytes(joined((who, talk.opening)), room // 4)),
+        tell("teammate.happened", told=within_bytes(joined(lines, "\n"), room * 3 // 4)),
+        *(tell("teammate.follows", told=each) for each in kept),
+    )
     return Request(
-        system=tell("teammate.summarise", words=limits.summary_tokens_max // 2, who=who),
-        messages=(Said(joined((within_bytes(talk.packet, room // 4), told))),),
+        system=tell("teammate.summarise", words=limits.summary_tokens_max // 2),
+        messages=(Said(joined(told)),),
         output_tokens_max=limits.summary_tokens_max,
         seconds_max=limits.model_seconds_max,
         title="(summary)",
@@ -80,11 +93,10 @@ def summary_text(talk: Conversation, kept_from: int, words: str) -> Told:
 
 def plain_summary(talk: Conversation, kept_from: int) -> str:
     """A summary without a model: the calls, the beginning of each result, and more of what was told."""
-    lines = []
-    for entry in talk.entries[:kept_from]:
-        if isinstance(entry, Said):
-            told = entry.text.removeprefix(talk.packet).strip()
-            lines += [shorten(told, 2_000)] if told else []
-        else:
-            lines.append(one_line(_as_text(entry), 200))
-    return shorten("\n".join(lines), 8_000)
+    lines = [
+        shorten(entry.text.removeprefix(talk.opening).strip(), 2_000)
+        if isinstance(entry, Said)
+        else one_line(_as_text(entry), 200)
+        for entry in lost(talk, kept_from)
+    ]
+    return shorten("\n".join(filter(None, lines)), 8_000)

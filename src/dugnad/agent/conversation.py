@@ -27,7 +27,8 @@ class Conversation:
     """What was said, what is still open, and how far the attempt has come."""
 
     entries: list[Message] = field(default_factory=list)
-    packet: Told = NOTHING
+    who: Told = NOTHING  # Who the model was told it is.
+    opening: Told = NOTHING  # The first message behind that; no compaction changes it.
     to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
     shown: list[int] = field(default_factory=list)  # The messages in `to_say`.
     epoch: int = 0
@@ -72,13 +73,16 @@ class Conversation:
 
     # What is recorded, each with how it is applied.
 
-    def reply_turn(self, said: Said, reply: Reply) -> dict[str, Any]:
-        first = {} if self.replies else {"packet": self.packet}
-        return {**first, "said": said.text, "reply": reply_body(reply)}
+    def reply_turn(self, said: Said | None, reply: Reply, who: Told = NOTHING) -> dict[str, Any]:
+        """`who` begins what was said, if the model was told who it is."""
+        told = {"who": who} if who else {}
+        return {**told, "said": said.text if said else "", "reply": reply_body(reply)}
 
-    def apply_reply(self, said: Said, reply: Reply, *, packet: str | None = None) -> None:
-        self.packet = self.packet if packet is None else Told(packet)
-        self.entries += [said, reply]
+    def apply_reply(self, said: Said | None, reply: Reply, who: Told = NOTHING) -> None:
+        if said and not self.entries:
+            self.opening = Told(said.text.removeprefix(who).lstrip("\n"))
+        self.who = who or self.who
+        self.entries += [said, reply] if said else [reply]
         self.to_say, self.shown, self.begun = [], [], False
         self.turns += 1
         self.replies += 1
@@ -130,9 +134,12 @@ class Conversation:
             entries[place] = replace(old, text=text)
         self._replace_entries(entries)
 
-    def apply_summary(self, text: Told, kept_from: int) -> None:
-        """The packet and a summary replace everything before `kept_from`."""
-        self._replace_entries([Said(joined((self.packet, text))), *self.entries[kept_from:]])
+    def apply_summary(self, text: Told, kept_from: int, who: Told | None) -> None:
+        """A summary replaces everything between the first message and `kept_from`. Earlier versions recorded no `who`,
+        and put the packet and the summary into one message."""
+        self.who = self.who if who is None else who
+        kept = [joined((self.opening, text))] if who is None else [joined((who, self.opening)), text]
+        self._replace_entries([*map(Said, kept), *self.entries[kept_from:]])
         self.desk.compaction_wanted = False
 
     def _replace_entries(self, entries: list[Message]) -> None:
@@ -152,14 +159,17 @@ class Conversation:
         if turn.kind == "request":
             self.begun = True
         elif turn.kind == "reply":
-            self.apply_reply(Said(Told(body["said"])), reply_from(body["reply"]), packet=body.get("packet"))
+            said = Said(Told(body["said"])) if body["said"] else None
+            self.apply_reply(said, reply_from(body["reply"]), Told(body.get("who", "")))
+            self.opening = Told(body.get("packet", self.opening))  # Only earlier versions recorded the packet.
         elif turn.kind == "tool":
             self.apply_result(
                 body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False),
                 always=body.get("always", False),
             )  # fmt: skip
         elif turn.kind == "summary" and "summary" in body:
-            self.apply_summary(Told(body["summary"]), body["kept_from"])
+            who = Told(body["who"]) if "who" in body else None
+            self.apply_summary(Told(body["summary"]), body["kept_from"], who)
         elif turn.kind == "summary":
             self.apply_shortened(body["shortened"])
 

@@ -1,7 +1,7 @@
 """What a mind is told about itself and its task: who it is, where it stands, and the packet that a task starts with.
 
-Who the teammate is stands in every request, whatever was compacted. The system text stays the same for the whole task,
-so that providers can cache it; where the teammate stands is the end of each request.
+The system text is the same for all teammates of one role, so that providers can cache it. Who the teammate is begins
+the first message of a conversation, which stays whatever is compacted.
 """
 
 from __future__ import annotations
@@ -21,34 +21,52 @@ from ..tools.message_tools import GONE, answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
 from ..tools.task_tools import budget_line
-from ..types import ENDINGS, HUMAN, OPEN, WORDED_BY_RUNTIME, Attempt, Claim, Message, Spending, Task, Teammate
+from ..types import ENDINGS, HUMAN, OPEN, WORDED_BY_RUNTIME, Attempt, Budget, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
 
 _ANY = (None, *ENDINGS)  # Needs that do not ask for a certain outcome.
 _AGENTS_BYTES_MAX = 32 * 1024
 _MATES_MAX = 30
+_MARKS = (0.5, 0.75, 0.9)  # Of a cap: a teammate that passes one is told where it stands.
+_STANDING_TURNS = 10  # So often a teammate is told where it stands.
 
 
-def identity(teammate: Teammate, claim: Claim, team: str) -> Told:
-    """Name, role, team and task, in one paragraph."""
-    task = claim.task
+def identity(teammate: Teammate, team: str) -> Told:
+    """Name, role and team, in one paragraph."""
     roles = ", ".join(teammate.roles) or "any work"
     name = tell("teammate.name", name=teammate.name, team=team, roles=roles)
-    lead = tell("teammate.lead") if teammate.lead else None
-    return joined((name, lead, tell("teammate.task", task=task.id, title=task.title, root=task.root)), " ")
+    return joined((name, tell("teammate.lead") if teammate.lead else None), " ")
 
 
-def system_text(teammate: Teammate, claim: Claim, team: str, skills: tuple[Skill, ...] = ()) -> Told:
+def system_text(teammate: Teammate, skills: tuple[Skill, ...] = ()) -> Told:
+    """The same for all teammates of one role, whatever they work on."""
     listed = tell("teammate.skills", skills=skills_text(skills)) if skills else None
-    return joined((identity(teammate, claim, team), persons(teammate.prompt), tell("teammate.rules"), listed))
+    return joined((tell("teammate.rules"), persons(teammate.prompt), listed))
 
 
-def standing(teammate: Teammate, claim: Claim, turn: int, turns_max: int, spending: Spending) -> Told:
-    """Where the teammate stands: its task, attempt, turn and budget."""
-    return tell(
-        "teammate.standing", name=teammate.name, task=claim.task.id, attempt=claim.number, turn=turn, most=turns_max,
-        budget=budget_line(spending),
+def standing(turn: int, turns_max: int, spending: Spending) -> Told:
+    """Where the teammate stands: its turn, and the budget of its goal."""
+    if spending.caps == Budget():
+        return tell("teammate.turn", turn=turn, most=turns_max)
+    return tell("teammate.standing", turn=turn, most=turns_max, budget=budget_line(spending))
+
+
+def standing_is_due(turn: int, turns_max: int, before: Spending | None, now: Spending) -> bool:
+    """At the first turn of an attempt, every tenth turn, and when a mark of a cap is passed."""
+    if turn == 1 or turn % _STANDING_TURNS == 0:
+        return True
+    return before is None or _passed(now, turn / turns_max) != _passed(before, (turn - 1) / turns_max)
+
+
+def _passed(spending: Spending, turns: float) -> list[int]:
+    """How many marks of each cap are passed."""
+    spent = spending.spent
+    used = (
+        (spending.runs, spending.tasks_max), (spent.tokens, spending.tokens_max),
+        (spent.microdollars, spending.microdollars_max), (spent.milliseconds, spending.milliseconds_max),
     )  # fmt: skip
+    shares = (turns, *(part / most if most else 0.0 for part, most in used))
+    return [sum(share >= mark for mark in _MARKS) for share in shares]
 
 
 async def packet(

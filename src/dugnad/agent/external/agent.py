@@ -124,8 +124,7 @@ class ExternalAgent:
         if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
             self._ask_for_trust(claim, answer)
         if not talk.replies:
-            talk.packet = await packet(self.board, claim, attempts, self.limits, self.project)
-            talk.say(talk.packet)
+            talk.say(await packet(self.board, claim, attempts, self.limits, self.project))
         if answer:
             talk.say(answer)
         if told:
@@ -199,7 +198,7 @@ class ExternalAgent:
         if text := remark(talk, status, self.board.limits):
             talk.say(text)
         amount, reservation, spending = await self._reserve(claim)
-        here = standing(self.teammate, claim, talk.turns + 1, self.command.runs_max, spending)
+        here = standing(talk.turns + 1, self.command.runs_max, spending)
         said = Said(joined([*talk.to_say, here]))
         talk.number = await self.board.record(claim, talk.next_turn("request", {"command": self.command.name}))
         if not self.may_act():
@@ -209,7 +208,7 @@ class ExternalAgent:
         # Only this run knows this word. The code that it runs can write files too; in a review they must not count.
         word, by_file = self.sources.new_id()[-14:], claim.task.kind != "review"
         how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
-        prompt = f"{clean(prompt_text(self.teammate, claim, self.team, talk, said, how))}\n".encode()
+        prompt = f"{clean(prompt_text(self.teammate, self.team, talk, said, how))}\n".encode()
         began = asyncio.get_running_loop().time()
         try:
             report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)

@@ -6,7 +6,7 @@ from ...models.port import Message, Reply, Said
 from ...prompts import tell
 from ...settings import Limits
 from ...text import Told, joined, persons, shorten
-from ...types import Claim, Teammate
+from ...types import Teammate
 from ..conversation import Conversation
 from ..packet import identity
 from .decide import last_reply, refusals, run_of, understood
@@ -16,11 +16,10 @@ _ANSWER_CHARS_MAX = 8_000
 _SENTENCE_CHARS_MAX = 500
 
 
-def prompt_text(teammate: Teammate, claim: Claim, team: str, talk: Conversation, said: Said, how: Told) -> Told:
+def prompt_text(teammate: Teammate, team: str, talk: Conversation, said: Said, how: Told) -> Told:
     """Everything, in one text: each run begins without memory."""
     before = shorten(joined(map(_entry, talk.entries)), _HISTORY_CHARS_MAX)
-    who = identity(teammate, claim, team)
-    return joined((who, persons(teammate.prompt), tell("external.rules"), before, said.text, how))
+    return joined((identity(teammate, team), persons(teammate.prompt), tell("external.rules"), before, said.text, how))
 
 
 def _entry(entry: Message) -> Told:
