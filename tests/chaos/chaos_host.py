@@ -44,7 +44,7 @@ LIMITS = Limits(
 TEAM_LIMITS = TeamLimits(idle_seconds=100_000, stop_seconds=2, sweep_seconds=0.5, cancel_seconds=2)
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
 OPEN_SECONDS_MAX = 60
-RED = "its check is red"
+RED = "the check is red"
 PRICE = Price(input=1, output=5)
 
 

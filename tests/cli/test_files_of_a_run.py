@@ -93,7 +93,7 @@ def test_a_home_is_no_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 COMMANDS = """
 "*":
   - calls: [{bash: {command: "echo $((6 * 7)); cat ../secret; echo x > ../made; sleep 1000 & true"}}]
-  - say: I say it is done.
+  - calls: [{finish: {result: I say it is done.}}]
   - calls: [{write_file: {path: ok, text: "ok"}}]
   - say: Now it is.
 """
@@ -115,7 +115,7 @@ def test_commands_run_inside_and_a_red_check_goes_back_to_the_mind(
     assert "[exit code 0]\n    42" in said
     assert "hidden" not in said
     assert not (folder / "made").exists()
-    assert "its check is red" in said
+    assert "the check is red" in said
     assert "there is no ok" in said
 
 

@@ -46,7 +46,7 @@ class Timed:
             return Step(calls=(("finish", {"result": "fine", "outcome": "approved"}),))
         if request.turn < self._plan.tasks[place].estimate.turns:
             return Step(calls=(("todo", {"items": [f"[ ] {request.turn}"]}),))
-        return Step(say="done")
+        return Step(calls=(("finish", {"result": "done"}),))
 
     async def ask(self, request: Request) -> Reply:
         place = self._places.get(request.title)

@@ -61,7 +61,7 @@ async def test_a_red_check_begins_another_run_with_what_it_printed(
         (done,) = await until_ended(board, await board.put(TITLE, check="cat out.txt"))
     assert (done.state, done.result) == ("done", "Now it is.")
     second = prompts(tree)[1]
-    assert "its check is red" in second
+    assert "the check is red" in second
     assert "No such file" in second
     assert "> I think so." in second
 

@@ -48,7 +48,10 @@ async def test_the_example_of_the_readme_runs(url: str, tmp_path: Any) -> None:
             return len(file.read().split())
 
     script = {
-        "Write slugify() with tests": [call("word_count", path=str(path)), Step(say="slugify() is written.")],
+        "Write slugify() with tests": [
+            call("word_count", path=str(path)),
+            call("finish", result="slugify() is written."),
+        ],
         "Review slugify()": [Step(say="Looks good.")],
     }
     model = ScriptedModel(script)

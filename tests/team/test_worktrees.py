@@ -64,7 +64,7 @@ async def test_the_check_of_a_task_is_run_although_nothing_was_changed(board: Bo
     model = ScriptedModel({"Write a": [finish("It was there."), write("a.py", "a = 1\n"), finish("Now it is.")]})
     async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Write a", check="grep -q 'a = 1' a.py"))
-    assert "You said it is done, but its check is red" in all_told(model.asked[1])
+    assert "Not done: the check is red" in all_told(model.asked[1])
     assert (done.state, at(root, "dugnad/main", "a.py")) == ("done", "a = 1")
 
 

@@ -19,7 +19,7 @@ from ..models.port import Model, Reply, Request, Said
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import NOTHING, Told, joined
-from ..tools import BUILT_IN, LEADING, READING, Policy, Skill, Tool, find_skills
+from ..tools import BUILT_IN, LEADING, READING, Desk, Policy, Skill, Tool, find_skills
 from ..tools.message_tools import answer_since
 from ..tools.policy import Decision
 from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
@@ -68,13 +68,14 @@ class Agent:
 
     def equip(
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
-        readable: tuple[Path, ...] = (),
+        readable: tuple[Path, ...] = (), follows: Told = NOTHING,
     ) -> None:  # fmt: skip
-        """Give it the tools of the workspace of the next task, and what it must know about that workspace."""
+        """Give it the tools of the workspace of the next task, what it must know about that workspace, and what follows
+        `finish` there."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
         self._specs = tuple(each.spec for each in self._tools.values())
-        self._told_of_workspace = told
+        self._told_of_workspace, self._follows = told, follows
 
     async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided. `told` is something new to continue with, like a red check.
@@ -125,7 +126,7 @@ class Agent:
 
     async def _begin(self, claim: Claim, told: Told, attempts: Attempts | None) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it continues."""
-        talk = Conversation()
+        talk = Conversation(desk=Desk(follows=self._follows))
         talk.spending = await self.board.budget(claim.task.root)
         if talk.spending.microdollars_max is not None and self.model.facts.price is None:
             raise ModelMisconfigured(
@@ -160,6 +161,11 @@ class Agent:
         if talk.ended is not None:
             for place in list(talk.open_calls):
                 await self._actor(claim, talk).record(place, Result(text=tell("results.not_run")))
+            if talk.finished is not None:  # Then this is the result of the call.
+                body = {"place": talk.finished[0], "text": told, "verdict": True}
+                talk.number = await self.board.record(claim, talk.next_turn("tool", body))
+                talk.apply_verdict(told)
+                return
             talk.ended = None
         talk.say(told)
 

@@ -40,6 +40,7 @@ class Conversation:
     begun: bool = False  # A run of an external agent began, and has no reply yet.
     cut_off: bool = False  # The last reply ran into its length limit.
     ended: Outcome | None = None
+    finished: tuple[int, int] | None = None  # The `finish` that ended it: its place in the reply, and of its result.
     authors: dict[int, str] = field(default_factory=dict)  # The teammates of the attempts before this one, by epoch.
     since: int | None = None  # The attempt that began the wait whose answer is due now.
     waits: list[int] = field(default_factory=list)  # Attempts since the last reply that ended with a wait.
@@ -47,6 +48,7 @@ class Conversation:
     recorded: int = 0  # The attempt that recorded the last turn.
     plan_missing: bool = False  # The plan of the task is not approved yet, so only reading is allowed.
     may_end: bool = True  # With plain text. Not while a plan is missing, unless the task is a message.
+    plain: int = 0  # Replies in a row that were plain text and could be a result.
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     all_bad: bool | None = None  # Of the last reply's calls answered so far.
     tokens: int = 0  # Of all entries, as the provider counted them last.
@@ -93,9 +95,11 @@ class Conversation:
         # If the provider counts nothing, we estimate.
         self.tokens = reply.usage.tokens
         self.uncounted = 0 if self.tokens else sum(map(size_bytes, self.entries))
-        self.ended = None  # The work went on after an earlier end.
+        self.ended = self.finished = None  # The work went on after an earlier end.
         is_odd = not reply.calls and (not reply.text.strip() or reply.stop == "length" or not self.may_end)
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
+        is_plain = not reply.calls and bool(reply.text.strip()) and reply.stop != "length"
+        self.plain = self.plain + 1 if is_plain else 0
         self.all_bad = None
 
     def apply_result(
@@ -107,6 +111,8 @@ class Conversation:
         self.entries.append(ToolResult(call.id, call.name, text, f"{self.epoch}.{self.number}"))
         self.uncounted += len(text.encode())
         self.ended = ends or self.ended
+        if isinstance(ends, Done) and call.name == "finish":
+            self.finished = (place, len(self.entries) - 1)
         # A reply is odd, once, if none of its calls made sense.
         if bad and self.all_bad is None:
             self.odd += 1
@@ -117,6 +123,16 @@ class Conversation:
             self._touch_todo(call)
         if call.name == "compact" and not bad:
             self.desk.compaction_wanted = True
+
+    def apply_verdict(self, text: str) -> None:
+        """What the work came to takes the place of the first answer of `finish`, which no model was shown."""
+        assert self.finished is not None
+        _, at = self.finished
+        entry = self.entries[at]
+        assert isinstance(entry, ToolResult)
+        self.entries[at] = replace(entry, text=text, label=f"{self.epoch}.{self.number}")
+        self.uncounted += len(text.encode()) - len(entry.text.encode())
+        self.ended = self.finished = None
 
     def _touch_todo(self, call: ToolCall) -> None:
         try:
@@ -162,6 +178,8 @@ class Conversation:
             said = Said(Told(body["said"])) if body["said"] else None
             self.apply_reply(said, reply_from(body["reply"]), Told(body.get("who", "")))
             self.opening = Told(body.get("packet", self.opening))  # Only earlier versions recorded the packet.
+        elif turn.kind == "tool" and body.get("verdict"):
+            self.apply_verdict(body["text"])
         elif turn.kind == "tool":
             self.apply_result(
                 body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False),

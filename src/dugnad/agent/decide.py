@@ -20,8 +20,9 @@ def decide(talk: Conversation, limits: AgentLimits) -> Outcome | None:
     if isinstance(last, Reply) and not talk.to_say:
         if last.stop == "refused":
             return Failed(f"the model refused: {_kept(last) or 'without a reason'}", retry=True)
-        if not last.calls and last.text.strip() and last.stop != "length" and talk.may_end:
-            return Done(_kept(last))  # Plain text and no call means: this is my result.
+        # Plain text without a call is the result. If more is expected of the end, only a second one in a row is.
+        if talk.plain > bool(talk.desk.follows) and talk.may_end:
+            return Done(_kept(last))
     if talk.odd >= limits.odd_replies_max:
         return Failed(f"{talk.odd} replies in a row were empty, cut off or malformed", retry=True)
     if talk.turns >= limits.turns_max:
@@ -48,6 +49,8 @@ def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
         return tell("teammate.empty_reply")
     if not talk.may_end:
         return tell("teammate.plan_not_approved")
+    if talk.plain == 1 and talk.desk.follows:
+        return tell("teammate.not_finished", follows=talk.desk.follows)
     return None
 
 

@@ -14,21 +14,21 @@ from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..logs import logger
 from ..prompts import tell
-from ..text import Told, joined, one_line, quote, shorten
-from ..types import MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
+from ..text import NOTHING, Told, counted, joined, one_line, quote, shorten
+from ..tools.finish_tools import APPROVED, CHANGES
+from ..types import ENDINGS, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .plan import RunPlan
-from .workspaces.workspace import Workspace, delivered, line_of
+from .workspaces.workspace import RedCheck, Workspace, delivered, line_of
 
 _LOG = logger(__name__)
-APPROVED, CHANGES = "approved", "changes-requested"
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The task is not done yet: what the mind is told, and why the attempt fails if this was the last round."""
+    """The task is not done yet: what the mind is told, and how the attempt ends if this was the last round."""
 
     told: Told
-    in_the_end: str
+    in_the_end: Outcome
 
 
 @dataclass(kw_only=True)
@@ -59,23 +59,41 @@ class Delivery:
             return None
         return Done(f"#{number} has ended as {found.state}; there is nothing to look at.", CHANGES)
 
-    async def deliver(self, claim: Claim, done: Done) -> Outcome | Again:
-        """Check, review, deliver. The order matters: nobody reviews work whose check is red."""
+    async def follows(self, task: Task) -> Told:
+        """What the runtime does after `finish`, and what depends on it; empty: nothing more is expected of the end."""
+        if task.kind in MESSAGES:
+            return NOTHING
+        if task.kind == "review":
+            return tell("delivery.follows_review", id=task.reviews, approved=APPROVED, changes=CHANGES)
+        parts = (
+            [tell("delivery.follows_check", commands=_commands(checks))]
+            if (checks := self.workspace.checks(task))
+            else []
+        )
+        if role := self._role_of_reviewer(task):
+            parts.append(tell("delivery.follows_reviewer", role=role))
+        behind = await self.board.needed_by(task.id)
+        parts += [
+            tell("delivery.follows_outcome", id=each, outcome=outcome)
+            for each, outcome in behind
+            if outcome not in (None, *ENDINGS)
+        ]
+        return joined(parts, "; ")
+
+    async def deliver(self, claim: Claim, done: Done, left: int = 0) -> Outcome | Again:
+        """Check, review, deliver. The order matters: nobody reviews work whose check is red. `left` is how often the
+        mind may finish again."""
         task = claim.task
         if task.kind == "review":
             return _is_verdict(done)
         try:
             if (red := await self.workspace.check(task)) is not None:
-                command, output = one_line(red.command), red.output
-                return Again(
-                    tell("delivery.red", command=command, output=shorten(output, 8_000)),
-                    f"the check {command!r} stayed red:\n{shorten(output, 2_000)}",
-                )
+                return self._red(red, left)
             tip = await self.workspace.commit(task, done)
         except BudgetSpent as spent:
             return _no_time(spent)
         except ToolError as trouble:
-            return Again(tell("delivery.not_committed", trouble=trouble), str(trouble))
+            return Again(tell("delivery.not_committed", trouble=trouble), Failed(str(trouble), retry=True))
         role = self._role_of_reviewer(task)
         if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
             return verdict
@@ -86,6 +104,16 @@ class Delivery:
         except (ToolError, OSError) as trouble:  # The mind cannot mend this.
             why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
             return Waiting(on="human", question=f"{why}. Fix that, then answer: the work need not be done again.")
+
+    def _red(self, red: RedCheck, left: int) -> Again:
+        command, before = one_line(red.command), self.plan.red_base
+        told = (
+            tell("delivery.red", command=command, output=shorten(red.output, 6_000)),
+            tell("delivery.red_before") if before else None,
+            tell("delivery.tries_left", left=counted(left, "more time")),
+        )
+        why = f"the check {command!r} stayed red:\n{shorten(red.output, 2_000)}"
+        return Again(joined(told, "\n"), Failed(why, retry=True))
 
     def _role_of_reviewer(self, task: Task) -> str | None:
         """An answer to a message needs no review, unless it changes the project."""
@@ -122,8 +150,10 @@ class Delivery:
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
         return Again(
-            tell("delivery.changes_wanted", who=review.teammate, words=words),
-            f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}",
+            tell("delivery.changes_wanted", who=review.teammate, id=review.id, words=words),
+            Failed(
+                f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}", retry=True
+            ),
         )
 
     async def _reviews(self, claim: Claim) -> tuple[int, list[Task]]:
@@ -139,9 +169,12 @@ class Delivery:
 
 def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:
     """What a mind must know about the checks: which they are, who runs them, and how often they may be red."""
-    commands = joined([tell("delivery.command", command=each) for each in checks], " and ")
-    told = tell("delivery.checks", commands=commands, rounds=rounds)
+    told = tell("delivery.checks", commands=_commands(checks), rounds=rounds)
     return joined((told, tell("delivery.red_before") if red_base else None), " ")
+
+
+def _commands(checks: Sequence[str]) -> Told:
+    return joined([tell("delivery.command", command=each) for each in checks], " and ")
 
 
 def _no_time(spent: BudgetSpent) -> Waiting:
@@ -152,7 +185,8 @@ def _no_time(spent: BudgetSpent) -> Waiting:
 def _is_verdict(done: Done) -> Done | Again:
     if done.outcome in (APPROVED, CHANGES):
         return delivered(done)
-    return Again(tell("delivery.no_verdict", approved=APPROVED, changes=CHANGES), "the review ended without a verdict")
+    told = tell("delivery.no_verdict", approved=APPROVED, changes=CHANGES)
+    return Again(told, Failed("the review ended without a verdict", retry=True))
 
 
 def _review_body(task: Task, done: Done, workspace: Workspace, who: str, runs: Mapping[str, str]) -> Told:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..board import Board
 from ..settings import AgentLimits
-from ..text import Told
+from ..text import NOTHING, Told
 from ..types import Claim, Outcome, Teammate
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ class Ends:
 
 @dataclass(slots=True)
 class Desk:
-    """What tools of one attempt leave for the agent. All but the claims is folded from the recorded calls."""
+    """What tools of one attempt leave for the agent. `follows` is set by the agent; all but that and the
+    claims is folded from the recorded calls."""
 
+    follows: Told = NOTHING  # What the runtime does after `finish`; empty: nothing more is expected of the end.
     todo: list[str] = field(default_factory=list)
     todo_turn: int = 0  # The turn of the last change of the list.
     compaction_wanted: bool = False

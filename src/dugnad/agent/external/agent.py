@@ -72,7 +72,7 @@ class ExternalAgent:
 
     def equip(
         self, tools: Sequence[Tool] = (), *, tree: Path | None = None, told: Told = NOTHING,
-        readable: tuple[Path, ...] = (),
+        readable: tuple[Path, ...] = (), follows: Told = NOTHING,
     ) -> None:  # fmt: skip
         """Set the workspace of the next task. The command has tools of its own."""
         self.tree, self._told_of_workspace, self._readable = tree or self.tree, told, readable
