@@ -115,16 +115,16 @@ async def test_a_lead_and_a_consulted_mind_are_held_to_it_too(board: Board) -> N
 
 
 async def test_who_may_run_no_command_cannot_have_one_run_as_a_check(board: Board) -> None:
-    given = [("add_task", {"title": "a", "check": "rm -rf x"}), ("add_task", {"title": "b"})]
+    given = [("add_tasks", {"tasks": [task]}) for task in ({"title": "a", "check": "rm -rf x"}, {"title": "b"})]
     stage = await set_stage(board, [calls(*given), END], policy=Policy.of({"bash": "deny"}))
     await stage.run()
     refused, put = last_results(stage.model)
     assert "it would have a command run, and the policy of this team denies bash" in refused
-    assert "'b' is on the board" in put
+    assert "'b' (ready)" in put
     stage = await set_stage(board, [calls(*given), END], policy=Policy.of({"bash": "ask"}), name="bob")
     await board.cancel(2)
     assert isinstance(await stage.run(), Waiting)
-    assert "check:\n> rm -rf x" in (await asked(board)).text
+    assert "tasks 1, check:\n> rm -rf x" in (await asked(board)).text
 
 
 # Ask.

@@ -89,10 +89,10 @@ async def test_a_note_written_under_a_claim_belongs_to_its_task_and_root(board: 
     under_root = await board.write_note("alice", "root", "port", claim=claim)
     under_child = await board.write_note("alice", "child", "port", claim=await team.must_claim(task=child.id))
     await board.write_note("alice", "other", "port", claim=await team.must_claim(task=other.id))
-    await board.write_note("alice", "nobody's", "port")
+    await board.write_note("alice", "everybody's", "port")
     assert (under_root.task, under_root.root) == (root.id, root.id)
     assert (under_child.task, under_child.root) == (child.id, root.id)
-    assert titles(await board.search_notes(root=root.id)) == ["child", "root"]
+    assert titles(await board.search_notes(root=root.id)) == ["everybody's", "child", "root"]
     assert titles(await board.search_notes("PORT root", root=root.id)) == ["root"]
     assert await board.search_notes("other", root=root.id) == []
 

@@ -106,7 +106,7 @@ def known(heard: Iterable[tuple[str, str]]) -> dict[str, str]:
                 facts["append"] = f"{LINE} is written"
         else:
             # Of a follow-up only that it is there: its state and the budget are those of the moment.
-            facts[name] = _NUMBER.sub("#", text.partition(" is on the board")[0])
+            facts[name] = _NUMBER.sub("#", text.partition(" (")[0])
     return facts
 
 

@@ -134,7 +134,7 @@ async def test_delegated_work_that_is_cancelled_comes_back_too(board: Board) -> 
 async def test_delegating_without_waiting_goes_on_at_once(board: Board) -> None:
     stage = await set_stage(board, [call("delegate", task="Help", role="helper", wait=False), END])
     assert await stage.run() == Done("built")
-    assert last_results(stage.model) == ["#2 'Help' is on the board (ready)."]
+    assert last_results(stage.model)[0].startswith("#2 'Help' (ready, for helper)\n")
     assert (await board.find(2)).state == "ready"
 
 

@@ -119,3 +119,28 @@ async def test_a_whole_team_can_have_them(folder: Path, root: Path) -> None:
         await team.put("Write it")
         await team.run()
     assert (root / "it.txt").read_text() == "done\n"
+
+
+async def test_edits_of_a_list_are_all_made_or_none(board: Board, root: Path) -> None:
+    (root / "x").write_text("a\nb\nc\nc\n")
+    good = [{"old": "a", "new": "A"}, {"old": "A\nb", "new": "A\nB"}, {"old": "c", "new": "C", "every": True}]
+    bad = [{"old": "A", "new": "1"}, {"old": "b", "new": "2"}]
+    texts = await results(
+        board,
+        ("edit_file", {"path": "x", "edits": good}),
+        ("edit_file", {"path": "x", "edits": bad}),
+        ("edit_file", {"path": "x", "edits": []}),
+        ("edit_file", {"path": "x", "edits": [{"old": "A"}]}),
+        ("edit_file", {"path": "x", "edits": [{"old": "A", "new": "1", "once": True}]}),
+        tools=file_tools(Files(root)),
+    )
+    assert texts[0] == "Changed x in 4 places, at line 1, 3, 4."
+    assert texts[1].startswith("Error: Edit 2 of 2 cannot be made, so none was made. The old text is not in x")
+    assert all(text.startswith("Error: ") for text in texts[2:])
+    assert (root / "x").read_text() == "A\nB\nC\nC\n"
+
+
+def test_an_edit_of_an_earlier_version_is_accepted_and_not_offered(root: Path) -> None:
+    (edit,) = [tool for tool in file_tools(Files(root)) if tool.name == "edit_file"]
+    assert set(edit.spec.schema["properties"]) == {"path", "edits"}
+    assert edit.check('{"path": "x", "old": "a", "new": "b"}') == {"path": "x", "edits": (), "old": "a", "new": "b"}

@@ -152,3 +152,9 @@ async def test_work_goes_on_after_plain_text_when_it_is_told_something_new(board
     assert await stage.agent.work(claim) == Done("first")
     assert await stage.go_on(claim, told="The check is red.") == Done("second")
     assert "The check is red." in told(stage.model.asked[-1])
+
+
+@pytest.mark.parametrize(("minutes", "seconds"), [(0, 0), (2, 120), (-1, 0)])
+async def test_a_task_can_be_given_back_for_later(board: Board, minutes: float, seconds: float) -> None:
+    stage = await set_stage(board, [call("give_up", reason="not now", later_minutes=minutes)])
+    assert await stage.run() == Released("not now", seconds)

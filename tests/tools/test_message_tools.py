@@ -273,3 +273,38 @@ async def test_a_task_that_waits_lets_its_teammate_work_on_others(board: Board) 
     assert [(claim.task.id, type(outcome)) for claim, outcome in worked] == [(1, Waiting), (2, Done)]
     await answer(board, "ok")
     assert [type(outcome) for _, outcome in await stage.drain()] == [Done]
+
+
+async def test_a_message_can_be_for_everyone(board: Board) -> None:
+    await board.spawn("bob")
+    (text,) = await results(board, ("send_message", {"to": "everyone", "text": "Look."}))
+    assert text == "Sent to bob, human."
+    assert [each.text for each in await board.inbox("bob")] == ["Look."]
+
+
+async def test_a_message_to_the_lead_needs_no_name(board: Board) -> None:
+    await board.spawn("lena", lead=True)
+    (text,) = await results(board, ("send_message", {"to": "lead", "text": "Look."}))
+    assert text == "Sent to lena."
+
+
+async def test_a_lead_does_not_write_to_itself(board: Board) -> None:
+    stage = await set_stage(
+        board, [call("send_message", to="lead", text="Look."), END], name="lena", member={"lead": True}
+    )
+    await stage.run(assignee="lena")
+    assert last_results(stage.model)[0].startswith("Error: There is no lead to write to")
+
+
+async def test_a_lead_that_left_is_not_written_to(board: Board) -> None:
+    await board.spawn("lena", lead=True)
+    await board.stop_teammate("lena")
+    (text,) = await results(board, ("send_message", {"to": "lead", "text": "Look."}))
+    assert text.startswith("Error: There is no lead to write to")
+
+
+async def test_a_teammate_with_such_a_name_is_the_one_who_is_meant(board: Board) -> None:
+    await board.spawn("everyone")
+    await board.spawn("bob")
+    assert await results(board, ("send_message", {"to": "everyone", "text": "Look."})) == ["Sent to everyone."]
+    assert not await board.inbox("bob")

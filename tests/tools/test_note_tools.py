@@ -40,14 +40,15 @@ async def test_a_note_is_written_for_all_and_read_back_quoted(board: Board) -> N
     assert last_results(stage.model) == [shown, shown]
 
 
-async def test_notes_of_other_goals_are_only_found_by_search(board: Board) -> None:
-    await board.spawn("bob")
-    await board.write_note("bob", "far", "away")
+async def test_notes_of_other_goals_are_only_found_by_search_unless_they_belong_to_no_goal(board: Board) -> None:
+    bob = await set_stage(board, [call("note", title="far", text="away"), END], name="bob")
+    await bob.run()
+    await board.write_note("bob", "near", "by")
     own, found, none = await results(
         board, ("read_notes", {}), ("search_notes", {"words": "away"}), ("search_notes", {"words": "away %"})
     )
-    assert own == "There are no notes."
-    assert found == "Note 1 by bob: far\n> away"
+    assert own == "Note 2 by bob: near\n> by"
+    assert found == "Note 1 by bob, about #1: far\n> away"
     assert none == "No note has all of: away %."
 
 
@@ -171,3 +172,47 @@ async def test_the_wish_to_make_room_survives_a_crash(board: Board) -> None:
     await board.reply(str(asked.request), "human", "ok")
     await stage.go_on()
     assert "Summed up." in stage.model.asked[-1].messages[1].text
+
+
+async def test_notes_are_read_and_searched_with_one_tool(board: Board) -> None:
+    bob = await set_stage(board, [call("note", title="theirs", text="elsewhere"), END], name="bob")
+    await bob.run()
+    found = await results(
+        board,
+        ("note", {"title": "ours", "text": "here"}),
+        ("notes", {}),
+        ("notes", {"words": "ELSE where"}),
+        ("notes", {"words": "nowhere"}),
+        ("notes", {"before": 1}),
+    )
+    assert found == [
+        "Note 2 is written.",
+        "Note 2 by alice, about #2: ours\n> here",
+        "Note 1 by bob, about #1: theirs\n> elsewhere",
+        "No note has all of: nowhere.",
+        "There are no notes.",
+    ]
+
+
+async def test_a_note_for_everyone_reaches_every_goal(board: Board) -> None:
+    await board.spawn("bob")
+    tell_all = call("note", title="The check is red", text="on the untouched tree", everyone=True)
+    stage = await set_stage(board, [tell_all, END], others={"Another goal": [call("notes"), END]})
+    await stage.run()
+    await stage.run("Another goal")
+    shown = "Note 1 by alice, about #1: The check is red\n> on the untouched tree"
+    assert last_results(stage.model) == [shown]
+    packet = next(each for each in stage.model.asked if each.title == "Another goal").messages[0].text
+    assert shown in packet
+    note = await board.read_note(1)
+    assert note is not None
+    assert (note.task, note.root) == (1, None)
+
+
+async def test_older_notes_are_read_on_where_there_may_be_more(board: Board) -> None:
+    writes = [("note", {"title": f"n{number}", "text": "x"}) for number in range(1, 22)]
+    stage = await set_stage(board, [calls(*writes), calls(("notes", {}), ("notes", {"before": 2})), END])
+    await stage.run()
+    first, rest = last_results(stage.model)
+    assert first.endswith("There may be more: notes(before=2) shows older ones.")
+    assert rest == "Note 1 by alice, about #1: n1\n> x"

@@ -11,7 +11,9 @@ import pytest
 
 from dugnad.errors import BadInput, ToolError
 from dugnad.tools import BUILT_IN, LEADING, OF_A_TREE, Policy, file_tools
-from dugnad.tools.policy import Permission, Rules, can_be_asked, is_question, question, reaches, verdict
+from dugnad.tools.policy import SUCCESSORS, Permission, Rules, can_be_asked, is_question, question, reaches, verdict
+from dugnad.tools.task_tools import TaskToAdd
+from dugnad.workspace.files.edit import Edit
 from dugnad.workspace.files.files import Files
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from simulation.shell import command_tools
@@ -74,7 +76,37 @@ def test_whether_one_may_ask_is_not_asked() -> None:
     assert decided("ask_human", **{"*": "deny"}) == "deny"
 
 
+@pytest.mark.parametrize("decision", ["ask", "deny"])
+@pytest.mark.parametrize(("old", "new"), SUCCESSORS.items())
+def test_a_rule_for_a_former_tool_holds_for_its_successor_and_the_other_way_round(
+    old: str, new: str, decision: str
+) -> None:
+    assert (decided(new, **{old: decision}), decided(old, **{new: decision})) == (decision, decision)
+    assert decided(new, "coder", **{"coder": {old: decision}}) == decision
+    assert decided(old, "coder", **{"coder": {new: decision}}) == decision
+    assert decided(new, **{old: decision, new: "allow"}) == decided(old, **{old: "allow", new: decision}) == decision
+    assert decided(new, **{f"{old[:-1]}*": decision}) == decided(old, **{f"{new[:-1]}*": decision}) == decision
+    assert decided(new, **{"*": "deny", old: "allow"}) == decided(old, **{"*": "deny", new: "allow"}) == "allow"
+    assert Policy.of({old: decision}).told() == {old: decision, new: decision}
+
+
+@pytest.mark.parametrize(("old", "new"), SUCCESSORS.items())
+def test_a_rule_for_one_former_tool_does_not_hold_for_another(old: str, new: str) -> None:
+    others = [each for each in SUCCESSORS if each != old]
+    assert {decided(each, **{old: "deny"}) for each in others} == {"allow"}
+
+
+def test_each_former_tool_can_be_called_and_each_successor_is_offered() -> None:
+    tools = {each.name: each for each in (*BUILT_IN, *LEADING)}
+    assert {tools[old].former for old in SUCCESSORS} == {True}
+    assert {tools[new].former for new in SUCCESSORS.values()} == {False}
+
+
 def test_a_check_is_a_command() -> None:
+    checked, unchecked = TaskToAdd(title="x", check="true"), TaskToAdd(title="x")
+    assert reaches("add_tasks", {"tasks": [unchecked]}) == ("add_tasks",)
+    assert reaches("add_tasks", {"tasks": [unchecked, checked]}) == ("add_tasks", "bash")
+    assert reaches("add_tasks") == ("add_tasks", "bash")
     assert reaches("add_task", {"title": "x", "check": None}) == ("add_task",)
     assert reaches("add_task", {"title": "x", "check": "true"}) == ("add_task", "bash")
     assert reaches("add_task") == ("add_task", "bash")
@@ -140,6 +172,15 @@ def test_the_question_shows_all_that_would_run_and_nothing_a_terminal_obeys() ->
     assert "It has no arguments." in question("alice", TASK, "note", {}, "t12.e1.1.0")
 
 
+def test_a_list_of_edits_can_be_read_by_the_person_who_is_asked() -> None:
+    edits = [Edit("a\nb", "c"), Edit("d", "", every=True)]
+    text = question("alice", TASK, "edit_file", {"path": "x", "edits": edits}, "t12.e1.1.0")
+    assert text.splitlines()[1:-2] == [
+        "path:", "> x", "edits 1, old:", "> a", "> b", "edits 1, new:", "> c", "edits 2, old:", "> d",
+        "edits 2, every:", "> true",
+    ]  # fmt: skip
+
+
 def test_what_is_too_long_to_be_read_is_not_asked() -> None:
     text = question("alice", TASK, "bash", {"command": "x" * 70_000}, "t12.e1.1.0")
     with pytest.raises(ToolError, match="smaller steps"):
@@ -172,6 +213,6 @@ def test_only_a_plain_yes_is_one(text: str, accepted: bool | None, expected: Per
 
 def test_the_document_names_every_tool() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-    listed = page.partition("\nThe tools: ")[2].partition("\n\n")[0]
+    listed = page.partition("\nThe tools: ")[2].partition("\n\nA policy does not")[0]
     names = {each.name for each in (*BUILT_IN, *LEADING)} | set(OF_A_TREE)
     assert set(re.findall(r"`([a-z_]+)`", listed)) == names

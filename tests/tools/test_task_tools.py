@@ -40,7 +40,8 @@ async def test_a_followup_lands_on_the_board_as_a_child_for_the_same_role(board:
         "alice",
     )
     assert last_results(stage.model) == [
-        f"#{child.id} 'Look again' is on the board (ready). Budget: 1 of 5 task runs used."
+        f"#{child.id} 'Look again' (ready, for coder)\nAdding tasks costs nothing: a run is counted when a teammate "
+        "takes a task. This goal so far: 1 of 5 task runs used."
     ]
 
 
@@ -116,13 +117,13 @@ async def test_a_task_can_wait_for_outcomes_and_be_for_a_role(board: Board) -> N
     after = (await board.list_tasks())[-1]
     assert (after.role, after.priority, after.check) == ("reviewer", 7, "true")
     assert {need for need, _ in await board.needs_of(after.id)} == {Need(other.id, "approved"), Need(2)}
-    assert "is on the board (blocked)" in text
+    assert "'After' (blocked, for reviewer)" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        ({"title": "x", "needs": ["soon"]}, "'soon' is not a need"),
+        ({"title": "x", "needs": ["soon"]}, "'soon' names no task"),
         ({"title": "x", "needs": ["999"]}, "#999"),
         ({"title": "x", "needs": ["1", "1"]}, "given twice"),
         ({"title": "x", "needs": "1"}, "needs: Input should be a valid array"),

@@ -101,7 +101,10 @@ def test_what_the_runtime_fills_in_is_hidden_from_the_model() -> None:
 
 def test_every_parameter_of_our_own_tools_is_described() -> None:
     for each in BUILT_IN:
-        for name, field in each.spec.schema.get("properties", {}).items():
+        properties = {} if each.former else each.spec.schema.get("properties", {})
+        for field in list(properties.values()):
+            properties = {**properties, **field.get("items", {}).get("properties", {})}
+        for name, field in properties.items():
             assert field.get("description"), f"{each.name}({name})"
 
 
@@ -233,4 +236,4 @@ async def test_a_tool_of_a_name_that_is_not_there_is_told_with_those_that_are(bo
     stage = await set_stage(board, [calls(("fly", {})), END])
     await stage.run()
     (text,) = last_results(stage.model)
-    assert text.startswith("Error: There is no tool 'fly'; there are add_task, ask_human, ")
+    assert text.startswith("Error: There is no tool 'fly'; there are add_tasks, ask_human, ")

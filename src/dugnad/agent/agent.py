@@ -74,7 +74,7 @@ class Agent:
         `finish` there."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
-        self._specs = tuple(each.spec for each in self._tools.values())
+        self._specs = tuple(each.spec for each in self._tools.values() if not each.former)
         self._told_of_workspace, self._follows = told, follows
 
     async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
@@ -108,7 +108,7 @@ class Agent:
         if self.skills is None and self.project is not None:
             self._skills = await asyncio.to_thread(find_skills, self.project)
         if not self._skills and self._tools.pop("use_skill", None) is not None:
-            self._specs = tuple(each.spec for each in self._tools.values())
+            self._specs = tuple(each.spec for each in self._tools.values() if not each.former)
 
     def _holds_back(self, claim: Claim, talk: Conversation, outcome: Outcome) -> bool:
         """A teammate that ends with plain text while its jobs run is told so once; `finish` says it in its result."""

@@ -16,6 +16,7 @@ import orjson
 from ..models.port import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from ..text import NOTHING, Told, joined
 from ..tools import Desk
+from ..tools.task_tools import labels_in
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
 _ENDS = {"Done": Done, "Failed": Failed, "Released": Released}
@@ -123,6 +124,8 @@ class Conversation:
             self._touch_todo(call)
         if call.name == "compact" and not bad:
             self.desk.compaction_wanted = True
+        if call.name == "add_tasks" and not bad:
+            self.desk.labels.update(labels_in(text))
 
     def apply_verdict(self, text: str) -> None:
         """What the work came to takes the place of the first answer of `finish`, which no model was shown."""

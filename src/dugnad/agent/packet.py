@@ -16,11 +16,10 @@ from ..errors import ToolError
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import NOTHING, Told, joined, persons, quote, recorded, shorten
-from ..tools.delegate_tools import result_text
 from ..tools.message_tools import GONE, answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
-from ..tools.task_tools import budget_line
+from ..tools.task_tools import budget_line, result_text
 from ..types import ENDINGS, HUMAN, OPEN, WORDED_BY_RUNTIME, Attempt, Budget, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
 

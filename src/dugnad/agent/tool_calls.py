@@ -40,7 +40,7 @@ from .model_calls import PutDown
 
 _LOG = logger(__name__)
 # What these tools put on the board bears a name. A teammate that takes over the task acts in the author's name.
-_SIGNED = frozenset({"add_task", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
+_SIGNED = frozenset({"add_task", "add_tasks", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
 _LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 # These errors concern the attempt and not the call.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
@@ -215,7 +215,8 @@ class Actor:
         if self.decide(name) == "deny":
             raise BadCall(tell("results.denied", tool=name))
         if found is None:
-            raise BadCall(tell("results.no_tool", tool=name, tools=", ".join(sorted(self.tools))))
+            offered = sorted(each.name for each in self.tools.values() if not each.former)
+            raise BadCall(tell("results.no_tool", tool=name, tools=", ".join(offered)))
         return found
 
     def _decide_call(self, name: str, arguments: Mapping[str, Any]) -> Decision:

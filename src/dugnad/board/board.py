@@ -61,15 +61,18 @@ class Board(Reading):
         """
         return (await self.follow_ups(claim, [NewTask(title=title, **fields)], by))[0]
 
-    async def follow_ups(self, claim: Claim, new: Sequence[NewTask], by: str = "") -> list[Task]:
+    async def follow_ups(
+        self, claim: Claim, new: Sequence[NewTask], by: str = "", *, key: str | None = None
+    ) -> list[Task]:
+        """Put several follow-ups, all or none. With the same key again, the call returns the tasks that it put."""
         children = [_child(task, claim) for task in new]
-        return await self._put(children, by or claim.teammate, claim)
+        return await self._put(children, by or claim.teammate, claim, key)
 
-    async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None) -> list[Task]:
+    async def _put(self, new: Sequence[NewTask], by: str, claim: Claim | None, key: str | None = None) -> list[Task]:
         entries = rules.batch(new, self.limits)
         keyed = tuple(replace(task, key=task.key or self._key(), kind=rules.kind(task)) for task in entries)
         by = self._name("sender", by)
-        return await self._do(tasks.put, tasks=keyed, by=by, claim=claim, key=self._key()) if keyed else []
+        return await self._do(tasks.put, tasks=keyed, by=by, claim=claim, key=self._key(key)) if keyed else []
 
     async def add_need(self, task: int, need: Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
         """Make a task that is not claimed yet wait for another. A circle is refused, and the error names it."""
@@ -259,11 +262,16 @@ class Board(Reading):
     # Notes.
 
     async def write_note(
-        self, author: str, title: str, text: str, *, claim: Claim | None = None, key: str | None = None
-    ) -> Note:
+        self, author: str, title: str, text: str, *, claim: Claim | None = None, everyone: bool = False,
+        key: str | None = None,
+    ) -> Note:  # fmt: skip
+        """Write a note. Under a claim it belongs to that goal; without one, or for `everyone`, to all goals."""
         rules.text("title", title, characters=self.limits.title_chars_max)
         text = self._text("note", text)
-        return await self._do(notes.write_note, author=author, title=title, text=text, claim=claim, key=self._key(key))
+        return await self._do(
+            notes.write_note, author=author, title=title, text=text, claim=claim, everyone=everyone,
+            key=self._key(key),
+        )  # fmt: skip
 
     # Teammates and hosts.
 

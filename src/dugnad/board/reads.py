@@ -171,7 +171,8 @@ class Reading:
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
     ) -> list[types.Note]:
-        """The notes that contain every word, in any case, newest first; without words, all notes."""
+        """The notes that contain every word, in any case, newest first; without words, all notes. With a root, those
+        of this goal and those for everybody."""
         rules.text("search", words)
         asked = {"words": messages.words(words), "root": root, "before": before, "page": self._page(page)}
         return await self._list(records.note, "search_notes", **asked)

@@ -32,6 +32,7 @@ class Desk:
     todo: list[str] = field(default_factory=list)
     todo_turn: int = 0  # The turn of the last change of the list.
     compaction_wanted: bool = False
+    labels: dict[str, int] = field(default_factory=dict)  # Of tasks added in this conversation, with their numbers.
     claims: list[Claim] = field(default_factory=list)  # Tasks claimed by number; worked when this attempt is over.
 
 

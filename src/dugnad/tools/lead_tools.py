@@ -51,17 +51,6 @@ async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
 
 
 @own_tool()
-async def approve_plan(context: Context, request: str, approve: bool, text: str = "") -> str:
-    asked, _ = await context.board.request(request)
-    if asked.kind != "plan":
-        raise ToolError(tell("results.not_a_plan", request=request, kind=asked.kind))
-    await context.board.reply(request, context.teammate.name, text, accepted=approve)
-    if approve:
-        return tell("results.plan_approved", who=asked.sender)
-    return tell("results.plan_sent_back", who=asked.sender)
-
-
-@own_tool()
 async def assign(context: Context, task: int, name: str | None = None) -> str:
     await context.board.assign(task, name, by=context.teammate.name, key=context.key)
     return tell("results.assigned", task=task, name=name or "anyone")

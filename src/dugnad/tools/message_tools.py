@@ -9,11 +9,12 @@ from ..board import Board
 from ..errors import ToolError, UnknownRequest
 from ..prompts import tell
 from ..text import Told, joined, quote
-from ..types import HUMAN, Message, Released, Waiting
+from ..types import HUMAN, Message, Released, Teammate, Waiting
 from .context import Context, Ends
 from .tool import own_tool
 
 GONE = ("stopped", "failed")
+EVERYONE, LEAD = "everyone", "lead"  # Whom `send_message` can reach besides a name.
 
 
 def message_text(message: Message, leads: frozenset[str]) -> Told:
@@ -42,23 +43,28 @@ def inbox_text(messages: Sequence[Message], leads: frozenset[str]) -> Told:
 
 @own_tool(early=True)
 async def send_message(context: Context, to: str, text: str) -> str:
+    team = await context.board.team() if to in (EVERYONE, LEAD) else []
+    named = {member.name for member in team}
+    if to == EVERYONE and to not in named:
+        return await tell_everyone(context, text)
+    if to == LEAD and to not in named:
+        if not (leads := leads_but(context.teammate.name, team)):
+            raise ToolError(tell("results.no_lead"))
+        to = leads[0]
     await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
     return tell("results.sent", to=to)
 
 
-@own_tool()
-async def broadcast(context: Context, text: str) -> str:
+async def tell_everyone(context: Context, text: str) -> str:
     told = await context.board.broadcast(context.teammate.name, text, claim=context.claim, key=context.key)
     to = ", ".join(sorted(message.recipient for message in told))
     return tell("results.sent", to=to) if to else tell("results.sent_to_nobody")
 
 
-@own_tool(early=True)
-async def read_inbox(context: Context) -> str:
-    found = await context.board.take(context.teammate.name, context.key)
-    leads = frozenset(member.name for member in await context.board.team() if member.lead)
-    context.shown.extend(message.id for message in found)
-    return "\n\n".join(message_text(message, leads) for message in found) or tell("results.inbox_empty")
+def leads_but(name: str, team: Sequence[Teammate]) -> list[str]:
+    """The leads that can be reached, without this teammate."""
+    leads = (member.name for member in team if member.lead and member.status not in GONE)
+    return sorted(lead for lead in leads if lead != name)
 
 
 @own_tool(safe=True)
@@ -82,9 +88,8 @@ async def ask_human(context: Context, question: str) -> str | Ends:
 async def submit_plan(context: Context, plan: str) -> str | Ends:
     if answer := await answer_to(context):
         return answer
-    leads = [member.name for member in await context.board.team() if member.lead and member.status not in GONE]
-    others = [name for name in sorted(leads) if name != context.teammate.name]
-    return Ends(Waiting(on="plan", question=plan or "No plan.", ask=others[0] if others else HUMAN))
+    leads = leads_but(context.teammate.name, await context.board.team())
+    return Ends(Waiting(on="plan", question=plan or "No plan.", ask=leads[0] if leads else HUMAN))
 
 
 async def answer_to(context: Context) -> Told | None:

@@ -1,4 +1,4 @@
-"""Tools for the team's notes, for whole outputs, and to compact the context."""
+"""Tools for the team's notes, and for whole outputs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ..types import Note
 from .context import Context, Piece
 from .tool import own_tool
 
+_PAGE = 20
+
 
 def note_text(note: Note) -> Told:
     by = f"{note.author}, about #{note.task}" if note.task else note.author
@@ -16,21 +18,21 @@ def note_text(note: Note) -> Told:
 
 
 @own_tool(early=True)
-async def note(context: Context, title: str, text: str) -> str:
-    made = await context.board.write_note(context.teammate.name, title, text, claim=context.claim, key=context.key)
+async def note(context: Context, title: str, text: str, everyone: bool = False) -> str:
+    made = await context.board.write_note(
+        context.teammate.name, title, text, claim=context.claim, everyone=everyone, key=context.key
+    )
     return tell("results.note_written", id=made.id)
 
 
 @own_tool(safe=True)
-async def read_notes(context: Context, before: int | None = None) -> str:
-    found = await context.board.search_notes(root=context.claim.task.root, before=before, page=20)
-    return "\n\n".join(map(note_text, found)) or tell("results.no_notes")
-
-
-@own_tool(safe=True)
-async def search_notes(context: Context, words: str) -> str:
-    found = await context.board.search_notes(words, page=20)
-    return "\n\n".join(map(note_text, found)) or tell("results.no_note_with", words=words)
+async def notes(context: Context, words: str = "", before: int | None = None) -> str:
+    """With words, notes of all goals; without, those of this goal and those for everybody."""
+    root = None if words.strip() else context.claim.task.root
+    found = await context.board.search_notes(words, root=root, before=before, page=_PAGE)
+    more = [tell("results.more_notes", before=found[-1].id)] if len(found) == _PAGE else []
+    none = tell("results.no_note_with", words=words) if words.strip() else tell("results.no_notes")
+    return "\n\n".join([*map(note_text, found), *more]) or none
 
 
 @own_tool(safe=True)
@@ -53,9 +55,3 @@ def no_such_start(output: str, characters: int) -> ToolError:
     if not characters:
         return ToolError(tell("results.output_empty", output=output))
     return ToolError(tell("results.start_too_large", output=output, characters=characters))
-
-
-@own_tool(early=True)
-async def compact(context: Context) -> str:
-    """Ask for a summary; the agent makes it before the next turn."""
-    return tell("results.compacts")

@@ -7,8 +7,8 @@ acts on it. The sandbox is the boundary; a policy is what a person wants on top 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -24,8 +24,13 @@ DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")  # From the mildest t
 QUESTION_BYTES_MAX = 64 * 1024  # A person would not read a longer one before saying yes.
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
 _CALL = re.compile(r"\(call t[0-9]+\.e[0-9]+\.[0-9]+\.[0-9]+\)")
+# Which tool took the place of which. A rule for one of the two is a rule for the other.
+SUCCESSORS = {
+    "schedule_followup": "add_tasks", "add_task": "add_tasks", "delegate": "add_tasks", "release": "give_up",
+    "idle": "give_up", "broadcast": "send_message", "read_notes": "notes", "search_notes": "notes",
+    "approve_plan": "respond",
+}  # fmt: skip
 _QUESTIONS = frozenset({"ask_human", "submit_plan"})  # A person is not asked whether a teammate may ask.
-_COMMANDS = {"add_task": "check"}  # The argument that is a command: it falls under the rules of bash, too.
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
@@ -55,9 +60,11 @@ class Rules:
         )
 
     def decide(self, tool: str, roles: Iterable[str]) -> Decision:
-        """A role's own entry comes before the general one. Of several roles the strictest counts."""
-        general = _most_specific(self.general, tool) or "allow"
-        found = [_most_specific(self.roles.get(role, {}), tool) or general for role in roles]
+        """A role's own entry comes before the general one. Of several roles the strictest counts. An entry for the
+        tool that this one replaced, or was replaced by, counts as one for this tool."""
+        names = _names(tool)
+        general = _most_specific(self.general, names) or "allow"
+        found = [_most_specific(self.roles.get(role, {}), names) or general for role in roles]
         return strictest(found) if found else general
 
     @property
@@ -87,7 +94,8 @@ class Policy:
     def told(self, roles: Iterable[str] = ()) -> dict[str, Decision]:
         """What the files ask about or deny for these roles."""
         roles = tuple(roles)
-        keys = sorted(frozenset().union(*(each.keys for each in self.files)))
+        named = frozenset().union(*(each.keys for each in self.files))
+        keys = sorted({*named, *(SUCCESSORS[key] for key in named if key in SUCCESSORS)})
         return {key: decision for key in keys if (decision := self.decide(key, roles)) != "allow"}
 
 
@@ -102,11 +110,17 @@ def _entries(given: Mapping[str, Any], where: str) -> dict[str, Decision]:
     return found
 
 
-def _most_specific(entries: Mapping[str, Decision], tool: str) -> Decision | None:
+def _names(tool: str) -> tuple[str, ...]:
+    """The tool, with the one that took its place and those whose place it took."""
+    after = [SUCCESSORS[tool]] if tool in SUCCESSORS else []
+    return (tool, *after, *(old for old, new in SUCCESSORS.items() if new == tool))
+
+
+def _most_specific(entries: Mapping[str, Decision], names: Iterable[str]) -> Decision | None:
     """A name comes before a pattern, and a longer pattern before a shorter; of equals the stricter counts."""
-    if tool in entries:
-        return entries[tool]
-    fitting = [key for key in entries if "*" in key and fnmatchcase(tool, key)]
+    if named := [entries[name] for name in names if name in entries]:
+        return strictest(named)
+    fitting = [key for key in entries if "*" in key and any(fnmatchcase(name, key) for name in names)]
     if not fitting:
         return None
     length = max(len(key.replace("*", "")) for key in fitting)
@@ -119,9 +133,11 @@ def _shown(value: object) -> str:
 
 def reaches(tool: str, arguments: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """The tools whose rules apply to a call; without arguments, those that could apply."""
-    command = _COMMANDS.get(tool)
-    given = command is not None and (arguments is None or bool(arguments.get(command)))
-    return (tool, "bash") if given else (tool,)
+    if tool not in ("add_tasks", "add_task"):
+        return (tool,)
+    # A check is a command, so it falls under the rules of bash, too.
+    given = [] if arguments is None else [arguments.get("check"), *(each.check for each in arguments.get("tasks", ()))]
+    return (tool, "bash") if arguments is None or any(given) else (tool,)
 
 
 # What a person is asked, and how an answer is understood.
@@ -139,7 +155,8 @@ class Permission:
 def question(teammate: str, task: Task, tool: str, arguments: Mapping[str, Any], key: str) -> str:
     """The whole call, harmless to a terminal. The same call gives the same text, so an answer counts only for the call
     that its question shows."""
-    given = [f"{name}:\n{quote(_visible(_as_text(value)))}" for name, value in arguments.items()]
+    every = [part for name, value in arguments.items() for part in _parts(name, value)]
+    given = [f"{name}:\n{quote(_visible(_as_text(value)))}" for name, value in every]
     return "\n".join(
         [
             f"May {teammate} run {tool} for #{task.id} {one_line(task.title)!r}?",
@@ -171,6 +188,16 @@ def verdict(text: str, accepted: bool | None) -> Permission:
     if word in ("yes", "y", "always"):
         return Permission(allowed=True, always=word == "always")
     return Permission(allowed=bool(accepted), words=text.strip())
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The argument; or if it is a list of records, each of their fields that says something."""
+    if not isinstance(value, list | tuple) or not value or not all(map(is_dataclass, value)):
+        yield name, value
+        return
+    for number, each in enumerate(value, 1):
+        said = {key.name: getattr(each, key.name) for key in fields(each)}
+        yield from ((f"{name} {number}, {key}", part) for key, part in said.items() if part)
 
 
 def _as_text(value: Any) -> str:

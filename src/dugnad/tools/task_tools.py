@@ -1,28 +1,45 @@
-"""Tools to put tasks, to look at them, and to keep a private list."""
+"""Tools to add tasks, to look at them, and to wait for them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ..board.rules import content_key
 from ..errors import ToolError
 from ..prompts import tell
-from ..text import Told, counted, joined, one_line
-from ..types import Done, Need, Spending, Task, TaskState
-from .context import Context
+from ..text import Told, counted, one_line
+from ..types import Done, Need, NewTask, Spending, Task, TaskState, Waiting
+from .context import Context, Ends
+from .message_tools import GONE
 from .tool import own_tool
 
-_NEED = re.compile(r"^#?(\d+)(?::([\w-]+))?$")
+_LABEL = r"(?!\d+(?::|$))[\w-]{1,40}"  # Not only digits, which are a number.
+_NEED = re.compile(rf"(?:#?(\d{{1,18}})|({_LABEL}))(?::([\w-]+))?")
+_LABELLED = re.compile(r"^([\w-]{1,40}): #(\d{1,18}) ", re.MULTILINE)
+_LOOK_MAX = 500
 
 
-def _needs(given: list[str]) -> tuple[Need, ...]:
-    needs = []
-    for each in given:
-        if not (found := _NEED.match(str(each).strip())) or len(found[1]) > 18:
-            raise ToolError(tell("results.not_a_need", need=each))
-        needs.append(Need(int(found[1]), found[2]))
-    return tuple(needs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskToAdd:
+    """One entry of `add_tasks`."""
+
+    __pydantic_config__ = {"extra": "forbid", "coerce_numbers_to_str": True}  # noqa: RUF012 (not a field)
+
+    title: str
+    body: str = ""
+    label: str = ""
+    needs: Sequence[str] = ()
+    role: str | None = None
+    assignee: str | None = None
+    priority: int = 0
+    check: str | None = None
+    review: str | None = None
+    network: bool = False
+    for_me: bool = False
+    delay_minutes: float = 0
 
 
 def budget_line(spending: Spending) -> str:
@@ -49,35 +66,117 @@ def whole_result(said: Task | Done | Mapping[str, Any]) -> str:
     return "\n\n".join([words, "\n".join(notes)]).lstrip() if notes else words
 
 
-async def _put(context: Context, title: str, **fields: Any) -> str:
-    put = await context.board.follow_up(context.claim, title, by=context.teammate.name, **fields)
-    spending = await context.board.budget(put.root)
-    return joined((put_text(put), tell("results.budget", budget=budget_line(spending))), " ")
-
-
-def put_text(put: Task) -> Told:
-    return tell("results.put", id=put.id, title=put.title, state=put.state)
-
-
 @own_tool()
-async def schedule_followup(
-    context: Context, title: str, body: str = "", for_me: bool = False, delay_minutes: float = 0
-) -> str:
-    teammate = context.teammate
-    role = None if for_me else next(iter(teammate.roles), None)
-    assignee, delay = teammate.name if for_me else None, delay_minutes * 60
-    return await _put(context, title, body=body, role=role, assignee=assignee, delay_seconds=delay)
+async def add_tasks(context: Context, tasks: Sequence[TaskToAdd]) -> str:
+    return await add(context, tasks)
 
 
-@own_tool()
-async def add_task(
-    context: Context, title: str, body: str = "", needs: list[str] | None = None, role: str | None = None,
-    assignee: str | None = None, priority: int = 0, check: str | None = None, review: str = "", network: bool = False,
-) -> str:  # fmt: skip
-    return await _put(
-        context, title, body=body, needs=_needs(needs or []), role=role, assignee=assignee, priority=priority,
-        check=check, review=review or None, network=network,
+async def add(context: Context, tasks: Sequence[TaskToAdd]) -> str:
+    """Put all of them on the board or none, and say what is there now."""
+    there = [task_line(task) for task in await put(context, tasks)]
+    lines = [f"{new.label}: {line}" if new.label else line for new, line in zip(tasks, there, strict=True)]
+    spending = await context.board.budget(context.claim.task.root)
+    return "\n".join([*lines, tell("results.added", budget=budget_line(spending))])
+
+
+async def put(context: Context, tasks: Sequence[TaskToAdd]) -> list[Task]:
+    """All of them or none. A call that is run again finds what it put."""
+    if not tasks:
+        raise ToolError(tell("results.no_task_named"))
+    labels = {each.label: -place for place, each in enumerate(tasks, 1) if each.label}
+    _check_labels([each.label for each in tasks if each.label])
+    known = {**context.desk.labels, **labels}
+    new = [_new_task(context, each, known) for each in tasks]
+    if len({content_key(each) for each in new}) < len(new):
+        raise ToolError(tell("results.equal_tasks"))
+    return await context.board.follow_ups(context.claim, new, by=context.teammate.name, key=context.key)
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    for label in labels:
+        if not re.fullmatch(_LABEL, label):
+            raise ToolError(tell("results.not_a_label", label=label))
+        if labels.count(label) > 1:
+            raise ToolError(tell("results.label_twice", label=label))
+
+
+def _new_task(context: Context, given: TaskToAdd, known: Mapping[str, int]) -> NewTask:
+    return NewTask(
+        title=given.title, body=given.body, needs=tuple(_need(each, known) for each in given.needs),
+        role=given.role or None, assignee=context.teammate.name if given.for_me else given.assignee or None,
+        priority=given.priority, check=given.check or None, review=given.review or None, network=given.network,
+        delay_seconds=given.delay_minutes * 60,
     )  # fmt: skip
+
+
+def _need(given: str, known: Mapping[str, int]) -> Need:
+    """A number stays as it is; a label of this call is a place in its list, which is below zero."""
+    found = _NEED.fullmatch(str(given).strip())
+    task = found and (int(found[1]) if found[1] else known.get(found[2]))
+    if not found or task is None:
+        raise ToolError(tell("results.names_no_task", need=given, labels=", ".join(known) or "none"))
+    return Need(task, found[3])
+
+
+def labels_in(text: str) -> dict[str, int]:
+    """The labels that a result of `add_tasks` gives, and the numbers they stand for."""
+    return {label: int(number) for label, number in _LABELLED.findall(text)}
+
+
+@own_tool()
+async def wait_for(context: Context, tasks: Sequence[str | int]) -> str | Ends:
+    if not tasks:
+        raise ToolError(tell("results.no_task_named"))
+    numbers = list(dict.fromkeys(_need(str(each), context.desk.labels).task for each in tasks))
+    found = await context.board.find_all(numbers)
+    for each in numbers:
+        if each not in found:
+            await context.board.find(each)  # It says that there is no such task.
+    return await until_ended(context, [found[each] for each in numbers])
+
+
+async def until_ended(context: Context, tasks: Sequence[Task]) -> str | Ends:
+    """Put the task down until these have ended, or say how they ended."""
+    still_open = [each for each in tasks if not each.ended]
+    if not still_open:
+        return "\n".join(map(result_text, tasks))
+    await check_roles(context, [each.role for each in still_open if each.assignee is None])
+    for each in still_open:
+        if await _waits_for(context, each.id, context.claim.task.id):
+            raise ToolError(tell("results.waits_for_this", id=each.id, title=each.title))
+    return Ends(Waiting(on="tasks", tasks=tuple(each.id for each in still_open)))
+
+
+async def check_roles(context: Context, wanted: Sequence[str | None]) -> None:
+    """Refuse to wait for tasks that nobody on the team can take."""
+    roles = {each for member in await context.board.team() if member.status not in GONE for each in member.roles}
+    for role in wanted:
+        if role is not None and role not in roles:
+            there = ", ".join(sorted(roles)) or "none"
+            raise ToolError(tell("results.nobody_has_role", role=role, roles=there))
+
+
+async def _waits_for(context: Context, task: int, other: int) -> bool:
+    """Whether a task needs another to end first, directly or through others."""
+    seen: set[int] = set()
+    ahead = [task]
+    while ahead and len(seen) < _LOOK_MAX:
+        each = ahead.pop()
+        if each == other:
+            return True
+        if each not in seen:
+            seen.add(each)
+            ahead += [need.task for need, state in await context.board.needs_of(each) if state == "open"]
+    return False
+
+
+def result_text(task: Task) -> Told:
+    """How a task ended, in the words of its teammate."""
+    how = task.state + (f", {task.outcome}" if task.outcome else "")
+    if not (words := whole_result(task) or task.reason):
+        return tell("results.ended", id=task.id, title=task.title, how=how)
+    how += f" ({task.teammate})" if task.teammate else ""
+    return tell("results.ended_with", id=task.id, title=task.title, how=how, words=words)
 
 
 def task_line(task: Task) -> str:
@@ -118,9 +217,3 @@ async def show_task(context: Context, task: int) -> str:
         how = attempt.ended_as or "running"
         lines.append(tell("results.attempt", number=attempt.number, who=attempt.teammate, how=how))
     return "\n".join(lines)
-
-
-@own_tool(early=True)
-async def todo(context: Context, items: list[str]) -> str:
-    """The conversation folds the list from these calls."""
-    return "\n".join(items) or tell("results.no_todo")

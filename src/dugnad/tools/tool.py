@@ -21,6 +21,7 @@ from ..prompts import tell, tool_prompt
 from .context import Context, Ends, Keeper
 
 _OWN = "argument_"
+_SAYS_NOTHING = frozenset({"title", "description", "additionalProperties"})  # The description comes from elsewhere.
 _ARGUMENT = re.compile(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
 
 
@@ -41,7 +42,8 @@ class Tool:
     early: bool = False  # It may be used before the plan of the task is approved. A safe one always may.
     seconds: Callable[[Mapping[str, Any]], float | None] = lambda arguments: None  # For a call; None: as any tool.
     keeper: Keeper | None = None  # What stands behind it, beyond a call.
-    prompt: str | None = None  # Its name in `prompts/tools.md`, if it is built in.
+    prompt: str | None = None  # Its name in `prompts/tools.md`, if it is built in and offered.
+    former: bool = False  # It can be called, but it is not offered any more.
 
     def __post_init__(self) -> None:
         self.name = self.name or self.function.__name__
@@ -56,6 +58,8 @@ class Tool:
     @cached_property
     def spec(self) -> ToolSpec:
         schema = self._arguments.model_json_schema()
+        if self.prompt is not None:
+            schema = _short(schema, schema.pop("$defs", {}), self._told[1])
         schema.pop("title", None)
         for each in schema.get("properties", {}).values():
             each.pop("title", None)
@@ -89,6 +93,10 @@ class Tool:
             fields[f"{_OWN}{name}"] = (hints.get(name, Any), Field(default, alias=name, description=told.get(name)))
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
+    def _shows(self, field: str) -> bool:
+        """Whether a model is told of an argument. Of a built-in tool, one that is not described is a former one."""
+        return self.prompt is None or field.removeprefix(_OWN) in self._told[1]
+
     def check(self, arguments: str) -> dict[str, Any]:
         """The arguments as the function takes them. BadCall says what is wrong with them."""
         from pydantic import ValidationError
@@ -97,7 +105,8 @@ class Tool:
             checked = self._arguments.model_validate_json(arguments.strip() or "{}")
         except ValidationError as wrong:
             raise BadCall(tell("results.not_called", tool=self.name, why=_what_is_wrong(wrong))) from None
-        found = {name.removeprefix(_OWN): getattr(checked, name) for name in type(checked).model_fields}
+        names = [each for each in type(checked).model_fields if self._shows(each) or each in checked.model_fields_set]
+        found = {name.removeprefix(_OWN): getattr(checked, name) for name in names}
         for name, value in found.items():
             if isinstance(value, int) and abs(value) >= 2**63:
                 too_large = tell("results.number_too_large", argument=name)
@@ -132,6 +141,31 @@ def _as_text(answer: Any) -> str:
     from pydantic_core import to_json
 
     return to_json(answer, indent=1, fallback=str).decode()
+
+
+def _short(
+    schema: Mapping[str, Any], parts: Mapping[str, Any], told: Mapping[str, str], at: str = ""
+) -> dict[str, Any]:
+    """A schema of ours without what tells a model nothing: titles, null for what is left out, and references.
+    What is wrong with a call is told when it is made.
+
+    `told` has what is said of each argument; that of an entry of a list is named like tasks.title. An argument of which
+    nothing is said is left out.
+    """
+    found = dict(schema)
+    found.update(parts[found.pop("$ref").rpartition("/")[2]] if "$ref" in found else {})
+    kinds = [each for each in found.pop("anyOf", ()) if each != {"type": "null"}]
+    found.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})
+    found = {key: value for key, value in found.items() if key not in _SAYS_NOTHING and (key != "default" or value)}
+    if "items" in found:
+        found["items"] = _short(found["items"], parts, told, f"{at}.")
+    if "properties" in found:
+        found["properties"] = {
+            name: {**_short(each, parts, told, f"{at}{name}"), "description": told[f"{at}{name}"]}
+            for name, each in found["properties"].items()
+            if f"{at}{name}" in told
+        }
+    return found
 
 
 def _what_is_wrong(wrong: Any) -> str:
@@ -185,6 +219,13 @@ def tool(
     return lambda given: Tool(given, name=name, safe=safe, keyed=keyed, seconds=lambda arguments: seconds)
 
 
-def own_tool(*, safe: bool = False, keyed: bool = True, early: bool = False) -> Callable[[Callable[..., Any]], Tool]:
+def own_tool(
+    *, name: str = "", safe: bool = False, keyed: bool = True, early: bool = False, former: bool = False
+) -> Callable[[Callable[..., Any]], Tool]:
     """One of dugnad's own tools: the board knows their keys."""
-    return lambda given: Tool(given, safe=safe, keyed=keyed, own=True, early=early, prompt=given.__name__)
+
+    def made(given: Callable[..., Any]) -> Tool:
+        prompt = None if former else given.__name__
+        return Tool(given, name=name, safe=safe, keyed=keyed, own=True, early=early, former=former, prompt=prompt)
+
+    return made

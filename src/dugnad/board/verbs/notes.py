@@ -8,14 +8,17 @@ from ..store.seam import TryAgain, Tx, event, wake
 from .fence import fence
 
 
-async def write_note(tx: Tx, *, author: str, title: str, text: str, claim: Claim | None, key: str) -> Note:
+async def write_note(
+    tx: Tx, *, author: str, title: str, text: str, claim: Claim | None, everyone: bool, key: str
+) -> Note:
+    """With `everyone`, it belongs to no goal, so it is shown for all of them."""
     if there := await tx.fetch("note_by_key", key=key):
         return records.note(there[0])
     if claim:
         await fence(tx, claim)
     rows = await tx.fetch(
         "insert_note", key=key, author=author, title=title, text=text, folded=f"{title}\n{text}".casefold(),
-        task=claim and claim.task.id, root=claim and claim.task.root,
+        task=claim and claim.task.id, root=claim.task.root if claim and not everyone else None,
     )  # fmt: skip
     if not rows:  # Another process has just used the key.
         raise TryAgain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
@@ -18,12 +19,38 @@ _SHOWN_LINES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """One text to replace by another: the only one of its kind in the file, or every one."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (not a field)
+
+    old: str
+    new: str
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Edited:
     """A changed text, how often it was changed, and the first lines where it was."""
 
     text: Text
     count: int
     lines: tuple[int, ...]
+
+
+def replace_texts(whole: Text, edits: Sequence[Edit], *, path: str) -> Edited:
+    """Make all edits, one after the other, or none. Each finds the text as the ones before it left it."""
+    count, lines = 0, dict[int, None]()
+    for number, each in enumerate(edits, 1):
+        try:
+            edited = replace_text(whole, each.old, each.new, every=each.every, path=path)
+        except ToolError as wrong:
+            if len(edits) == 1:
+                raise
+            raise ToolError(f"Edit {number} of {len(edits)} cannot be made, so none was made. {wrong}") from None
+        whole, count = edited.text, count + edited.count
+        lines |= dict.fromkeys(edited.lines)
+    return Edited(whole, count, tuple(lines))
 
 
 def replace_text(whole: Text, old: str, new: str, *, every: bool, path: str) -> Edited:

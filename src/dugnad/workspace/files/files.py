@@ -13,7 +13,7 @@ import re
 import stat
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from hashlib import blake2b
@@ -24,7 +24,7 @@ from ...clock import new_id
 from ...errors import ToolError
 from ...text import counted
 from .content import Text, binary_kind, decode
-from .edit import PLACES_MAX, replace_text
+from .edit import PLACES_MAX, Edit, replace_texts
 from .paths import Beneath, OpenedPath, check_kind, kind_of, parts_of, read_from, trouble
 from .search import TEMPORARY, SearchLimits, SearchResult, Wanted, find_lines, find_names, is_temporary
 
@@ -154,6 +154,10 @@ class Files:
 
     def edit(self, path: str, old: str, new: str, *, every: bool = False) -> str:
         """Replace a text that is in the file exactly once, or with `every` wherever it is."""
+        return self.edit_all(path, [Edit(old, new, every)])
+
+    def edit_all(self, path: str, edits: Sequence[Edit]) -> str:
+        """Make all edits of a file, or none."""
         with self._change(path) as (opened, before):
             if before is None:
                 raise FileNotFoundError(errno.ENOENT, "")
@@ -163,9 +167,9 @@ class Files:
             data = self._load(path, opened)
             if kind := binary_kind(data):
                 raise ToolError(f"{path} is {kind}, not a text.")
-            edited = replace_text(decode(data), old, new, every=every, path=path)
+            edited = replace_texts(decode(data), edits, path=path)
             self._replace(path, opened, edited.text.encode(), before=before, seen=self._mark(before, data))
-        where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > PLACES_MAX else "")
+        where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > len(edits) * PLACES_MAX else "")
         return f"Changed {path} in {counted(edited.count, 'place')}, at line {where}."
 
     @contextmanager
