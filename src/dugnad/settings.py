@@ -105,7 +105,7 @@ class TeamLimits:
     """How a host runs its teammates."""
 
     agents_max: Annotated[int, "agents"] = 3  # The largest team that a host makes while ready work waits.
-    agents_start: int = 3  # Teammates that `dugnad run` starts with, but no more than agents_max.
+    agents_start: int = 1  # Teammates that `dugnad run` starts with, but no more than agents_max.
     # After this time without work or a message a teammate stops itself. Infinite: never.
     idle_seconds: Annotated[float, (0, float("inf"))] = 60.0
     sweep_seconds: float = 5.0  # Between two checks whether the team fits the work.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import run
-from tests.cli.terminal import MODEL, Terminal, make_project, states, terminal, told
+from tests.cli.terminal import BRIEF, MODEL, Terminal, make_project, states, terminal, told
 
 # One that thinks for a minute, one that is done at once, one that waits for both, and a question.
 STILL = """
@@ -63,7 +63,7 @@ def view_of(screen: Terminal) -> list[str]:
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_the_live_view_shows_the_whole_on_any_screen(folder: Path, columns: int, rows: int) -> None:
-    make_project(folder, STILL)
+    make_project(folder, STILL, BRIEF.replace("[team]\n", "[team]\nagents_start = 3\n"))
     with terminal("run", "Build it", "--tasks", "10", *MODEL, folder=folder, columns=columns, rows=rows) as screen:
         screen.shows("3 of 10 tasks", "waits for you: Which", "dugnad answer m1")
         stands_still(screen)

@@ -87,7 +87,7 @@ def provided(project: Path, *words: str, url: str) -> subprocess.CompletedProces
 
 
 async def test_a_wrong_key_ends_the_run_and_a_right_one_goes_on(project: Path) -> None:
-    make_project(project, QUICK, HASTY)
+    make_project(project, QUICK, HASTY.replace("[team]\n", "[team]\nagents_start = 3\n"))
     async with ProviderServer([Fault(status=401)]) as server:
         ran = await asyncio.to_thread(provided, project, "run", "Build it", url=server.url)
         assert len(server.seen) <= 3  # One for each teammate at most; nothing spins.

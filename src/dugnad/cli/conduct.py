@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import RenderableType
 
@@ -16,6 +17,7 @@ from ..board import Board
 from ..config.project import Project
 from ..config.user import UserSettings
 from ..errors import BoardTrouble
+from ..rehearsal.growing import enough_now
 from ..team import Report, RunPlan, Team
 from ..team.growth import one_chain
 from ..team.minds import Models
@@ -78,7 +80,7 @@ class Run:
             try:
                 yield board, given, replace(
                     self.plan, workspaces=given.places, sandbox=given.sandbox, reviewer=given.reviewer,
-                    tools_for=tools_for,
+                    tools_for=tools_for, enough=partial(enough_now, reviewer=given.reviewer),
                 )  # fmt: skip
             finally:
                 await self.models.close()
@@ -164,8 +166,8 @@ async def converse(run: Run, *, account: Budget | None = None, others: bool = Fa
 
 
 async def gather_team(team: Team, project: Project, *, with_lead: bool = False) -> str:
-    """Spawn the members that the project names, then others, up to the number to start with. Returns the name to talk
-    to: the lead's, if there is one."""
+    """Spawn the members that the project names, then others, up to the number to start with. With a lead to talk to,
+    others join only when there is work. Returns the name to talk to: the lead's, if there is one."""
     there = {member.name: member for member in await team.board.team()}
     for member in project.members:
         if member.name not in there or there[member.name].status in GONE:
@@ -176,7 +178,8 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
     leads = [each.name for each in await team.board.team() if each.lead and each.status not in GONE]
     if with_lead and project.lead and not leads:
         leads = [(await team.board.spawn("lead", lead=True)).name]
-    await team.assemble(min(team.plan.agents, team.plan.limits.agents_start))
+    if not (with_lead and leads):
+        await team.assemble(min(team.plan.agents, team.plan.limits.agents_start))
     others = [each.name for each in await team.board.team() if each.status not in GONE]
     return (leads or others)[0]
 

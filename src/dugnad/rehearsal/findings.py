@@ -113,7 +113,7 @@ def find(plan: RehearsalPlan, agents: Sequence[int], *, seeds: int) -> Findings:
         sizes=tuple(_size(stage, team, found) for team, found in zip(teams, ran, strict=True)),
         seeds=seeds,
         shortest=int(_shortest(plan, few)),
-        enough=_enough(stage, few),
+        enough=_enough(stage, few, min(AGENTS_MAX, 4 * len(plan.tasks))),
         warnings=(*cautions(plan, teams[-1], ran[-1]), *plan.warnings),
     )
 
@@ -262,9 +262,13 @@ def _shortest(plan: RehearsalPlan, few: Sequence[Draws]) -> float:
     return _median(stage, [Mate("", everything)] * len(plan.tasks), few)
 
 
-def _enough(stage: PreparedPlan, few: Sequence[Draws]) -> int:
-    """The smallest team for which no larger team is faster by a twentieth, among all sizes."""
-    low, high = 0, min(AGENTS_MAX, 4 * len(stage.tasks))
+def enough_of(plan: RehearsalPlan, most: int) -> int:
+    """The smallest team for which no larger team, of at most this size, is faster by a twentieth."""
+    return _enough(PreparedPlan(plan), [Draws(plan.tasks, seed) for seed in range(_SEEDS_LEAST)], most)
+
+
+def _enough(stage: PreparedPlan, few: Sequence[Draws], most: int) -> int:
+    low, high = 0, most
     aim = _median(stage, mates_of(stage.plan, high), few) / (1 - WORTH)
     while high - low > 1:
         between = (low + high) // 2

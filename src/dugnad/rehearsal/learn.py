@@ -14,8 +14,8 @@ from ..board import Board
 from ..board.roots import budget_id
 from ..errors import BadInput
 from ..tools.message_tools import GONE
-from ..types import ENDINGS, MESSAGES, OPEN, Need, PastAttempt, Spending, Task
-from .plan import WITHIN, Estimate, PlannedTask, RehearsalPlan, account_of
+from ..types import ENDINGS, MESSAGES, OPEN, Budget, Need, PastAttempt, Spending, Task
+from .plan import WITHIN, Estimate, PlannedTask, RehearsalPlan, account, account_of
 
 FEWEST = 3  # Attempts from which something is learned.
 _SPREAD = (0.05, 1.5)  # The least and the largest spread that is believed.
@@ -154,7 +154,23 @@ async def plan_of(
             raise BadInput(f"More than {TASKS_MAX:,} tasks are open; rehearse a plan.toml with a part of them.")
     if not tasks:
         raise BadInput(f"Nothing is open on {name}; put tasks there with `dugnad add`, or rehearse a plan.toml.")
-    experience = await experience_of(board)
+    made = await plan_for(
+        board, tasks, name=name, experience=await experience_of(board), assumed=assumed, members=members,
+        reviewer=reviewer,
+    )  # fmt: skip
+    accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})]
+    return replace(
+        made,
+        accounts={each.root: account_of(each) for each in accounts},
+        warnings=tuple(_cautions(tasks, accounts, (len(made.tasks) - len(tasks)) // 2)),
+    )
+
+
+async def plan_for(
+    board: Board, tasks: Sequence[Task], *, name: str, experience: Experience, assumed: Assumed,
+    members: Iterable[str] = (), reviewer: str | None = None,
+) -> RehearsalPlan:  # fmt: skip
+    """These open tasks and the reviews behind them, without their budgets. Each review adds two tasks."""
     edges: dict[int, list[Need]] = {}
     there = {task.id: task for task in tasks}
     for waiting, need in await board.open_needs():
@@ -184,15 +200,13 @@ async def plan_of(
         )
         for task in tasks
     )
-    accounts = [await board.budget(root) for root in sorted({task.root for task in tasks})]
     return RehearsalPlan(
         name=name,
         tasks=with_reviews(planned, reviews, lambda role: experience.estimate(role, assumed)),
-        accounts={each.root: account_of(each) for each in accounts},
+        accounts={root: account(root, Budget()) for root in {task.root for task in tasks}},
         names=tuple(sorted({task.assignee for task in tasks if task.assignee} & (team | set(members)))),
         limits=board.limits,
         basis=tuple(experience.basis((*(task.role for task in tasks), *reviews.values()), assumed)),
-        warnings=tuple(_cautions(tasks, accounts, len(reviews))),
     )
 
 

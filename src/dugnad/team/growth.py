@@ -47,14 +47,14 @@ def fresh_names(taken: Iterable[str]) -> Iterable[str]:
 
 def joining(
     ready: Mapping[str, int], team: Sequence[Teammate], *, host: str, agents_max: int, strangers: bool = True,
-    asked: bool = True,
+    asked: bool = True, enough: int | None = None,
 ) -> list[Joins]:  # fmt: skip
     """Who should join this host's team, given how much work waits in each lane (`Board.ready_work`).
 
     A teammate at rest takes work by itself, so only work beyond that calls for more teammates. Those that rested come
     back before new ones join. Work that nobody present may take, because of its role or `not_for`, calls for a teammate
     that may, if necessary instead of another. Only such work makes a team grow that somebody named, unless the size was
-    `asked` for. Without `strangers`, nobody new joins.
+    `asked` for. Without `strangers`, nobody new joins. `enough`: how many teammates the open work calls for in all.
     """
     named = not asked and any(each.named and not each.lead and _belongs(each) for each in team)
     here = [member for member in team if member.host == host or member.status == "wanted"]
@@ -66,6 +66,7 @@ def joining(
     rested = [member for member in team if may_come_back(member)]
     names = iter(fresh_names([*(member.name for member in team), *(lane.partition("!")[2] for lane in ready)]))
     room = agents_max - sum(not member.lead for member in here)
+    called = None if enough is None else enough - sum(not member.lead for member in there)
     joins: list[Joins] = []
     for lane, waiting in sorted(ready.items(), key=lambda each: (each[0] not in unable, -each[1])):
         role = lane.partition("!")[0]
@@ -76,6 +77,8 @@ def joining(
         for _ in range(min(1, missing) if nobody_can else missing):
             again = next((member for member in rested if _may_take(member, [lane])), None)
             if again is None and (only_its_own or not strangers or (named and not nobody_can)):
+                break
+            if called is not None and len(joins) >= called and not nobody_can and not only_its_own:
                 break
             spare = None
             if room <= 0 and strangers and not only_its_own:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,8 @@ from .worker import Worker
 # Makes the mind of a teammate. The mind asks the second argument before it acts on the world: False means that the
 # host's lease ran out, so another host may have the claim by now.
 MindOf = Callable[[Teammate, Callable[[], bool]], Mind]
+
+_GROW_SECONDS = 1.0  # Between two looks at ready work, which a teammate of a small team may have put meanwhile.
 
 
 @dataclass(kw_only=True)
@@ -171,7 +174,8 @@ class Host:
                     await asyncio.sleep(1.0)
                     changed = {"team"}
                     continue
-                changed = await watch.changes(max(0.02, self._look_at - self._now()))
+                most = _GROW_SECONDS if self.plan.enough and len(self.workers) < self.plan.agents else math.inf
+                changed = await watch.changes(max(0.02, min(most, self._look_at - self._now())))
 
     async def _look_at_hosts(self) -> None:
         """Free what lost hosts held. A dead host of this machine shows before its lease ends."""
@@ -277,8 +281,10 @@ class Host:
             return
         now = await self.board.moment(scope=self.scope)  # One snapshot: a task that was just taken calls for nobody.
         ready, team = now.ready, {member.name: member for member in now.team}
+        if (wanted := self.joining(ready, now.team)) and self.plan.enough is not None:  # It plays the work through.
+            wanted = self.joining(ready, now.team, await self.plan.enough(self.board, self.scope, self.plan.agents))
         joined: list[Joins] = []
-        for joins in self.joining(ready, now.team):
+        for joins in wanted:
             old = team.get(joins.name)
             settings = self.plan.joins_as(joins.roles, old)
             if settings.get("model", "") in self.broken_models:
@@ -309,13 +315,15 @@ class Host:
             with contextlib.suppress(StoppedTeammate):
                 await self.board.tell(lead, lead, "\n".join(lines), kind="notice")
 
-    def joining(self, ready: Mapping[str, int], team: Sequence[Teammate]) -> list[Joins]:
+    def joining(
+        self, ready: Mapping[str, int], team: Sequence[Teammate], enough: int | None = None
+    ) -> list[Joins]:  # fmt: skip
         if (roles := self.plan.only_roles) is not None:
             fits = [each for each in ready if each.partition("!")[0] in ("", *roles) or each.startswith("@")]
             ready = {lane: ready[lane] for lane in fits}
         return joining(
             ready, team, host=self.id, agents_max=self.plan.agents, strangers=self.plan.agents > 0,
-            asked=self.plan.agents_asked,
+            asked=self.plan.agents_asked, enough=enough,
         )  # fmt: skip
 
     def can_grow(self, now: Moment) -> bool:

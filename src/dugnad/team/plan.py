@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..board import Board
 from ..config.project import Role
 from ..models import open_model
 from ..models.port import Model
@@ -32,6 +33,8 @@ class RunPlan:
     only_roles: tuple[str, ...] | None = None  # The roles of teammates that join here; None: those that are needed.
     agents: int = 0  # How large the team may grow while work waits; 0: nobody joins but those that are spawned.
     agents_asked: bool = True  # Somebody chose `agents`. Otherwise a team that was named does not grow.
+    # How many teammates the open work under some roots calls for, of at most so many. None: as many as find work.
+    enough: Callable[[Board, Sequence[int] | None, int], Awaitable[int]] | None = None
     limits: TeamLimits = field(default_factory=TeamLimits)
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     board_limits: Limits = field(default_factory=Limits)
