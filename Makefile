@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Three workers for two cores, since many tests wait for a program; one that has nothing left takes tests from another.
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) * 3 // 2)') --dist worksteal
+# Otherwise each program that a test starts compiles its source anew, and each worker all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -48,7 +50,11 @@ demo: $(READY) ## Offline, under a minute: three teammates build a small program
 	@$(BIN)/dugnad demo
 
 .PHONY: test
-test: $(READY) check ## Every promise on both databases, and format, lint, types, layers, sizes.
+test: $(READY) style ## Every promise on both databases, and format, lint, types, layers, sizes.
+	@$(MAKE) --no-print-directory --jobs 2 types promises
+
+.PHONY: promises
+promises: $(READY)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not proof"
 
 .PHONY: proof
@@ -56,12 +62,17 @@ proof: $(READY) ## What is too long for `make test`: every planted bug, a kill a
 	@$(BIN)/python -m pytest $(PARALLEL) -m proof
 
 .PHONY: check
-check: $(READY) ## Format, lint, types and layers only.
+check: style types ## Format, lint, types and layers only.
+
+.PHONY: style
+style: $(READY)
 	@$(BIN)/ruff format --check --quiet . || { echo "Run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
+
+.PHONY: types
+types: $(READY)
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-cache >.lint-imports.log 2>&1 || { cat .lint-imports.log; rm -f .lint-imports.log; exit 1; }
-	@rm -f .lint-imports.log
+	@said=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$said"; exit 1; }
 	@echo "Format, lint, types and layers are in order."
 
 .PHONY: format
