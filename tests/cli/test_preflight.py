@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dugnad.cli.preflight import memory_of
-from tests.cli.shell import Shell, accept, start, write_settings
+from tests.cli.shell import Shell, accept, run, start, write_settings
 from tests.cli.terminal import SECONDS, until_line
 from tests.proof import every
 from tests.workspace.repository import git, new_repository
@@ -256,3 +256,12 @@ def test_a_tree_that_a_killed_check_left_is_taken_away_by_the_next(folder: Path)
         out, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == 0, out
     assert os.listdir(project / ".dugnad" / "trees") == []
+
+
+def test_the_doctors_check_makes_no_board_so_that_the_next_run_begins(folder: Path) -> None:
+    project, _ = make(folder, "git", "true")
+    looked = run("doctor", "--check", folder=project, HOME=str(folder), DUGNAD_MODEL="scripted:script.yaml")
+    assert "`true` succeeds" in " ".join(looked.stdout.split()), looked.stdout
+    assert not (project / ".dugnad" / "board.db").exists()
+    ran = run("run", "Do it", *MODEL, folder=project, HOME=str(folder))
+    assert ran.returncode == 0, ran.stdout + ran.stderr

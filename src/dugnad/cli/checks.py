@@ -150,7 +150,7 @@ async def base_check(scene: Scene) -> Finding | None:
         return warning(f"`{command}` was not run: the project is not accepted.", "dugnad trust")
     if not (scene.board_given or scene.environment.get("DUGNAD_BOARD")):
         await refuse_tracked(project, scene.url)
-    plan = RunPlan(url=scene.url or "sqlite:///:memory:")
+    plan = RunPlan(url=scene.url if scene.url and not scene.no_board else "sqlite:///:memory:")
     said: list[str] = []
     async with opened(plan) as board, workplaces(board, project, scene.user, Wishes(), said.append) as given:
         try:
