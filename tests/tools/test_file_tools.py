@@ -38,7 +38,7 @@ async def test_a_teammate_writes_edits_and_finds_its_files(board: Board, root: P
         "Changed src/app.py in 1 place, at line 3.",
         "     3\tprint('Good morning')",
         "src/app.py",
-        "src/app.py:3: print('Good morning')",
+        "src/app.py:3:print('Good morning')",
         "src/",
     ]
     assert (root / "src" / "app.py").read_text() == "import os\n\nprint('Good morning')\n"

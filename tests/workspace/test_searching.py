@@ -66,26 +66,26 @@ def test_an_absolute_pattern_beneath_the_root_is_understood(root: Path) -> None:
 
 def test_lines_are_found_without_what_is_ignored_or_no_text(root: Path) -> None:
     assert Files(root).grep("needle").splitlines() == [
-        ".hidden:1: needle", "README.md:2: needle", "keep.log:1: needle", "src/app.py:2: needle = 1",
+        ".hidden:1:needle", "README.md:2:needle", "keep.log:1:needle", "src/app.py:2:needle = 1",
     ]  # fmt: skip
 
 
 def test_a_search_can_be_narrowed_and_widened(root: Path) -> None:
     files = Files(root)
     assert files.grep("needle", "src", ignore_case=True).splitlines() == [
-        "src/app.js:1: Needle", "src/app.py:2: needle = 1",
+        "src/app.js:1:Needle", "src/app.py:2:needle = 1",
     ]  # fmt: skip
-    assert files.grep("needle", include="*.{md,rst}") == "README.md:2: needle"
+    assert files.grep("needle", include="*.{md,rst}") == "README.md:2:needle"
     assert files.grep("^needle", "src/app.py", context=1).splitlines() == [
-        "src/app.py-1- import os", "src/app.py:2: needle = 1", "src/app.py-3- end",
+        "src/app.py-1-import os", "src/app.py:2:needle = 1", "src/app.py-3-end",
     ]  # fmt: skip
     assert files.grep("needle", "src/lib") == "[No line matches 'needle'.]"
-    assert files.grep("needle", "link.py") == "src/app.py:2: needle = 1"
+    assert files.grep("needle", "link.py") == "src/app.py:2:needle = 1"
 
 
 def test_what_is_asked_for_by_its_own_name_is_searched_though_it_is_ignored(root: Path) -> None:
-    assert Files(root).grep("needle", "notes.log") == "notes.log:1: needle"
-    assert Files(root).grep("needle", "build") == "build/out.py:1: needle"
+    assert Files(root).grep("needle", "notes.log") == "notes.log:1:needle"
+    assert Files(root).grep("needle", "build") == "build/out.py:1:needle"
 
 
 def test_what_is_wrong_with_a_search_is_told(root: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_search_is_bounded_and_says_so(root: Path) -> None:
     assert files.grep("needle", include="many*").endswith("[Only the first 5 are shown.]")
     assert files.glob("many*").splitlines()[4:] == ["many04", "[Only the first 5 are shown.]"]
     assert files.grep("needle", include="large") == ("[No line matches 'needle'.]\n[1 too large to be searched.]")
-    assert files.grep("the needle", "wide") == f"wide:1: …{'x' * 10}the needle{'y' * 10}…"
+    assert files.grep("the needle", "wide") == f"wide:1:…{'x' * 10}the needle{'y' * 10}…"
     few = Files(root, search=SearchLimits(entries_max=10))
     assert few.glob("*").endswith("[Only 10 names were looked at.]")
     little = Files(root, search=SearchLimits(bytes_max=10))

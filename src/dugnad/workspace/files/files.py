@@ -122,7 +122,7 @@ class Files:
     def grep(
         self, pattern: str, path: str = ".", *, include: str = "", ignore_case: bool = False, context: int = 0
     ) -> str:
-        """The lines that match a regular expression, as `path:line: text`."""
+        """The lines that match a regular expression, as `path:line:text`."""
         if not 0 <= context <= CONTEXT_LINES_MAX:
             raise ToolError(f"context is between 0 and {CONTEXT_LINES_MAX}.")
         with self._told(path), self.beneath.follow(parts_of(path, self.beneath.root)) as opened:

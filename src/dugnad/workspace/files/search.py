@@ -156,7 +156,7 @@ class Search:
                 if 0 <= number < len(lines):
                     mark = ":" if number in hits else "-"
                     text = self._cut(lines[number], expression)
-                    yield f"{'/'.join(names)}{mark}{number + 1}{mark} {text}", number in hits
+                    yield f"{'/'.join(names)}{mark}{number + 1}{mark}{text}", number in hits
 
     def _files_or_one(self, start: Names) -> Iterator[tuple[Names, int]]:
         """A file that is asked for by its own name is searched even if it is ignored."""
