@@ -117,7 +117,7 @@ def test_a_person_sees_every_part_of_the_idea(played: Played) -> None:
         assert any(f"working  #{number} " in line for line in _lines(seen, name) for number in range(1, 8)), name
     assert "claimed  alice" in seen
     assert 'added "Handle accents in slugify()"' in seen
-    assert "bob told carol" in seen
+    assert " told carol" in seen  # One of the coders; which of them takes a task is not certain.
     assert "carol works on a second host, another process, which will soon be killed." in seen
     assert "carol's host died in the middle of her task; watch how it continues." in seen
     assert "carol claimed it and continues, attempt 2" in seen
@@ -170,7 +170,7 @@ def test_a_pipe_gets_the_same_story_in_plain_lines(played: Played) -> None:
     )  # fmt: skip
     places = [lines.index(each) for each in story]
     assert places == sorted(places)
-    assert "bob told carol" in lines
+    assert " told carol" in lines
     folder = Path(next(line.split("cd ")[1] for line in lines.splitlines() if line.startswith("    cd ")))
     assert folder.parent == played.folder / "pipe"
     assert (folder / "slug.py").exists()
