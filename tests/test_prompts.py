@@ -15,6 +15,7 @@ import pytest
 from dugnad.agent.external.decide import GUARD, NOT_GRANTED
 from dugnad.prompts import load, tell, tool_prompt
 from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools
+from dugnad.tools.finish_tools import review_finish
 from dugnad.tools.shell.bash import ShellTools
 from dugnad.workspace.files.files import Files
 
@@ -56,7 +57,7 @@ def built_in(folder: Path) -> list[Tool]:
     sandbox: Any = SimpleNamespace(limits=SimpleNamespace(streamed_bytes_max=1))
     claim: Any = SimpleNamespace(task=SimpleNamespace(id=1))
     shell = ShellTools(sandbox, folder, claim=claim, board=sandbox, outputs=folder)
-    return [*BUILT_IN, *LEADING, *file_tools(Files(folder)), *shell.tools]
+    return [*BUILT_IN, *LEADING, review_finish, *file_tools(Files(folder)), *shell.tools]
 
 
 def described(schema: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, str]]:

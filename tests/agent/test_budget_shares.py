@@ -23,7 +23,7 @@ class NothingFreesUp(Listening):
 
 @pytest.mark.parametrize(
     ("cap", "held"),
-    [(Budget(tokens=20_000), Amount(tokens=9_000)), (Budget(dollars=0.08), Amount(microdollars=50_000))],
+    [(Budget(tokens=16_000), Amount(tokens=9_000)), (Budget(dollars=0.08), Amount(microdollars=50_000))],
     ids=["tokens", "dollars"],
 )
 async def test_while_others_hold_a_part_the_output_is_fitted_to_the_rest(

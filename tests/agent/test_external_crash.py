@@ -65,8 +65,8 @@ async def dies_and_goes_on(stage: Stage, dying: Any, **fields: Any) -> Any:
     ("verb", "kind", "after"),
     [
         ("record", "reply", True),
-        ("follow_up", "", False),
-        ("follow_up", "", True),
+        ("follow_ups", "", False),
+        ("follow_ups", "", True),
         ("record", "tool", False),
         ("record", "tool", True),
         ("write_note", "", True),

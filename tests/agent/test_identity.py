@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -175,8 +176,8 @@ class Kept:
         kept = self
 
         class Observed(Conversation):
-            def __init__(self) -> None:
-                super().__init__()
+            def __init__(self, **given: Any) -> None:
+                super().__init__(**given)
                 kept.talk = self
 
         monkeypatch.setattr(agent_module, "Conversation", Observed)
