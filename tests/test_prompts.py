@@ -67,7 +67,7 @@ def described(schema: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, st
 
 
 def test_each_built_in_tool_is_described_with_each_of_its_arguments(tmp_path: Path) -> None:
-    tools = {each.prompt: each for each in built_in(tmp_path) if not each.former}
+    tools = {each.prompt: each for each in (*built_in(tmp_path), review_finish) if not each.former}
     assert tools.keys() == load("tools").keys()
     for name, each in tools.items():
         assert name is not None

@@ -109,9 +109,9 @@ async def test_teammates_are_listed_with_roles_and_what_they_do(board: Board) ->
     await board.stop_teammate("carl")
     lines = (await result(board, "list_teammates")).splitlines()
     assert sorted(lines) == [
-        "alice (you): any role, working",
+        "alice (you): no role, so it takes tasks for anyone, working, on #1 'Build it'",
         "bob (lead): coder, writer, wanted",
-        "carl: any role, stopped",
+        "carl: no role, so it takes tasks for anyone, stopped",
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dugnad.board import Board
@@ -51,7 +53,7 @@ async def test_a_followup_can_be_for_oneself_and_for_later(board: Board) -> None
     )
     (child,) = await board.list_tasks(states=["scheduled"])
     assert (child.assignee, child.role) == ("alice", None)
-    assert "(scheduled)" in text
+    assert "(scheduled, for alice)" in text
 
 
 async def test_a_task_can_ask_for_the_approval_of_a_role(board: Board) -> None:
@@ -60,7 +62,7 @@ async def test_a_task_can_ask_for_the_approval_of_a_role(board: Board) -> None:
     _, _, again, shown = await results(board, plain, asks, asks, ("show_task", {"task": 3}))
     assert [task.review for task in await board.list_tasks(states=["ready"])] == [None, "reviewer"]
     assert "#3" in again
-    assert "counts as done when a teammate with the role reviewer approves of it" in shown
+    assert "is done only when a teammate with the role reviewer approves it" in shown
 
 
 async def test_an_equal_followup_is_not_put_twice(board: Board) -> None:
@@ -166,6 +168,35 @@ async def test_a_long_list_says_how_to_read_on(board: Board) -> None:
     assert rest == "#51 'Build it' (claimed, alice)"
 
 
+async def test_a_list_says_who_did_a_task_and_what_another_waits_for(board: Board) -> None:
+    stage = await set_stage(
+        board,
+        [call("list_tasks", everywhere=True), END],
+        others={"First": [call("finish", result="x", outcome="good")]},
+    )
+    await stage.run("First")
+    asks = await board.put("Second", role="coder")
+    await board.put("Third", needs=(asks.id, Need(1, "good")), assignee="bob")
+    await board.put("Fourth", needs=(Need(asks.id, "approved"), 3))
+    await stage.run()
+    assert last_results(stage.model)[0].splitlines() == [
+        "#1 'First' (done, good, by alice)",
+        "#2 'Second' (ready, for coder)",
+        "#3 'Third' (blocked, for bob, waits for #2)",
+        "#4 'Fourth' (blocked, waits for #2:approved, #3)",
+        "#5 'Build it' (claimed, alice)",
+    ]
+
+
+async def test_a_list_says_that_a_task_waits_for_a_person(board: Board) -> None:
+    stage = await set_stage(
+        board, [call("list_tasks", everywhere=True), END], others={"Ask": [call("ask_human", question="?")]}
+    )
+    await stage.run("Ask")
+    await stage.run()
+    assert last_results(stage.model)[0].splitlines()[0] == "#1 'Ask' (waiting, waits for a person)"
+
+
 async def test_a_state_that_does_not_exist_is_told(board: Board) -> None:
     (text,) = await results(board, ("list_tasks", {"state": "finished"}))
     assert "finished" in text
@@ -175,14 +206,15 @@ async def test_a_task_is_shown_with_its_text_needs_result_and_attempts(board: Bo
     stage = await set_stage(
         board, [call("show_task", task=1), END], others={"First": [call("finish", result="one\ntwo")]}
     )
-    await stage.run("First", body="Do\nthis")
+    await stage.run("First", body="Do\nthis", check="true")
     await board.put(TITLE, needs=(1,))
     later = await board.put("Later", needs=(Need(1), Need(2, "good")), role="x")
     await stage.go_on()
-    assert last_results(stage.model) == [
-        "#1 'First' (done)\nput by human\nIt says:\n> Do\n> this\nResult, by alice:\n> one\n> two\n"
-        "attempt 1 by alice: done"
-    ]
+    at = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    assert re.sub(at, "AT", last_results(stage.model)[0]).splitlines() == [
+        "#1 'First' (done, by alice)", "added by human at AT", "its check: true", "It says:", "> Do", "> this",
+        "Result, by alice:", "> one", "> two", "attempt 1 by alice, from AT until AT: done",
+    ]  # fmt: skip
     (text,) = await results(board, ("show_task", {"task": later.id}), name="bob")
     assert "needs #1 (met)" in text
     assert "needs #2:good (broken)" in text

@@ -21,6 +21,7 @@ from ..settings import AgentLimits
 from ..text import NOTHING, Told, joined
 from ..tools import BUILT_IN, LEADING, READING, Desk, Policy, Skill, Tool, find_skills
 from ..tools.message_tools import answer_since
+from ..tools.offered import offered
 from ..tools.policy import Decision
 from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
@@ -74,13 +75,15 @@ class Agent:
         `finish` there."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
-        self._specs = tuple(each.spec for each in self._tools.values() if not each.former)
         self._told_of_workspace, self._follows = told, follows
 
     async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided. `told` is something new to continue with, like a red check.
         `attempts` are those at the task, if the caller knows them already."""
         await self._find_skills()
+        review, plan = claim.task.kind == "review", claim.task.plan or self.teammate.plan
+        offers = offered(self._tools, review=review, plan=plan, lead=self.teammate.lead)
+        self._specs = tuple(each.spec for each in offers)
         talk, resumed = await self._begin(claim, told, attempts)
         try:
             while True:
@@ -107,8 +110,8 @@ class Agent:
         """In a thread, because the disk of a project may not answer."""
         if self.skills is None and self.project is not None:
             self._skills = await asyncio.to_thread(find_skills, self.project)
-        if not self._skills and self._tools.pop("use_skill", None) is not None:
-            self._specs = tuple(each.spec for each in self._tools.values() if not each.former)
+        if not self._skills:
+            self._tools.pop("use_skill", None)
 
     def _holds_back(self, claim: Claim, talk: Conversation, outcome: Outcome) -> bool:
         """A teammate that ends with plain text while its jobs run is told so once; `finish` says it in its result."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from ..board import Board
 from ..errors import ToolError, UnknownRequest
 from ..prompts import tell
-from ..text import Told, joined, quote
+from ..text import Told, joined, one_line, quote
 from ..types import HUMAN, Message, Released, Teammate, Waiting
 from .context import Context, Ends
 from .tool import own_tool
@@ -70,9 +70,11 @@ def leads_but(name: str, team: Sequence[Teammate]) -> list[str]:
 @own_tool(safe=True)
 async def list_teammates(context: Context) -> str:
     team = await context.board.team()
+    held = await context.board.list_tasks(states=["claimed"])
     return "\n".join(
         f"{member.name}{' (lead)' if member.lead else ''}{' (you)' if member.name == context.teammate.name else ''}: "
-        f"{', '.join(member.roles) or 'any role'}, {member.status}"
+        f"{', '.join(member.roles) or 'no role, so it takes tasks for anyone'}, {member.status}"
+        + "".join(f", on #{task.id} {one_line(task.title, 80)!r}" for task in held if task.teammate == member.name)
         for member in team
     )
 

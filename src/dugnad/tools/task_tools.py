@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from ..board.rules import content_key
@@ -20,6 +22,7 @@ _LABEL = r"(?!\d+(?::|$))[\w-]{1,40}"  # Not only digits, which are a number.
 _NEED = re.compile(rf"(?:#?(\d{{1,18}})|({_LABEL}))(?::([\w-]+))?")
 _LABELLED = re.compile(r"^([\w-]{1,40}): #(\d{1,18}) ", re.MULTILINE)
 _LOOK_MAX = 500
+_WAITED = {"human": "a person", "plan": "approval of its plan", "budget": "its budget"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +182,25 @@ def result_text(task: Task) -> Told:
     return tell("results.ended_with", id=task.id, title=task.title, how=how, words=words)
 
 
-def task_line(task: Task) -> str:
+def task_line(task: Task, waits_for: Sequence[str] = ()) -> str:
     who = f", {task.teammate}" if task.state == "claimed" and task.teammate else ""
-    role = f", for {task.role}" if task.role else ""
+    who = f", by {task.teammate}" if task.state in ("done", "failed") and task.teammate else who
+    lane = f", for {task.assignee or task.role}" if (task.assignee or task.role) and not task.ended else ""
     outcome = f", {task.outcome}" if task.outcome else ""
-    return f"#{task.id} {one_line(task.title)!r} ({task.state}{outcome}{who}{role})"
+    needs = f", waits for {', '.join(waits_for)}" if waits_for else ""
+    needs = f", waits for {_WAITED[task.waiting_for]}" if task.waiting_for in _WAITED else needs
+    return f"#{task.id} {one_line(task.title)!r} ({task.state}{outcome}{who}{lane}{needs})"
+
+
+async def _waits(context: Context, task: Task) -> list[str]:
+    """The tasks that it waits for, each with the outcome that it needs."""
+    if not task.open_needs:
+        return []
+    return [_named(need) for need, state in await context.board.needs_of(task.id) if state == "open"]
+
+
+def _named(need: Need) -> str:
+    return f"#{need.task}:{need.outcome}" if need.outcome not in (None, "ended") else f"#{need.task}"
 
 
 @own_tool(safe=True)
@@ -193,13 +210,16 @@ async def list_tasks(context: Context, state: TaskState | None = None, everywher
     if not found:
         return tell("results.no_tasks")
     more = [tell("results.more_tasks", after=found[-1].id)] if len(found) == 50 else []
-    return "\n".join([*map(task_line, found), *more])
+    waits = await asyncio.gather(*(_waits(context, each) for each in found))
+    return "\n".join([*map(task_line, found, waits), *more])
 
 
 @own_tool(safe=True)
 async def show_task(context: Context, task: int) -> str:
     found = await context.board.find(task)
-    lines = [task_line(found), tell("results.put_by", who=found.put_by)]
+    lines = [task_line(found), tell("results.put_by", who=found.put_by, at=_at(found.put_at))]
+    if found.check:
+        lines.append(tell("results.check", check=found.check))
     if found.review:
         lines.append(tell("results.needs_approval", role=found.review))
     if found.not_for:
@@ -207,13 +227,18 @@ async def show_task(context: Context, task: int) -> str:
     if found.body:
         lines.append(tell("results.body", words=found.body))
     for need, state in await context.board.needs_of(task):
-        needed = f"{need.task}:{need.outcome}" if need.outcome else need.task
-        lines.append(tell("results.need", need=needed, state=state))
+        lines.append(tell("results.need", need=_named(need), state=state))
     if result := whole_result(found):
         lines.append(tell("results.result", who=found.teammate, words=result))
     if found.reason:
         lines.append(tell("results.reason", words=found.reason))
     for attempt in await context.board.attempts(task):
-        how = attempt.ended_as or "running"
-        lines.append(tell("results.attempt", number=attempt.number, who=attempt.teammate, how=how))
+        ended = tell("results.until", at=_at(attempt.ended_at), how=attempt.ended_as) if attempt.ended_at else None
+        how = ended or tell("results.running")
+        at = _at(attempt.claimed_at)
+        lines.append(tell("results.attempt", number=attempt.number, who=attempt.teammate, at=at, how=how))
     return "\n".join(lines)
+
+
+def _at(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
