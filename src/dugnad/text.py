@@ -124,3 +124,16 @@ def within_bytes(text: T, most: int) -> T:
     """Shortened to at most this many bytes."""
     size = len(text.encode())
     return text if size <= most else shorten(text, int(len(text) * max(0, most - 200) / size))
+
+
+def length(milliseconds: float) -> str:
+    """A duration in its two largest units: 4m 10s, 2h 14m."""
+    seconds = round(milliseconds / 1000)
+    parts = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        if seconds >= size:
+            parts.append(f"{seconds // size}{unit}")
+            seconds %= size
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0s"

@@ -284,19 +284,6 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastAttempt:
-    """What an ended attempt took, to estimate the next one."""
-
-    task: int
-    role: str | None
-    outcome: str | None  # Of the task, if it is done.
-    ended_as: str
-    seconds: float
-    replies: int  # Turns of the model.
-    used: Amount
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NewTurn:
     """A step to be recorded. `number` counts from 1 within the attempt and makes it idempotent."""
 

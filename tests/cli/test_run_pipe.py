@@ -47,6 +47,8 @@ KEYS = [
     "tasks",
     "budgets",
     "spent",
+    "took",
+    "alone",
     "by",
     "requests",
     "failed_teammates",

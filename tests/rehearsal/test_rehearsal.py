@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from dugnad.board.records import PastAttempt
 from dugnad.errors import BadInput
 from dugnad.rehearsal.draws import Draws
 from dugnad.rehearsal.findings import find, mates_of
 from dugnad.rehearsal.learn import Assumed, learn, shares, with_reviews
 from dugnad.rehearsal.plan import Estimate, RehearsalPlan
 from dugnad.rehearsal.play import Loss, PlayedRun, PreparedPlan, rehearse
-from dugnad.types import Amount, Budget, Need, PastAttempt
+from dugnad.types import Amount, Budget, Need
 from tests.rehearsal.stage_rehearsal import EXACT, MINUTE, planned, task, team_of
 
 

@@ -102,9 +102,14 @@ class Reading:
         """Every open need, with the task that has it."""
         return [(row["task_id"], types.Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
 
-    async def past_attempts(self, *, most: int = 20_000) -> list[types.PastAttempt]:
-        """The ended attempts of the newest tasks, with their time and cost, in order of task and epoch."""
-        return await self._list(records.past_attempt, "past_attempts", most=most)
+    async def past_attempts(
+        self, *, roots: Iterable[int] | None = None, since: int = 0, errands: bool = False, most: int = 20_000
+    ) -> list[records.PastAttempt]:
+        """The ended attempts of the newest tasks, with their time and cost, in order of task and epoch. `since`: only
+        those claimed then or later, by the board's clock."""
+        under = None if roots is None else ids_json(roots)
+        given = {"roots": under, "since": since, "errands": int(errands), "most": most}
+        return await self._list(records.past_attempt, "past_attempts", **given)
 
     async def attempts(self, task: int) -> list[types.Attempt]:
         return await self._list(records.attempt, "attempts_of", task=task)

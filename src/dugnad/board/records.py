@@ -5,7 +5,7 @@ A field has the value of the column of its name, or of the name in `_COLUMNS`; d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -29,6 +29,25 @@ class Moment:
     counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
     accounts: Mapping[int, types.Spending]  # By root.
     begun: Set[int]  # Roots with a task that was begun before and is ready, or soon will be; it needs no further run.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastAttempt:
+    """What an ended attempt took, to estimate the next one."""
+
+    task: int
+    role: str | None
+    outcome: str | None  # Of the task, if it is done.
+    ended_as: str
+    seconds: float
+    replies: int  # Turns of the model.
+    used: types.Amount  # Its milliseconds are those of the whole attempt.
+    kind: str = ""
+    teammate: str = ""
+    fresh: bool = True  # It did not go on with the conversation of an earlier attempt.
+    claimed_at: int = 0
+    first: types.Amount = field(default_factory=types.Amount)  # Of the first reply, with all the time before it.
+    after_ms: int = 0  # From its last turn to its end: the check and the merge.
 
 
 def facts(row: Row, names: Iterable[str]) -> dict[str, Any]:
@@ -58,9 +77,15 @@ note = partial(_made, types.Note)
 host = partial(_made, types.HostInfo)
 
 
-def past_attempt(row: Row) -> types.PastAttempt:
-    used = types.Amount(tokens=row["tokens"], microdollars=row["microdollars"])
-    return _made(types.PastAttempt, row, seconds=(row["ended_at"] - row["claimed_at"]) / 1000, used=used)
+def past_attempt(row: Row) -> PastAttempt:
+    began, ended, last = row["claimed_at"], row["ended_at"], row["last_at"]
+    used = types.Amount(tokens=row["tokens"], microdollars=row["microdollars"], milliseconds=ended - began)
+    first = types.Amount(
+        tokens=row["first_tokens"] or 0, microdollars=row["first_microdollars"] or 0,
+        milliseconds=max(0, (row["first_at"] or began) - began),
+    )  # fmt: skip
+    after = max(0, ended - last) if last is not None else 0
+    return _made(PastAttempt, row, seconds=(ended - began) / 1000, used=used, first=first, after_ms=after)
 
 
 def amount(row: Row, suffix: str = "") -> types.Amount:

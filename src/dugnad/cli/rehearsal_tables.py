@@ -13,8 +13,8 @@ from rich.text import Text
 from ..errors import BadInput
 from ..rehearsal.findings import WORTH, Findings, PathStep, Range, Size
 from ..rehearsal.gantt import Drawn, gantt
-from ..rehearsal.plan import RehearsalPlan, length
-from ..text import counted, one_line
+from ..rehearsal.plan import RehearsalPlan
+from ..text import counted, length, one_line
 from ..view.json import Shape
 from ..view.tables import Indented
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from .plan import length
+from ..text import length
 
 _LEFT, _TOP, _WIDTH, _BOTTOM, _RIGHT = 150, 74, 1000, 34, 20
 _ROW_MAX, _ROW_MIN = 24, 6

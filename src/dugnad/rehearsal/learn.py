@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from ..board import Board
+from ..board.records import PastAttempt
 from ..board.roots import budget_id
 from ..errors import BadInput
 from ..tools.message_tools import GONE
-from ..types import ENDINGS, MESSAGES, OPEN, Budget, Need, PastAttempt, Spending, Task
+from ..types import ENDINGS, MESSAGES, OPEN, Budget, Need, Spending, Task
 from .plan import WITHIN, Estimate, PlannedTask, RehearsalPlan, account, account_of
 
 FEWEST = 3  # Attempts from which something is learned.

@@ -15,19 +15,6 @@ AGENTS_MAX = 10_000
 ANYONE = "any"  # In a plan: the role of work and of teammates without a role.
 
 
-def length(milliseconds: float) -> str:
-    """A duration in its two largest units: 4m 10s, 2h 14m."""
-    seconds = round(milliseconds / 1000)
-    parts = []
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
-        if seconds >= size:
-            parts.append(f"{seconds // size}{unit}")
-            seconds %= size
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0s"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What one attempt at a task takes. Its cost grows with its duration."""

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 
-from ..text import counted
-from .plan import RehearsalPlan, length
+from ..text import counted, length
+from .plan import RehearsalPlan
 from .play import Mate, PlayedRun
 
 _CHAIN = 1.15  # Tasks are a chain if the whole work takes at most this much longer than its longest way.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..board import Board
-from ..board.records import Moment
+from ..board.records import Moment, PastAttempt
 from ..board.roots import budget_id, root_name
-from ..text import one_line, pasted
+from ..text import counted, length, one_line, pasted
 from ..tools.task_tools import budget_line, whole_result
 from ..types import OPEN, Amount, Budget, Message, Spending, Task
 from ..workspace.git.triggers import named_triggers
@@ -70,6 +70,9 @@ class Report:
     tracebacks: Sequence[int] = ()  # Tasks with an attempt that a bug ended.
     others: int = 0  # Open tasks on the board that the run left alone.
     says: str = ""  # The first sentence, if it is not the usual one.
+    teammates: int = 0  # How many worked in this run,
+    took: Amount | None = None  # and what it took. Its milliseconds are those from the start to the last end.
+    alone: Amount | None = None  # What one teammate alone would have taken; None: one did it alone.
 
     def in_state(self, *states: str) -> list[Task]:
         return [task for task in self.tasks if task.state in states]
@@ -158,9 +161,11 @@ class Report:
         for root, account in self.capped.items():
             yield "note", "budget", f"{root_name(root)}: {budget_line(account)}"
         for name, used in self.cost.items():
-            dollars = used.microdollars / 1e6
-            price = f", ${dollars:,.{4 if dollars < 0.01 else 2}f}" if dollars else ""
+            price = f", {_price(used)}" if used.microdollars else ""
             yield "detail", one_line(name, 20), f"{used.tokens:,} tokens{price}"
+        if self.took is not None:
+            alone = f"; one alone: about {_figures(self.alone)}" if self.alone is not None else ""
+            yield "note", "took", f"{counted(self.teammates, 'teammate')}: {_figures(self.took)}{alone}"
         for name, why in self.trouble.items():
             yield "trouble", "failed", f"{one_line(name, 20)}: {one_line(why, 160)}"
         if self.runs:
@@ -183,15 +188,46 @@ def others_line(count: int) -> str:
     return f"{tasks} on this board; --all or `dugnad work` works on them too."
 
 
+def _price(used: Amount) -> str:
+    dollars = used.microdollars / 1e6
+    return f"${dollars:,.{4 if dollars < 0.01 else 2}f}"
+
+
+def _figures(used: Amount) -> str:
+    return f"{length(used.milliseconds)}, {_price(used) if used.microdollars else f'{used.tokens:,} tokens'}"
+
+
+def compared(past: Sequence[PastAttempt], began_ms: int) -> tuple[int, Amount | None, Amount | None]:
+    """How many worked, what these attempts took from the beginning on, and what one alone would have taken.
+
+    One alone does the same work, task by task in one conversation. Left out for it are the reviews, attempts without a
+    reply, and what handing over took: the first reply of each further task, the time before it, and the time for the
+    check and the merge after the last turn.
+    """
+    if not past:
+        return 0, None, None
+    whole = _sum(each.used for each in past)
+    ended = max(each.claimed_at + each.used.milliseconds for each in past)
+    took = replace(whole, milliseconds=max(0, ended - began_ms))
+    if (count := len({each.teammate for each in past})) == 1:
+        return count, took, None
+    work = sorted((each for each in past if each.kind != "review" and each.replies), key=lambda each: each.claimed_at)
+    done, handed = _sum(each.used for each in work), [each for each in work[1:] if each.fresh]
+    over = _sum(replace(each.first, milliseconds=each.first.milliseconds + each.after_ms) for each in handed)
+    return count, took, Amount(**{name: max(0, getattr(done, name) - getattr(over, name)) for name in Amount.__slots__})
+
+
 def _sum(amounts: Iterable[Amount]) -> Amount:
     every = list(amounts)
     return Amount(**{name: sum(getattr(each, name) for each in every) for name in Amount.__slots__})
 
 
 async def report(
-    board: Board, roots: Sequence[int], *, interrupted: bool = False, trouble: Mapping[str, str] | None = None
-) -> Report:
-    """What the board says about these roots. `trouble`: the teammates that failed, and why."""
+    board: Board, roots: Sequence[int], *, interrupted: bool = False, trouble: Mapping[str, str] | None = None,
+    began_ms: int | None = None,
+) -> Report:  # fmt: skip
+    """What the board says about these roots. `trouble`: the teammates that failed, and why. `began_ms`: when the run
+    began, by the board's clock."""
     found, accounts = await board.whole(roots) if roots else ([], {})
     tasks = [task for task in found if task.kind != "budget"]
     cost: dict[str, Amount] = {}
@@ -200,8 +236,11 @@ async def report(
             cost[name] = _sum((cost.get(name, Amount()), used))
     ours = {task.id for task in tasks}
     tried = [task.id for task in tasks if task.tries]
+    past = [] if began_ms is None else await board.past_attempts(roots=roots, since=began_ms, errands=True)
+    teammates, took, alone = compared(past, began_ms or 0)
     return Report(
         tasks=tasks, accounts=accounts, cost=cost, interrupted=interrupted, trouble=trouble or {},
+        teammates=teammates, took=took, alone=alone,
         requests=[asked for asked in await waiting_requests(board) if asked.task is None or asked.task in ours],
         tracebacks=[task for task in tried[-_TRIED_MAX:] if await board.tracebacks(task)],
     )  # fmt: skip

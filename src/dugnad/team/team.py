@@ -35,8 +35,8 @@ class Team:
     """Many minds on one board. `async with Team.open(...) as team:`"""
 
     __slots__ = (
-        "_account", "_account_lock", "_board", "_closing", "_failed", "_given", "_host", "_models", "_payer", "_plan",
-        "_scope", "_tools",
+        "_account", "_account_lock", "_began_ms", "_board", "_closing", "_failed", "_given", "_host", "_models",
+        "_payer", "_plan", "_scope", "_tools",
     )  # fmt: skip
 
     def __init__(self, plan: RunPlan, *, board: Board | None = None, models: Models | None = None) -> None:
@@ -49,6 +49,7 @@ class Team:
         self._scope: tuple[int, ...] | None = None  # The roots of this run; None: the whole board.
         self._payer: int | None = None  # The root that pays for errands; None: each errand is a root of its own.
         self._account: int | None = None
+        self._began_ms: int | None = None  # When the work began, by the board's clock.
         self._account_lock = asyncio.Lock()
         self._tools: dict[str, tuple[Tool, ...]] = {}
         self._closing = AsyncExitStack()
@@ -189,7 +190,9 @@ class Team:
 
     async def report(self, roots: Sequence[int], *, interrupted: bool = False) -> Report:
         """What came of these roots, and which teammates failed here."""
-        end = await report(self.board, roots, interrupted=interrupted, trouble=self._failed)
+        end = await report(
+            self.board, roots, interrupted=interrupted, trouble=self._failed, began_ms=self._began_ms
+        )  # fmt: skip
         return replace(end, others=await self.waiting_elsewhere())
 
     async def waiting_elsewhere(self) -> int:
@@ -206,6 +209,8 @@ class Team:
         await (Stop() if stop is None else stop).unless(self._until_over(roots, forever))
 
     async def _until_over(self, roots: Sequence[int] | None, forever: bool) -> None:
+        with suppress(BoardTrouble):
+            self._began_ms = await self.board.now_ms()
         host = await self.start()
         while True:
             with suppress(BoardTrouble):  # The teammates wait for the board too, and the host says so.

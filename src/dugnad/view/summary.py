@@ -21,6 +21,8 @@ def report_shape(end: Report) -> Shape:
         "tasks": [*map(shape_of, end.tasks)],
         "budgets": [*map(spending_shape, end.accounts.values())],
         "spent": amount_shape(end.spent),
+        "took": end.took and {"teammates": end.teammates, **amount_shape(end.took)},
+        "alone": end.alone and amount_shape(end.alone),
         "by": {name: amount_shape(used) for name, used in end.cost.items()},
         "requests": [*map(message_shape, end.requests)],
         "failed_teammates": dict(end.trouble),

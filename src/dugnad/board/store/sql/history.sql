@@ -1,9 +1,13 @@
 -- Past work, to estimate future work.
 
 -- name: past_attempts
--- The ended attempts of the newest tasks, with the sums of their turns. Errands are left out, since they say nothing about
--- work. A lost attempt counts as ended with its last turn, since it may have been taken back much later.
-SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.role, newest.outcome,
+-- The ended attempts of the newest tasks, with the sums of their turns, and what came before and with the first reply and
+-- after the last turn. Errands are left out unless they are asked for, since they say nothing about work. A lost attempt
+-- counts as ended with its last turn, since it may have been taken back much later.
+SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.role, newest.outcome, newest.kind,
+  newest.teammate, CASE WHEN newest.continues IS NULL THEN 1 ELSE 0 END AS fresh, first.tokens AS first_tokens,
+  first.microdollars AS first_microdollars, first.at AS first_at,
+  (SELECT max(turns.at) FROM turns WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS last_at,
   CASE WHEN newest.ended_as = 'lost' THEN coalesce((SELECT max(turns.at) FROM turns
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch), newest.claimed_at)
     ELSE newest.ended_at END AS ended_at,
@@ -15,11 +19,15 @@ SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS microdollars
 FROM (
   SELECT attempts.task_id, attempts.epoch, attempts.claimed_at, attempts.ended_at, attempts.ended_as, tasks.role,
-    tasks.outcome
+    tasks.outcome, tasks.kind, attempts.teammate, attempts.continues
   FROM attempts JOIN tasks ON tasks.id = attempts.task_id
-  WHERE attempts.ended_at IS NOT NULL AND tasks.key NOT LIKE 'errand:%'
+  WHERE attempts.ended_at IS NOT NULL AND (tasks.key NOT LIKE 'errand:%' OR CAST(:errands AS integer) = 1)
+    AND attempts.claimed_at >= :since AND (CAST(:roots AS text) IS NULL OR tasks.root_id IN (
+      SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text))))
   ORDER BY attempts.task_id DESC, attempts.epoch DESC LIMIT :most
-) AS newest
+) AS newest LEFT JOIN turns AS first ON first.task_id = newest.task_id AND first.epoch = newest.epoch
+  AND first.number = (SELECT min(turns.number) FROM turns WHERE turns.task_id = newest.task_id
+    AND turns.epoch = newest.epoch AND turns.kind = 'reply')
 ORDER BY newest.task_id, newest.epoch
 
 -- name: open_needs
