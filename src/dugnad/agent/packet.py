@@ -22,10 +22,12 @@ from ..tools.skills import Skill, skills_text
 from ..tools.task_tools import budget_line, result_text
 from ..types import ENDINGS, HUMAN, OPEN, WORDED_BY_RUNTIME, Attempt, Budget, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
+from .handoff import Handoff, handoff
 
 _ANY = (None, *ENDINGS)  # Needs that do not ask for a certain outcome.
 _AGENTS_BYTES_MAX = 32 * 1024
 _MATES_MAX = 30
+_HANDOFFS_SEEN = 100  # The newest attempts, from which the cost of a hand-off is learned.
 _MARKS = (0.5, 0.75, 0.9)  # Of a cap: a teammate that passes one is told where it stands.
 _STANDING_TURNS = 10  # So often a teammate is told where it stands.
 
@@ -100,6 +102,8 @@ async def packet(
         worded = root.body and root.kind not in WORDED_BY_RUNTIME
         parts.append(joined((goal, quote(root.body) if worded else None), "\n"))
     parts.append(team)
+    if task.kind == "goal" or _has_persons_words(task):  # Its mind may be about to split it.
+        parts.append(handoff_text(handoff(await board.past_attempts(most=_HANDOFFS_SEEN))))
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
         told_before = [await _attempt_text(board, each) for each in earlier]
         parts.append(joined((tell("packet.attempts"), *told_before), "\n"))
@@ -120,6 +124,11 @@ async def packet(
     share = limits.packet_chars_max // 2
     whole = joined(shorten(part, share, tell("packet.shortened")) for part in parts)
     return shorten(whole, limits.packet_chars_max)
+
+
+def handoff_text(cost: Handoff) -> Told:
+    basis = tell("packet.handoff_seen", tasks=cost.tasks) if cost.tasks else tell("packet.handoff_assumed")
+    return tell("packet.handoff", tokens=round(cost.tokens, -2), seconds=cost.seconds, basis=basis)
 
 
 def _has_persons_words(task: Task) -> bool:
