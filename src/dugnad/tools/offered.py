@@ -24,8 +24,8 @@ _SPARE = ("update_tree", "wait_for", "jobs")
 
 
 def offered(tools: Mapping[str, Tool], *, review: bool, plan: bool, lead: bool) -> tuple[Tool, ...]:
-    """Of these tools, those for a worker or for a review, and all that are not built in. What only some tasks need takes
-    the place of what can be done without."""
+    """The tools of a worker or of a review, and all that are not built in. A tool that only some tasks need takes the
+    place of one that can be done without."""
     names = [*(REVIEWER if review else WORKER)]
     shell = "bash" in tools
     if not shell:  # These take the places of bash and jobs.
