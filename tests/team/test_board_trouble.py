@@ -40,7 +40,7 @@ READING = (
 )  # fmt: skip
 WRITING = (
     "claim", "put", "record", "reply", "reserve", "seat", "settle", "spawn", "stop_teammate", "take",
-    "take_back", "tell", "follow_up", "write_note",
+    "take_back", "tell", "follow_ups", "write_note",
 )  # fmt: skip
 
 
