@@ -23,13 +23,14 @@ from dugnad.workspace.files.files import Files
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
 from tests.postgres_server import PostgresServer
 from tests.proof import leave_to_proof
-from tests.ready_boards import ReadyBoards
+from tests.ready_boards import ReadyBoards, ReadyFile
 
 hypothesis.settings.register_profile("suite", deadline=None)  # No test fails because the machine is slow.
 hypothesis.settings.load_profile("suite")
 
 Opener = Callable[..., Awaitable[Board]]
 _lenders: dict[str, ReadyBoards] = {}  # By the address of the board.
+_ready_file = ReadyFile()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -103,13 +104,15 @@ def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-async def opener(url: str) -> AsyncIterator[Opener]:
+async def opener(url: str, folder: Path) -> AsyncIterator[Opener]:
     """Opens the test's board, as often as asked: each time as another process would, with its own connections."""
     opened: list[Board] = []
 
     async def open_one(**settings: Any) -> Board:
         if not opened and url in _lenders:
             await asyncio.to_thread(_lenders[url].lend, url)
+        elif not opened and url == f"sqlite:///{folder}/board.db":
+            await asyncio.to_thread(_ready_file.copy, folder / "board.db")
         settings.setdefault("limits", Limits(backoff_seconds=0.01))
         settings.setdefault("patience", Patience(reconnect_seconds=10, poll_seconds=0.5))
         opened.append(await open_board(url, **settings))

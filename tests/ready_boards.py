@@ -1,8 +1,9 @@
-"""Boards on PostgreSQL that are made once and lent to one test after another.
+"""Boards that are made once: on PostgreSQL lent to one test after another, on SQLite copied for each.
 
-To make a board takes sixty milliseconds and to drop it ten; to empty one takes twelve. A test's board does not exist
+To make a board takes sixty milliseconds and to drop it ten; to empty one takes two. A test's board does not exist
 before the test opens it: then a board that is ready gets its name. A board of which a test changed more than rows is
-dropped.
+dropped, and so is one that has grown: deleted rows keep their room.
+To copy a file takes seven milliseconds less than to make a board in it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import secrets
+import tempfile
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 from dugnad.board import open_board
+
+_BYTES_MAX = 2_000_000  # Of all tables and indexes; an empty board has a fifth of it.
 
 # What is in a schema, without the rows.
 _SHAPE = """
@@ -28,8 +34,33 @@ SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
   UNION ALL SELECT concat_ws(' ', relname, tgname, tgenabled) FROM tables JOIN pg_trigger ON tgrelid = tables.oid
   UNION ALL SELECT concat_ws(' ', relname, conname, contype) FROM tables JOIN pg_constraint ON conrelid = tables.oid
   UNION ALL SELECT concat_ws(' ', proname, proacl, prosrc) FROM pg_proc, own WHERE pronamespace = own.oid
+  UNION ALL SELECT 'grown' FROM tables HAVING sum(pg_relation_size(oid)) > $2
 ) AS parts (line)
 """
+
+
+class ReadyFile:
+    """A new board on SQLite, as bytes."""
+
+    def __init__(self) -> None:
+        self._bytes = self._identity = b""
+
+    def copy(self, path: Path) -> None:
+        """Put a board with an identity of its own here, unless the test has put something here itself."""
+        if os.path.lexists(path):
+            return
+        if not self._bytes:
+            with tempfile.TemporaryDirectory() as made:
+                self._identity = asyncio.run(_made(f"sqlite:///{made}/board.db")).encode()
+                self._bytes = Path(made, "board.db").read_bytes()
+            assert self._bytes.count(self._identity) == 1
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(self._bytes.replace(self._identity, secrets.token_hex(16).encode()))
+
+
+async def _made(url: str) -> str:
+    async with await open_board(url) as board:
+        return await board.identity()
 
 
 class ReadyBoards:
@@ -59,7 +90,7 @@ class ReadyBoards:
 
     def take_back(self, url: str) -> None:
         name = url.partition("?board=")[2]
-        if name in self._lent and self._wait(lambda admin: admin.fetchval(_SHAPE, name)) == self._shape:
+        if name in self._lent and self._wait(lambda admin: admin.fetchval(_SHAPE, name, _BYTES_MAX)) == self._shape:
             self._wait(lambda admin: admin.execute(self._empty.format(board=name)))
             self._ready.append(name)
         else:
@@ -81,7 +112,7 @@ class ReadyBoards:
 
         self._loop.run_until_complete(make())
         if not self._shape:
-            self._shape = self._wait(lambda admin: admin.fetchval(_SHAPE, name))
+            self._shape = self._wait(lambda admin: admin.fetchval(_SHAPE, name, _BYTES_MAX))
             self._empty = self._wait(lambda admin: _how_to_empty(admin, name, f"{self._prefix}_seed"))
         return name
 
@@ -110,6 +141,13 @@ async def _how_to_empty(admin: asyncpg.Connection, made: str, seed: str) -> str:
     await admin.execute(f"CREATE SCHEMA {seed}")
     for name in seeded:
         await admin.execute(f"CREATE TABLE {seed}.{name} AS TABLE {made}.{name}")
-    emptied = ", ".join(f"{{board}}.{name}" for name in tables)
-    filled = [f"INSERT INTO {{board}}.{name} OVERRIDING SYSTEM VALUE SELECT * FROM {seed}.{name}" for name in seeded]  # noqa: S608
-    return "; ".join([f"TRUNCATE {emptied} RESTART IDENTITY", *filled])
+    numbered = [
+        row[0] for row in await admin.fetch("SELECT sequencename FROM pg_sequences WHERE schemaname = $1", made)
+    ]
+    return "; ".join(
+        # Waits for what a process of the test still writes. TRUNCATE would too, and take five times as long.
+        [f"LOCK TABLE {', '.join(f'{{board}}.{name}' for name in tables)}"]
+        + [f"DELETE FROM {{board}}.{name}" for name in tables]  # noqa: S608
+        + [f"SELECT setval('{{board}}.{name}', 1, false)" for name in numbered]
+        + [f"INSERT INTO {{board}}.{name} OVERRIDING SYSTEM VALUE SELECT * FROM {seed}.{name}" for name in seeded]  # noqa: S608
+    )
