@@ -14,6 +14,7 @@ import pytest
 
 from dugnad.agent.external.decide import GUARD, NOT_GRANTED
 from dugnad.prompts import load, tell, tool_prompt
+from dugnad.team.workspaces.worktrees import Worktree
 from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools
 from dugnad.tools.finish_tools import review_finish
 from dugnad.tools.shell.bash import ShellTools
@@ -67,7 +68,9 @@ def described(schema: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, st
 
 
 def test_each_built_in_tool_is_described_with_each_of_its_arguments(tmp_path: Path) -> None:
-    tools = {each.prompt: each for each in (*built_in(tmp_path), review_finish) if not each.former}
+    tree = object.__new__(Worktree)
+    of_trees = (Tool(tree.run_check, prompt="run_check"), Tool(tree.update_tree, prompt="update_tree"))
+    tools = {each.prompt: each for each in (*built_in(tmp_path), *of_trees) if not each.former}
     assert tools.keys() == load("tools").keys()
     for name, each in tools.items():
         assert name is not None

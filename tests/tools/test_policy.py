@@ -145,7 +145,7 @@ def test_a_name_that_no_tool_can_have_is_strange() -> None:
 
 def test_the_tools_of_a_tree_are_known_by_name(folder: Path, sandbox: Sandbox) -> None:
     made = (*file_tools(Files(folder)), *command_tools(sandbox, folder))
-    assert {each.name for each in made} | {"jobs"} == set(OF_A_TREE)
+    assert {each.name for each in made} | {"jobs", "run_check", "update_tree"} == set(OF_A_TREE)
 
 
 # Asking and answering.

@@ -83,7 +83,7 @@ async def test_a_conflict_is_named_and_nobody_resolves_it(tmp_path: Path) -> Non
     came = await finish(trees, second)
     assert isinstance(came, Conflict)
     assert came.files == ("a.py",)
-    assert [each.split(" ", 1)[1] for each in came.others] == ["Some work"]
+    assert [each.split(" ", 1)[1] for each in came.others] == ["Some work (by alice)"]
     assert at(root, "dugnad/main", "a.py") == "a = 1"
 
 

@@ -40,7 +40,9 @@ BUILT_IN: tuple[Tool, ...] = (
 LEADING: tuple[Tool, ...] = (spawn_teammate, shutdown_teammate, assign, approve_plan)
 
 # Besides, where there is a tree to work in.
-OF_A_TREE = ("read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "bash", "jobs")
+OF_A_TREE = (
+    "read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "bash", "jobs", "run_check", "update_tree",
+)  # fmt: skip
 
 # What a consulted mind may use: it looks, and changes nothing.
 READING: tuple[Tool, ...] = (list_tasks, show_task, notes, list_teammates, use_skill)

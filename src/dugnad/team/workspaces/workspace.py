@@ -11,8 +11,8 @@ import hashlib
 import re
 import shlex
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from ...board import Board
 from ...board.roots import root_name
 from ...errors import BudgetSpent, DugnadError, ToolError
 from ...logs import logger
+from ...prompts import tell
 from ...text import NOTHING, Told, one_line
-from ...tools import Tool, file_tools
+from ...tools import Context, Tool, file_tools
 from ...tools.shell.bash import OUTPUT_BYTES_MAX, ShellTools, ran_text
+from ...tools.shell.runner import MARGIN_SECONDS, echo_of, time_of
 from ...types import Amount, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
 from ...workspace.files.files import Files
 from ...workspace.sandbox.sandbox import Sandbox
@@ -221,6 +223,12 @@ class TreeWorkspace(Workspace):
     commands: ShellTools | None = None  # What is behind the tools that run commands.
     reviews: bool = False  # The task is a review, so no check is run.
 
+    def __post_init__(self) -> None:
+        if self.commands is not None and not self.reviews:
+            seconds = CHECK_SECONDS_MAX + MARGIN_SECONDS
+            run_check = Tool(self.run_check, prompt="run_check", keyed=True, seconds=lambda _: seconds)
+            self.tools = (*self.tools, run_check)
+
     @property
     def cannot_check(self) -> str:
         return self.shop.why_not if self.shop.sandbox is None else ""
@@ -235,7 +243,35 @@ class TreeWorkspace(Workspace):
         return await self.run_checks(task)
 
     async def run_checks(self, task: Task) -> RedCheck | None:
-        return await self.shop.check(self.checks(task), self.tree, self.claim, readable=self.readable)
+        async with self.checking():
+            return await self.shop.check(self.checks(task), self.tree, self.claim, readable=self.readable)
+
+    @asynccontextmanager
+    async def checking(self) -> AsyncIterator[None]:
+        """Around a check. ToolError: the tree cannot be checked as it is."""
+        yield
+
+    async def run_check(self, context: Context) -> str:
+        """What `finish` runs, in the same way. The time is that of the call."""
+        if not (commands := self.checks(self.claim.task)):
+            return tell("delivery.no_check")
+        self.must_be_quiet()
+        named = tell("delivery.command", command=" && ".join(commands))
+        echo = echo_of(context, " && ".join(commands))
+        try:
+            async with self.checking():
+                red = await self.shop.run_checks(
+                    commands, self.tree, seconds=time_of(context, CHECK_SECONDS_MAX), readable=self.readable,
+                    hosts=self.shop.hosts if self.claim.task.network else (), on_output=echo.hear,
+                )  # fmt: skip
+        finally:
+            echo.close()
+        return tell("delivery.green", commands=named) if red is None else f"Red: `{red.command}`\n{red.output}"
+
+    def must_be_quiet(self) -> None:
+        """ToolError: jobs run, and would change the tree meanwhile."""
+        if self.commands is not None and (jobs := self.commands.running):
+            raise ToolError(tell("delivery.jobs_run", jobs=", ".join(jobs)))
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         if self.commands is not None:

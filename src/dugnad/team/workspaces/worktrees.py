@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ...board import Board
 from ...errors import StaleClaim, ToolError
 from ...prompts import tell
 from ...text import NOTHING, Told, clean, joined, one_line, pasted, shorten
+from ...tools import Context, Tool
 from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, Work
+from ...workspace.git.merging import TrialMerge, came_between
 from ...workspace.git.triggers import named_triggers, triggers
 from ...workspace.git.worktree import AttemptRef, Tree
 from ...workspace.git.worktrees import Trees
 from ..report import Deliveries
 from .workspace import RedCheck, TreeWorkspace, Workshop, Workspace, continues, delivered, line_of, mark_of
+
+_SHOWN_MAX = 20
 
 
 @dataclass(kw_only=True)
@@ -91,12 +96,47 @@ class Worktree(TreeWorkspace):
     owner: Worktrees
     work: Tree
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.reviews:
+            self.tools = (*self.tools, Tool(self.update_tree, prompt="update_tree", keyed=True))
+
     async def run_checks(self, task: Task) -> RedCheck | None:
+        await self._be_sure_it_is_resolved()
         # The project's own checks say something only about changes.
         if not self.checks(task) or not (task.check or await self._is_changed()):
             return None
+        return await super().run_checks(task)
+
+    @asynccontextmanager
+    async def checking(self) -> AsyncIterator[None]:
+        await self._be_sure_it_is_resolved()
         async with self.work.checking():
-            return await super().run_checks(task)
+            yield
+
+    async def _be_sure_it_is_resolved(self) -> None:
+        """ToolError: files still have the marks of a conflict, which must never be merged."""
+        if marked := await self.work.unresolved(self.owner.trees.target_name):
+            raise ToolError(tell("delivery.unresolved", files=_named(marked)))
+
+    async def update_tree(self, context: Context) -> str:
+        self.must_be_quiet()
+        trial = await self.owner.trees.update(self.work, self.claim.teammate)
+        target, marked = self.owner.trees.target, await self.work.unresolved(self.owner.trees.target_name)
+        if trial is None:
+            same = tell("delivery.target_is_in", target=target)
+            return joined((same, tell("delivery.unresolved", files=_named(marked)) if marked else None), " ")
+        return await self._brought_in(trial)
+
+    async def _brought_in(self, trial: TrialMerge) -> Told:
+        """What the mind is told when the target was brought into its tree."""
+        others = "\n".join(map(clean, await came_between(self.work.git, trial, trial.files)))
+        told = tell("delivery.target_brought_in", target=self.owner.trees.target, others=others)
+        if not trial.files:
+            return told
+        said = clean("\n".join(trial.said))
+        marked = tell("delivery.marked", files=_named(trial.files), target=self.owner.trees.target, said=said)
+        return joined((told, marked), "\n")
 
     async def _is_changed(self) -> bool:
         target = self.owner.trees.target_name
@@ -133,8 +173,7 @@ class Worktree(TreeWorkspace):
         target, branch = self.owner.trees.target, self.work.branch.removeprefix("refs/heads/")
         others = "\n".join(f"  {one_line(clean(each), 100)}" for each in came.others)
         if isinstance(came, Conflict):
-            files = ", ".join(one_line(clean(each), 200) for each in came.files[:20])
-            what = f"it conflicts with what others merged into {target} meanwhile, in {files}"
+            what = f"it conflicts with what others merged into {target} meanwhile, in {_named(came.files)}"
         else:
             what = f"merged into {target} as it is now, its check is red:\n{shorten(came.output, 4_000)}\n"
         return (
@@ -144,7 +183,7 @@ class Worktree(TreeWorkspace):
         )
 
     async def _check_all(self, task: Task) -> str | None:
-        red = await super().run_checks(task)
+        red = await self.shop.check(self.checks(task), self.tree, self.claim, readable=self.readable)
         return None if red is None else f"`{red.command}` printed:\n{red.output}"
 
     async def _is_ours(self) -> None:
@@ -166,6 +205,11 @@ class Worktree(TreeWorkspace):
                 await trees.forget(self.work.attempt.mark)
         except (ToolError, OSError):
             self.work.let_go()  # The next sweep removes it.
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - _SHOWN_MAX} more" if len(files) > _SHOWN_MAX else ""
+    return ", ".join(one_line(clean(each), 200) for each in files[:_SHOWN_MAX]) + more
 
 
 def _message(task: Task, done: Done) -> str:

@@ -81,6 +81,11 @@ class ShellTools:
     def unfinished(self) -> Told:
         return self._jobs.unfinished()
 
+    @property
+    def running(self) -> list[str]:
+        """The names of the jobs that have not ended."""
+        return self._jobs.running
+
     async def end_jobs(self) -> None:
         """End every job with everything that it started, so that nothing changes the tree during a check."""
         await self._jobs.end()

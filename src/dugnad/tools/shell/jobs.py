@@ -60,7 +60,7 @@ class Jobs:
         self._closed = False
 
     async def start(self, command: str, seconds: float | None) -> str:
-        running = [job.name for job in self._jobs.values() if not job.ended]
+        running = self.running
         if self._closed:
             raise ToolError(tell("results.work_is_over"))
         if len(running) >= self._limits.jobs_max:
@@ -161,6 +161,10 @@ class Jobs:
 
     def listed(self) -> str:
         return "\n".join(map(self._line, self._jobs.values())) or tell("results.no_jobs")
+
+    @property
+    def running(self) -> list[str]:
+        return [job.name for job in self._jobs.values() if not job.ended]
 
     def unfinished(self) -> Told:
         running = [job for job in self._jobs.values() if not job.ended and not job.mentioned]

@@ -17,6 +17,7 @@ from ...errors import StaleClaim
 from ...logs import logger
 from ...text import pasted
 from .merge_lock import turn
+from .merging import TrialMerge, came_between, try_merge
 from .ownership import GitTrouble
 from .worktree import BRANCHES, Tree
 from .worktrees import Trees
@@ -25,7 +26,6 @@ Check = Callable[[], Awaitable[str | None]]  # Of the tree as it is now. None: g
 
 _LOG = logger(__name__)
 _MOVES_MAX = 20  # How often the target may move under us. Teammates wait for the lock, so a person moves it.
-_SHOWN_MAX = 20
 _TIP = "Dugnad-Tip"  # A trailer of commits in the target: the tip of the attempt's branch that was merged.
 _LOOK_BACK_MAX = 10_000  # Commits of the target that are searched for a merge before a crash.
 
@@ -39,7 +39,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Both sides changed the same. `others` are the commits of the target that came in between."""
+    """Both sides changed the same. `others` are the commits of the target that changed those files meanwhile."""
 
     files: tuple[str, ...]
     others: tuple[str, ...]
@@ -47,7 +47,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedAfterMerge:
-    """Green by itself, red together with what others merged meanwhile."""
+    """Green by itself, red together with `others`, the commits of the target that came in between."""
 
     output: str
     others: tuple[str, ...]
@@ -128,32 +128,21 @@ async def _merge(
     tip_tree = await git.tree_of(work.tip)
     for _ in range(_MOVES_MAX):
         head = await trees.target_head()
-        base = (await git.run("merge-base", head, work.tip, may_fail=True)).text.strip()
-        between = f"{base}..{head}" if base else head
-        if base != head and tree.attempt.goes_on and (found := await _merged_before(trees, tree, work.tip, between)):
+        trial = await try_merge(git, head, work.tip)
+        if tree.attempt.goes_on and (found := await _merged_before(trees, tree, trial)):
             return Merged(commit=found)
-        told = await git.run("log", "--format=%h %s", f"--max-count={_SHOWN_MAX}", between)
-        others = tuple(told.text.splitlines())
-        if base == head:
-            made = tip_tree
-        else:
-            tried = await git.run(
-                "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "--allow-unrelated-histories",
-                head, work.tip, may_fail=True,
-            )  # fmt: skip
-            made, *files = [each for each in tried.text.split("\0") if each] or [""]
-            if tried.code == 1:
-                return Conflict(files=tuple(dict.fromkeys(files)), others=others)
-            if tried.code:
-                raise GitTrouble(f"git merge-tree failed: {tried.errors.strip()[:500]}")
-        if made == await git.tree_of(head):
+        if trial.files:
+            return Conflict(files=trial.files, others=await came_between(git, trial, trial.files))
+        if trial.tree == await git.tree_of(head):
             return Merged(commit=None)
-        commit = await tree.git_commit(made, [head], f"{work.message.rstrip()}\n\n{_TIP}: {work.tip}\n", work.author)
-        if made != tip_tree:  # The very tree that was checked before needs no second look.
+        commit = await tree.git_commit(
+            trial.tree, [head], f"{work.message.rstrip()}\n\n{_TIP}: {work.tip}\n", work.author
+        )
+        if trial.tree != tip_tree:  # The very tree that was checked before needs no second look.
             await tree.show(commit)
             if (red := await check()) is not None:
                 await tree.back_to_branch()
-                return RedAfterMerge(output=red, others=others)
+                return RedAfterMerge(output=red, others=await came_between(git, trial))
         await _be_sure_it_is_free(trees)
         await is_ours()
         if await _advance(trees, tree, head, commit):
@@ -171,13 +160,16 @@ async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
     return False
 
 
-async def _merged_before(trees: Trees, tree: Tree, tip: str, between: str) -> str | None:
+async def _merged_before(trees: Trees, tree: Tree, trial: TrialMerge) -> str | None:
     """The commit of this very work in the target, if it was merged before a crash and nobody could say so."""
+    if trial.base == trial.head:
+        return None
+    between = f"{trial.base}..{trial.head}" if trial.base else trial.head
     git, form = trees.git, f"--format=%H %ce %(trailers:key={_TIP},valueonly,separator=%x20)"
     found = await git.run("log", form, f"--max-count={_LOOK_BACK_MAX}", between)
     for line in found.text.splitlines():
         commit, by, *tips = line.split()
-        if by == tree.attempt.committer and tips and await git.tree_of(tips[-1]) == await git.tree_of(tip):
+        if by == tree.attempt.committer and tips and await git.tree_of(tips[-1]) == await git.tree_of(trial.tip):
             return commit
     return None
 

@@ -18,6 +18,7 @@ from ..files.paths import Beneath
 from ..files.search import TEMPORARY
 from . import private_repository
 from .git import Git
+from .merging import TrialMerge
 from .ownership import GitTrouble
 
 BRANCHES = "dugnad/"  # All our branches begin so, in refs/heads.
@@ -26,6 +27,7 @@ FENCES = "refs/dugnad/fence/"
 ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
 CHECKING = "dugnad-checking"  # A file in a tree's git directory: a check may have left something in the tree.
 _LINK = "160000"  # The mode of a repository inside another.
+_CONFLICT = "Dugnad-Conflict"  # A trailer of a commit that has marks of a conflict: in how many files.
 _SHOWN_MAX = 20
 _NESTED = "{}: a git repository of its own inside the tree; remove its .git, then finish again."
 
@@ -224,6 +226,27 @@ class Tree:
         self._set_head(commit)
         await self.run("read-tree", "--reset", "-u", commit)
         await self._clean()
+
+    async def bring_in(self, trial: TrialMerge, author: str) -> None:
+        """Have the tree and its branch be what the branch's tip and another commit come to, with marks where they
+        conflict. The branch moves when the tree is complete: if this is stopped, the tree goes back to one of them."""
+        commit = trial.head
+        if trial.base != trial.tip:  # Otherwise there is no work of its own yet.
+            said = f"{_CONFLICT}: {len(trial.files)}\n" if trial.files else ""
+            parents, message = [trial.tip, trial.head], f"Bring in what others merged\n\n{said}"
+            commit = await self.git_commit(trial.tree, parents, message, author)
+        await self.show(commit)
+        await self.run("update-ref", self.branch, commit)
+        self._set_head(f"ref: {self.branch}")
+
+    async def unresolved(self, target: str) -> list[str]:
+        """The files that still have marks of a conflict that `bring_in` left."""
+        words = ("log", "--merges", "--max-count=1", "--format=%H", f"--grep=^{_CONFLICT}: ", f"{target}..HEAD")
+        if not await self.run(*words):
+            return []
+        await self.stage()
+        marks = ("grep", "--cached", "-I", "-l", "-z", "-E", "^(<{7}|>{7}) [0-9a-f]{40,64}")
+        return [each for each in (await self.run(*marks, may_fail=True)).split("\0") if each]
 
     async def back_to_branch(self) -> None:
         await self.run("read-tree", "--reset", "-u", self.branch)

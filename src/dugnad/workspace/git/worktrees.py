@@ -25,6 +25,7 @@ from ..programs import find_program
 from . import private_repository
 from .git import Git
 from .merge_lock import is_at
+from .merging import TrialMerge, try_merge
 from .ownership import GitTrouble
 from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch
 
@@ -219,6 +220,15 @@ class Trees:
             tree.let_go()
             raise
         return tree
+
+    async def update(self, tree: Tree, author: str) -> TrialMerge | None:
+        """Bring the target as it is now into a tree. What conflicts is marked in its files. None: it has all of it."""
+        tip, head = await tree.commit("Work until here", author), await self.target_head()
+        if await self.git.is_in(head, tip):
+            return None
+        trial = await try_merge(self.git, head, tip)
+        await tree.bring_in(trial, author)
+        return trial
 
     # What is left.
 
