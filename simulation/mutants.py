@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a request that does not say where it stands", 9, "agent/packet.py",
            "if turn == 1 or turn % _STANDING_TURNS == 0:", "if False:"),
     Mutant("a summary that does not say whose work it is", 9, "agent/compaction.py",
-           "within_bytes(joined((who, talk.opening)), room // 4)", "within_bytes(talk.opening, room // 4)", seed=1),
+           "within_bytes(joined((who, talk.opening)), room // 4)", "within_bytes(talk.opening, room // 4)", seed=85),
     Mutant("a teammate that forgets who it is", 9, "agent/conversation.py",
            "else [joined((who, self.opening)), text]", "else [text]", seed=1),
     # 10. Idle costs nothing.

@@ -22,7 +22,7 @@ _INBOX = re.compile(r"<inbox>\n(.*?)\n</inbox>", re.DOTALL)
 _WORD = re.compile(r"^> (word .*)$", re.MULTILINE)
 _SENDER = re.compile(r"^From (the human|\S+)( \(lead\))?( \[shutdown\])?", re.MULTILINE)
 # What can be said of a button that was pressed; the last is what is left of an old result.
-_OF_PRESSING = ("is pressed.", "Interrupted:", "took longer", "shortened")
+_OF_PRESSING = ("is pressed.", "Interrupted:", "took longer", "left out")
 TEAM = "sim"
 SECRET = "sk-simulated-secret"
 

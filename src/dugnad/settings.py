@@ -72,8 +72,8 @@ class AgentLimits:
     give_back_seconds: Annotated[float, 0] = 300.0  # How long such a released task waits.
 
     window_tokens_default: int = 32_000  # Of a model with an unknown window.
-    micro_share: Annotated[float, (None, 1)] = 0.5  # Of the window: from here on old tool results are shortened.
-    compact_share: Annotated[float, (None, 1)] = 0.75  # From here on the older part becomes a summary.
+    micro_share: Annotated[float, (None, 1)] = 0.85  # Of the window: a longer conversation is made shorter,
+    low_share: Annotated[float, (0, 1)] = 0.45  # in one go, until it takes no more than this share.
     keep_share: Annotated[float, (0, 1)] = 0.2  # The share of the window that is not summarised.
     summary_tokens_max: int = 2_048
 

@@ -35,42 +35,46 @@ def small(steps: list[Step], summaries: list[Step] | None = None) -> ScriptedMod
     )
 
 
-async def test_from_half_of_the_window_old_results_are_shortened_and_recent_ones_stay(board: Board) -> None:
-    model = small([*[used(1_000, call("look"))] * 6, used(5_500, call("look")), END])
+LONG = call("look", length=12_000)
+
+
+async def test_above_the_high_mark_old_results_are_shortened_and_recent_ones_stay(board: Board) -> None:
+    model = small([*[used(1_000, LONG)] * 6, used(8_600, LONG), END])
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
     assert await stage.run() == Done("built")
     assert len(of_task(model)) == len(model.asked)
     results = [message.text for message in model.asked[-1].messages if isinstance(message, ToolResult)]
-    assert [text == look() for text in results] == [False] * 3 + [True] * 4
-    assert all("[… 1,000 characters, shortened to make room; read_output(output=" in text for text in results[:3])
+    assert [text == look(12_000) for text in results] == [False] * 3 + [True] * 4
+    assert all("[… 11,400 characters left out; read_output(output=" in text for text in results[:3])
     turns = await board.transcript(1, 1)
-    assert [orjson.loads(turn.body)["text"] for turn in turns if turn.kind == "tool"][:-1] == [look()] * 7
+    assert [orjson.loads(turn.body)["text"] for turn in turns if turn.kind == "tool"][:-1] == [look(12_000)] * 7
 
 
 async def test_a_result_that_was_shortened_to_make_room_can_be_read_again(board: Board) -> None:
-    model = small([*[used(1_000, call("look"))] * 6, used(5_500, call("look")), END])
+    model = small([*[used(1_000, LONG)] * 6, used(8_600, LONG), END])
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
     await stage.run()
     assert "read_output" in all_told(model.asked[-1])
 
 
-async def test_below_half_of_the_window_nothing_gives_way(board: Board) -> None:
-    model = small([*[used(1_000, call("look"))] * 6, used(4_500, call("look")), END])
+async def test_below_the_high_mark_nothing_gives_way(board: Board) -> None:
+    model = small([*[used(1_000, call("look"))] * 6, used(8_100, call("look")), END])
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
     await stage.run()
     assert all(turn.kind != "summary" for turn in await board.transcript(1, 1))
 
 
-async def test_from_three_quarters_of_the_window_the_older_part_becomes_a_summary(board: Board) -> None:
-    model = small([*[used(1_000, call("look", length=100))] * 6, used(7_600, call("look", length=600)), END])
+async def test_where_shortening_is_not_enough_the_older_part_becomes_a_summary(board: Board) -> None:
+    model = small([*[used(1_000, call("look", length=100))] * 6, used(8_600, call("look", length=600)), END])
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
     assert await stage.run(body="The goal in full.") == Done("built")
     (summary,) = [request for request in model.asked if request.title == "(summary)"]
-    assert "keeps the first message and the last turns word for word" in summary.system
-    assert "which stays:\nYou are alice, a teammate of the team" in summary.messages[0].text
-    assert "which stay, begin like this:\n> [said]" in summary.messages[0].text
+    before = model.asked[6]
+    assert (summary.system, summary.tools) == (before.system, before.tools)
+    assert summary.messages[: len(before.messages)] == before.messages, "the provider has it in its cache"
+    assert "Only the first message and the last turns stay" in told(summary)
+    assert "they begin like this:\n> [said]" in told(summary)
     assert (summary.teammate, summary.task) == ("alice", 1)
-    assert "The goal in full." in summary.messages[0].text
     last = model.asked[-1]
     assert last.messages[0].text == model.asked[0].messages[0].text
     assert "The goal in full." in last.messages[0].text
@@ -86,7 +90,7 @@ async def test_from_three_quarters_of_the_window_the_older_part_becomes_a_summar
 @pytest.mark.parametrize("fault", ["overflow", "empty"])
 async def test_when_no_summary_can_be_had_a_plain_one_is_made(board: Board, fault: str) -> None:
     model = small(
-        [*[used(1_000, call("look", length=100))] * 6, used(7_600, call("look", length=600)), END],
+        [*[used(1_000, call("look", length=100))] * 6, used(8_600, call("look", length=600)), END],
         [Step(faults=("overflow",) * 9)] * 20 if fault == "overflow" else [Step(odd="empty")] * 20,
     )
     stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
@@ -120,11 +124,10 @@ async def test_a_second_summary_is_made_of_the_first_and_what_came_after(board: 
     stage = await set_stage(board, model=model, tools=[look], limits=AgentLimits(keep_share=0.0001))
     await stage.run()
     first, second = [request for request in model.asked if request.title == "(summary)"]
-    assert "Summary 3." in second.messages[0].text
-    assert "Summary 3." not in first.messages[0].text
+    assert "Summary 3." in second.messages[1].text
+    assert "Summary 3." not in all_told(first)
     assert "Summary 7." in model.asked[-1].messages[1].text
     assert all_told(model.asked[-1]).count("Your task is #1") == 1
-    assert "Your task is #1" not in second.messages[0].text.partition("is to be summarised:")[2]
 
 
 async def test_a_provider_that_counts_nothing_does_not_run_into_its_window(board: Board) -> None:
@@ -146,3 +149,25 @@ async def test_a_summary_is_recorded_with_its_cost_and_found_again_after_a_crash
     assert turn.used.tokens > 0
     assert sum(request.title == "(summary)" for request in model.asked) == 1
     assert "[turn 1 of 50]" in told(model.asked[-1])
+
+
+async def test_what_does_not_fit_any_more_is_summarised_in_a_request_of_its_own(board: Board) -> None:
+    """Its model is told what stays, so that it writes only what is lost."""
+    model = small([*[used(1_000, call("look", length=100))] * 6, used(10_100, call("look", length=600)), END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    assert await stage.run(body="The goal in full.") == Done("built")
+    (summary,) = [request for request in model.asked if request.title == "(summary)"]
+    assert "keeps the first message and the last turns word for word" in summary.system
+    (said,) = (each.text for each in summary.messages)
+    assert "which stays:\nYou are alice, a teammate of the team" in said
+    assert said.count("The goal in full.") == 1
+    assert "which stay, begin like this:\n> [said]" in said
+    assert (summary.teammate, summary.task, summary.tools) == ("alice", 1, ())
+    assert "Summary 6." in model.asked[-1].messages[1].text
+
+
+async def test_after_room_was_made_nothing_changes_until_the_high_mark_is_passed_again(board: Board) -> None:
+    model = small([*[used(1_000, LONG)] * 6, used(8_600, LONG), *[used(8_000, call("look", length=100))] * 5, END])
+    stage = await set_stage(board, model=model, tools=[look], limits=LIMITS)
+    assert await stage.run() == Done("built")
+    assert sum(turn.kind == "summary" for turn in await board.transcript(1, 1)) == 1

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dugnad.agent import compaction
-from dugnad.agent.conversation import Conversation, estimate_tokens
+from dugnad.agent.conversation import Conversation, estimate_tokens, size_bytes
 from dugnad.models.port import Reply, Said, ToolCall, ToolResult, Usage
 from dugnad.settings import AgentLimits
 from dugnad.text import NOTHING, Told
 from dugnad.types import Amount, NewTurn, Turn
-from tests.agent.stage_agent import state_of
+from tests.agent.stage_agent import state_of, value
 
 LIMITS = AgentLimits()
 WHO = Told("You are alice.")
@@ -46,7 +48,7 @@ class Play:
         talk = self.talk
         if kind == "reply":
             self.reply(text, results)
-        elif kind == "shorten" and (shortened := compaction.shortened_results(talk)):
+        elif kind == "shorten" and (shortened := compaction.shortened_results(talk, 0)[0]):
             self.record(talk.next_turn("summary", {"shortened": shortened}))
             talk.apply_shortened(shortened)
         elif kind in ("summary", "harder") and (kept := compaction.cut(talk, 0 if kind == "harder" else 100)):
@@ -133,7 +135,7 @@ def test_shortening_only_ever_touches_old_long_results_and_is_done_once(
     talk = play(steps).talk
     before = list(talk.entries)
     replies = [place for place, entry in enumerate(before) if isinstance(entry, Reply)]
-    shortened = compaction.shortened_results(talk)
+    shortened, _ = compaction.shortened_results(talk, 0)
     talk.apply_shortened(shortened)
     touched = {place for place, _ in shortened}
     for place, (old, new) in enumerate(zip(before, talk.entries, strict=True)):
@@ -145,7 +147,7 @@ def test_shortening_only_ever_touches_old_long_results_and_is_done_once(
         assert place < replies[-4]
         assert (new.call, new.name) == (old.call, old.name)
         assert len(new.text) < len(old.text)
-    assert not compaction.shortened_results(talk)
+    assert compaction.shortened_results(talk, 0)[0] == []
 
 
 def full(text: str, turns: int, packet: str) -> Conversation:
@@ -174,3 +176,76 @@ def test_a_plain_summary_is_bounded(steps: list[tuple[str, str, list[str]]]) -> 
     talk = play(steps).talk
     text = compaction.plain_summary(talk, len(talk.entries)) if talk.entries else ""
     assert len(text) < 8_200
+
+
+# Room is made rarely, and in one go.
+
+WINDOW = 20_000
+FIXED = 3_000  # Tokens of the system text and the tools.
+OUTPUT = "".join(f"line {number}: {'x' * 40}\n" for number in range(60))
+
+
+class LongPlay(Play):
+    """A conversation whose provider counts four bytes a token, and whose room is made as the loop makes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.views: list[list[str]] = []
+        self.summaries = 0
+
+    def turn(self, output: str) -> None:
+        talk = self.talk
+        if talk.size_tokens > WINDOW * LIMITS.micro_share:
+            low = int(WINDOW * LIMITS.low_share)
+            shortened, enough = compaction.shortened_results(talk, low)
+            if enough:
+                talk.apply_shortened(shortened)
+            else:
+                self.summaries += 1
+                talk.apply_summary(Told("Summary."), compaction.cut(talk, int(WINDOW * LIMITS.keep_share)), WHO)
+            assert talk.size_tokens <= low
+        self.reply(f"Step {talk.replies}.", [output])
+        self.views.append([str(value(entry)) for entry in talk.entries])
+        talk.tokens, talk.uncounted = FIXED + sum(map(size_bytes, talk.entries)) // 4, 0
+
+    def changes(self) -> int:
+        """How often a view does not begin with the one before it."""
+        pairs = itertools.pairwise(self.views)
+        return sum(after[: len(before)] != before for before, after in pairs)
+
+
+def test_over_two_hundred_turns_the_prefix_changes_rarely() -> None:
+    made = LongPlay()
+    for _ in range(200):
+        made.turn(OUTPUT)
+    added = 200 * size_bytes(ToolResult("c", "look", OUTPUT)) // 4
+    assert made.changes() <= added // int(WINDOW * (LIMITS.micro_share - LIMITS.low_share)) + 1
+    assert 0 < made.summaries < made.changes()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 15_000), min_size=30, max_size=60))
+def test_nothing_changes_between_two_times_of_making_room(lengths: list[int]) -> None:
+    made = LongPlay()
+    for length in lengths:
+        made.turn("word\n" * (length // 5))
+    assert made.changes() <= sum(lengths) // 4 // int(WINDOW * (LIMITS.micro_share - LIMITS.low_share)) + 1
+
+
+def test_a_shortened_result_keeps_its_lines_and_says_where_the_rest_is() -> None:
+    talk = play([("reply", "look", [OUTPUT])] * 6).talk
+    ((place, text), *_), _ = compaction.shortened_results(talk, 0)
+    assert place == 2
+    assert text.startswith("line 0: ")
+    assert OUTPUT.startswith(text.partition("\n[… ")[0])
+    assert text.endswith(OUTPUT[-150:])
+    assert "characters left out; read_output(output='1.2') shows them …]\n" in text
+
+
+def test_the_largest_and_oldest_results_are_shortened_first_and_no_more_than_needed() -> None:
+    talk = play([("reply", "look", ["x" * size]) for size in (2_000, 9_000, 2_000, 2_000, 2_000, 2_000, 2_000)]).talk
+    talk.tokens, talk.uncounted = 10_000, 0
+    shortened, enough = compaction.shortened_results(talk, 8_000)
+    assert enough
+    assert [len(talk.entries[place].text) for place, _ in shortened] == [9_000]
+    assert not compaction.shortened_results(talk, 1_000)[1]

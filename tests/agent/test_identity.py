@@ -98,9 +98,9 @@ async def test_who_it_is_stands_there_after_every_kind_of_compaction(board: Boar
     short = used(1_000, call("look", length=100))
     script = [
         *[short] * 6,
-        used(7_600, call("look", length=100)),  # Three quarters of the window: a summary.
-        *[used(1_000, call("look"))] * 6,
-        used(5_500, call("look")),  # Half of it: results are shortened.
+        used(8_600, call("look", length=100)),  # The high mark, and no long result: a summary.
+        *[used(1_000, call("look", length=12_000))] * 6,
+        used(8_600, call("look", length=12_000)),  # Old results are shortened.
         *[short] * 3,
         call("compact"),
         *[short] * 2,
@@ -133,7 +133,7 @@ async def test_the_lead_is_told_that_it_leads(board: Board) -> None:
 
 
 async def test_between_compactions_each_request_only_adds_to_the_one_before(board: Board) -> None:
-    script = [*[used(1_000, call("look"))] * 5, used(7_600, call("look")), *[used(1_000, call("look"))] * 3, END]
+    script = [*[used(1_000, call("look"))] * 5, used(8_600, call("look")), *[used(1_000, call("look"))] * 3, END]
     stage = await set_stage(board, script, others=SUMMARIES, tools=[look], limits=AgentLimits(keep_share=0.05))
     stage.model.facts = ScriptedModel({}, window_tokens=18_192).facts
     await stage.run()

@@ -94,7 +94,7 @@ class Agent:
                 if self.stop:
                     raise PutDown(Released(self.stop.why, resume=True))
                 await self._take_messages(claim, talk)
-                await self._compact_if_long(claim, talk)
+                await self._make_room(claim, talk)
                 await self._turn(claim, talk)
                 resumed = False
         except PutDown as put_down:
@@ -205,8 +205,9 @@ class Agent:
                 answer = await self._asker(claim).ask(request, spending, known)
                 break
             except ContextOverflow as overflow:
-                smaller = await self._compact(claim, talk, harder=overflowed + 1)
-                smaller = smaller or await self._shorten_results(claim, talk, recent=0)
+                smaller = await self._compact(claim, talk, harder=overflowed + 1, overflowed=True)
+                if not smaller:
+                    smaller = await self._shorten(claim, talk, compaction.shortened_results(talk, 0, recent=0)[0])
                 if overflowed == 2 or not smaller:
                     raise PutDown(Failed(f"the context is full and cannot be made smaller: {overflow}")) from None
         body = talk.reply_turn(said, answer.reply, who)
@@ -244,32 +245,33 @@ class Agent:
         known = self.model.facts.window_tokens or self.limits.window_tokens_default
         return max(1_000, known - self.limits.output_tokens_max)
 
-    async def _compact_if_long(self, claim: Claim, talk: Conversation) -> None:
+    async def _make_room(self, claim: Claim, talk: Conversation) -> None:
+        """Rarely, and in one go, because a provider's cache is lost from the first change on."""
         if talk.desk.compaction_wanted:
             await self._compact(claim, talk, harder=1)
-        elif compaction.is_long(talk, self._window, self.limits.micro_share):
-            await self._shorten_results(claim, talk)
-            if compaction.is_long(talk, self._window, self.limits.compact_share):
-                await self._compact(claim, talk)
+        elif talk.size_tokens > self._window * self.limits.micro_share:
+            low = int(self._window * self.limits.low_share)
+            shortened, enough = compaction.shortened_results(talk, low)
+            if enough or not await self._compact(claim, talk):
+                await self._shorten(claim, talk, shortened)
 
-    async def _shorten_results(
-        self, claim: Claim, talk: Conversation, *, recent: int = compaction.RECENT_REPLIES
-    ) -> bool:
+    async def _shorten(self, claim: Claim, talk: Conversation, shortened: list[tuple[int, str]]) -> bool:
         """False: there was nothing to shorten."""
-        shortened = compaction.shortened_results(talk, recent=recent)
         if shortened:
             turn = talk.next_turn("summary", {"shortened": shortened})
             talk.number = await self.board.record(claim, turn)
             talk.apply_shortened(shortened)
         return bool(shortened)
 
-    async def _compact(self, claim: Claim, talk: Conversation, *, harder: int = 0) -> bool:
+    async def _compact(
+        self, claim: Claim, talk: Conversation, *, harder: int = 0, overflowed: bool = False
+    ) -> bool:  # fmt: skip
         """Replace the older part of the view by a summary. False: there is nothing to summarise."""
         keep = int(self._window * self.limits.keep_share) >> (2 * harder)
         if not (kept_from := compaction.cut(talk, keep)):
             talk.desk.compaction_wanted = False
             return False
-        answer = await self._summary(claim, talk, kept_from)
+        answer = await self._summary(claim, talk, kept_from, overflowed=overflowed)
         words = answer.reply.text.strip() if answer else ""
         text = compaction.summary_text(talk, kept_from, words)
         turn = talk.next_turn(
@@ -282,13 +284,20 @@ class Agent:
         talk.apply_summary(text, kept_from, self._who)
         return True
 
-    async def _summary(self, claim: Claim, talk: Conversation, kept_from: int) -> ModelAnswer | None:
-        request = compaction.summary_request(talk, kept_from, self._who, self._window, self.limits)
-        request = replace(request, teammate=self.teammate.name, task=claim.task.id)
+    async def _summary(
+        self, claim: Claim, talk: Conversation, kept_from: int, *, overflowed: bool
+    ) -> ModelAnswer | None:  # fmt: skip
+        if overflowed or talk.size_tokens > self._window:
+            request = compaction.summary_request(talk, kept_from, self._who, self._window, self.limits)
+            request = replace(request, teammate=self.teammate.name, task=claim.task.id)
+        else:
+            request = compaction.sum_up_request(self._request(claim, talk, None), talk, kept_from, self.limits)
         try:
             return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
         except ModelMisconfigured:
             raise
+        except ContextOverflow:
+            return None if overflowed else await self._summary(claim, talk, kept_from, overflowed=True)
         except ModelTrouble:  # A plain summary is better than a task that cannot go on.
             return None
 

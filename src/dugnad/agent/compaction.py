@@ -1,32 +1,47 @@
-"""Making room, in three steps: old tool results shortened, the older part summarised, and on request. Pure.
+"""Making room: old results of tools are shortened, or the older part becomes a summary. Pure.
 
-Only the view changes; the transcript keeps everything. A call and its results stay together: the view is cut only in
-front of a reply, and never inside the last one.
+Only the view changes; the transcript keeps everything. A provider's cache is lost from the first change on, so room is
+made rarely and in one go: when the view passes a high mark, it is brought below a low one. A call and its results stay
+together: the view is cut only in front of a reply, and never inside the last one.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..models.port import Message, Reply, Request, Said, ToolResult
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import Told, joined, one_line, quote, shorten, within_bytes
-from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
+from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes, size_without
 
-RECENT_REPLIES = 4  # Their results stay as they are in the first step.
-_SHORT = 400
-_BEGINNING = 500  # Characters of the kept part, for the model that summarises what is in front of it.
+RECENT_REPLIES = 4  # Their results stay as they are.
+_SHORT = 600  # Characters that are left of a result,
+_LONG = 1_000  # if it had more than this.
+_BEGINNING = 500
 
 
-def shortened_results(talk: Conversation, *, recent: int = RECENT_REPLIES) -> list[tuple[int, str]]:
-    """The first step: results before the last few replies, each replaced by its beginning and where the whole is."""
+def shortened_results(
+    talk: Conversation, to_tokens: int, *, recent: int = RECENT_REPLIES
+) -> tuple[list[tuple[int, str]], bool]:
+    """Results to shorten until the view has so many tokens, and whether that is enough. The large and old ones come
+    first, and those of the last few replies stay. Of each its beginning and its end are left."""
     replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
     before = len(talk.entries) if not recent else replies[-recent] if len(replies) > recent else 0
+    old = [
+        (len(entry.text) * (len(talk.entries) - place), place, entry)
+        for place, entry in enumerate(talk.entries[:before])
+        if isinstance(entry, ToolResult) and len(entry.text) > _LONG
+    ]
     found: list[tuple[int, str]] = []
-    for place, entry in enumerate(talk.entries[:before]):
-        if isinstance(entry, ToolResult) and len(entry.text) > _SHORT:
-            short = tell("teammate.shortened", text=entry.text, characters=len(entry.text), output=entry.label)
-            found.append((place, short))
-    return found
+    saved = 0
+    for _, place, entry in sorted(old, key=lambda each: each[:2], reverse=True):
+        if size_without(talk, saved) <= to_tokens:
+            break
+        short = shorten(entry.text, _SHORT, tell("teammate.shortened", output=entry.label))
+        saved += len(entry.text.encode()) - len(short.encode())
+        found.append((place, short))
+    return sorted(found), size_without(talk, saved) <= to_tokens
 
 
 def cut(talk: Conversation, keep_tokens: int) -> int:
@@ -50,22 +65,32 @@ def lost(talk: Conversation, kept_from: int) -> list[Message]:
     return talk.entries[1 if stays else 0 : kept_from]
 
 
-def is_long(talk: Conversation, window: int, share: float) -> bool:
-    return talk.size_tokens > window * share
+def sum_up_request(request: Request, talk: Conversation, kept_from: int, limits: AgentLimits) -> Request:
+    """The request for a summary at the end of the conversation, so that the provider finds all before it in its
+    cache."""
+    ask = tell("teammate.sum_up", words=limits.summary_tokens_max // 2, told=_beginning(talk, kept_from))
+    return replace(
+        request, messages=(*talk.entries, Said(ask)), output_tokens_max=limits.summary_tokens_max, title="(summary)",
+        turn=talk.replies,
+    )  # fmt: skip
+
+
+def _beginning(talk: Conversation, kept_from: int) -> Told:
+    """How the kept part begins, for the model that summarises what is in front of it."""
+    return joined(quote(shorten(_as_text(entry), _BEGINNING)) for entry in talk.entries[kept_from : kept_from + 1])
 
 
 def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, limits: AgentLimits) -> Request:
-    """The request for a summary. It always fits: what is too long is shortened first."""
+    """A request of its own for a summary. It always fits: what is too long is shortened first."""
     room = max(2_000, (window - limits.summary_tokens_max) * BYTES_PER_TOKEN * 6 // 10)
     lines = [quote(_as_text(entry)) for entry in lost(talk, kept_from)]
     each = max(300, room // max(1, len(lines)))
     if sum(len(line.encode()) for line in lines) > room:
         lines = [within_bytes(line, each) for line in lines]
-    kept = (quote(shorten(_as_text(entry), _BEGINNING)) for entry in talk.entries[kept_from : kept_from + 1])
     told = (
         tell("teammate.stays", told=within_bytes(joined((who, talk.opening)), room // 4)),
         tell("teammate.happened", told=within_bytes(joined(lines, "\n"), room * 3 // 4)),
-        *(tell("teammate.follows", told=each) for each in kept),
+        tell("teammate.follows", told=_beginning(talk, kept_from)),
     )
     return Request(
         system=tell("teammate.summarise", words=limits.summary_tokens_max // 2),

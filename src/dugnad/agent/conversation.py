@@ -20,7 +20,8 @@ from ..tools.task_tools import labels_in
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
 _ENDS = {"Done": Done, "Failed": Failed, "Released": Released}
-BYTES_PER_TOKEN = 3  # A safe estimate, used only until the provider has counted.
+BYTES_PER_TOKEN = 3  # A safe estimate of what was added, used only until the provider has counted,
+_BYTES_PER_TOKEN_CUT = 4  # and one of what was taken away.
 
 
 @dataclass(slots=True)
@@ -145,7 +146,7 @@ class Conversation:
         self.desk.todo_turn = self.replies
 
     def apply_shortened(self, shortened: Sequence[tuple[int, str]]) -> None:
-        """Old results are replaced by their beginning and where the whole is."""
+        """Of old results only the beginning and the end are left, with where the whole is."""
         entries = list(self.entries)
         for place, text in shortened:
             old = entries[place]
@@ -163,10 +164,10 @@ class Conversation:
 
     def _replace_entries(self, entries: list[Message]) -> None:
         """Change the view. What the provider counted besides the entries (system text, tools) still counts."""
-        before = sum(map(size_bytes, self.entries)) // BYTES_PER_TOKEN
-        self.tokens = max(0, self.size_tokens - before)
+        before, after = sum(map(size_bytes, self.entries)), sum(map(size_bytes, entries))
+        counted = size_without(self, before - after) if self.tokens else 0
+        self.tokens, self.uncounted = counted, 0 if counted else after
         self.entries = entries
-        self.uncounted = sum(map(size_bytes, entries))
         self.memory = Memory()
 
     def apply(self, turn: Turn) -> None:
@@ -196,6 +197,11 @@ class Conversation:
 
     def next_turn(self, kind: TurnKind, body: dict[str, Any], **fields: Any) -> NewTurn:
         return NewTurn(number=self.number + 1, kind=kind, body=orjson.dumps(body).decode(), **fields)
+
+
+def size_without(talk: Conversation, cut_bytes: int) -> int:
+    """How many tokens the conversation has without so many bytes of it."""
+    return max(1, talk.size_tokens - cut_bytes // _BYTES_PER_TOKEN_CUT)
 
 
 def reply_body(reply: Reply) -> dict[str, Any]:

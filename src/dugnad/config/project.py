@@ -40,7 +40,7 @@ _SECRETS = "keys and endpoints come from the environment or from ~/.config/dugna
 # The first is never more than the second.
 _ORDERED = (
     ("lease_seconds", "lease_seconds_max"), ("backoff_seconds", "backoff_seconds_max"),
-    ("cooldown_seconds", "cooldown_seconds_max"), ("micro_share", "compact_share"), ("keep_share", "compact_share"),
+    ("cooldown_seconds", "cooldown_seconds_max"), ("low_share", "micro_share"), ("keep_share", "micro_share"),
 )  # fmt: skip
 
 
