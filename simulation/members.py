@@ -38,11 +38,12 @@ def _noted(history: History, event: Event, data: Mapping[str, Any]) -> None:
 
 
 def _stopped(history: History, event: Event, data: Mapping[str, Any]) -> None:
-    """Who stops by itself has read everything; nothing is lost between working and resting."""
+    """Who stops by itself has read everything but notices, which it reads with its next task; nothing is lost between
+    working and resting."""
     unread = [
         number
         for number, message in history.messages.items()
-        if message["to"] == data["name"] and number not in history.shown
+        if message["to"] == data["name"] and number not in history.shown and message["message_kind"] != "notice"
     ]
     by_itself = event.actor in (data["name"], "board")  # Or it made room, at rest, for another.
     if unread and by_itself:

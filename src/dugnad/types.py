@@ -35,6 +35,7 @@ TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "fai
 TurnKind = Literal["request", "reply", "tool", "summary", "trouble"]
 
 HUMAN = "human"  # The recipient every board has; never stopped, never seated.
+BOARD = "board"  # The sender of what the board itself says.
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +200,9 @@ class Task:
         return self.state in ENDED
 
 
-# A new field of a task stands in five places. First in a migration, and here: in `Task` and in `NewTask`, or, if it is
-# known only when the task is done, in `Done`. Then in the statement `insert_tasks` or `settle_tasks`; where it is
-# checked, `rules.new_task` or `settle.check_outcome`; and where people see it, `view/tables.py` or `whole_result`.
-# Records, events, replay and JSON take their fields from here.
+# A new field of a task stands in five places: in a migration; here, in `Task`, and in `NewTask` or, if it is known only
+# at the end, in `Done`; in the statement `insert_tasks` or `settle_tasks`; where it is checked, `rules.new_task` or
+# `settle.check_outcome`; and where people see it, `view/tables.py` or `whole_result`. The rest reads the fields here.
 GIVEN = tuple(each.name for each in fields(NewTask) if each.name in Task.__slots__)
 
 

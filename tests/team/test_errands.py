@@ -57,50 +57,6 @@ async def test_a_human_is_answered_by_one_who_rests(board: Board) -> None:
     assert not await board.inbox("alice")
 
 
-WORDS = "Build a ledger.\nKeep it small."
-PLAN = [call("add_task", title="Write it", body="In ledger.py."), Step(say="I put it on the board.")]
-
-
-@pytest.mark.parametrize("paid_by", ["itself", "the goal of the run"])
-async def test_what_follows_from_a_message_has_the_persons_words_as_its_goal(board: Board, paid_by: str) -> None:
-    await board.spawn("lena", lead=True)
-    await board.spawn("bob")
-    goal = await board.put(TITLE, assignee="bob", body="The run's own.")
-    model = ScriptedModel(
-        {TITLE: [END], "Answer human": PLAN, "Write it": [call("add_task", title="Test it"), END], "*": [END]}
-    )
-    async with hosting(board, model) as host:
-        host.payer = goal.id if paid_by != "itself" else None
-        await board.tell("human", "lena", WORDS)
-        await until(board, lambda: of_title(board, "Test it"))
-        await until_ended(board, *await board.list_tasks())
-    (errand,) = await errands(board)
-    assert (errand.body, errand.put_by) == (WORDS, "human")
-    for title in ("Write it", "Test it"):
-        packet = told(of_task(model, title)[0])
-        assert "What it follows from, in the words of the human:\n> Build a ledger.\n> Keep it small." in packet
-        assert "You were written to" not in packet
-        assert ("> The run's own." in packet) == (paid_by != "itself")
-    answered = told(of_task(model, "Answer human")[0])
-    assert "You were written to" in answered
-    assert "> You were written to" not in answered
-    assert answered.count("> Build a ledger.") == 1
-
-
-async def of_title(board: Board, title: str) -> list[Task]:
-    return [task for task in await board.list_tasks() if task.title == title]
-
-
-async def test_a_later_attempt_at_an_answer_is_shown_the_message_whole(board: Board) -> None:
-    await board.spawn("alice")
-    long = "Please. " * 200 + "And hurry."
-    model = ScriptedModel({"*": [Step(odd="refusal")]})
-    async with hosting(board, model):
-        await board.tell("human", "alice", long)
-        await until_ended(board, *await until(board, lambda: errands(board)))
-    assert [all_told(request).count("And hurry.") for request in model.asked] == [1, 1, 1]
-
-
 async def test_a_goal_does_not_pay_for_what_a_person_says_beside_a_word_about_it(board: Board) -> None:
     peers = await crew(board, "bob")
     goal = await board.put("Goal", budget=Budget(tasks=1))

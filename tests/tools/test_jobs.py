@@ -251,7 +251,9 @@ async def test_what_makes_no_sense_is_told(
 async def test_a_notice_that_comes_too_late_makes_no_work_and_keeps_nobody_awake(board: Board) -> None:
     await board.spawn("alice", lead=True)
     model = ScriptedModel({TITLE: [END], "*": [Step(say="All right.")]})
-    await board.tell("alice", "alice", "b1 ended: exit code 0", kind="notice")
+    done = await board.put("Done", assignee="bob")
+    await board.cancel(done.id)
+    await board.tell("alice", "alice", "b1 ended: exit code 0", kind="notice", task=done.id)
     async with hosting(board, model, limits={"idle_seconds": 0.1}):
         await until_status(board, "alice", "stopped")
         assert await errands(board) == []

@@ -10,10 +10,11 @@ from ..board.roots import drawing_on
 from ..errors import BudgetSpent, LimitReached, NotReady, UnknownTask
 from ..prompts import tell
 from ..text import shorten
-from ..types import HUMAN, Budget, Claim, Message, Task
+from ..types import BOARD, HUMAN, Budget, Claim, Message, Task
 from .plan import RunPlan
 
 _WORDS_CHARS_MAX = 50_000
+_NAMES = {BOARD: "the runtime"}
 ClaimTask = Callable[[int], Awaitable[Claim | None]]
 
 
@@ -62,7 +63,7 @@ class Errands:
         if parent is None or (self.scope is not None and (await self.board.find(parent)).root not in self.scope):
             parent = self.payer
         return await self.board.put(
-            f"Answer {', '.join(sorted({message.sender for message in unread}))}"[:200],
+            f"Answer {', '.join(sorted({_NAMES.get(each.sender, each.sender) for each in unread}))}"[:200],
             # What follows from it has the person's words as its goal.
             body=shorten(words, _WORDS_CHARS_MAX) if from_human else tell("delivery.errand"),
             by=HUMAN if from_human else self.teammate, assignee=self.teammate, priority=1,

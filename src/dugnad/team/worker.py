@@ -221,10 +221,12 @@ class Worker:
     async def _look_for_work(self, mail: bool) -> Claim | None:
         """The human and the lead come first; a teammate's message is read with the next task, if there is one."""
         unread = await self.board.inbox(self.name) if mail else []
-        # A notice that its own background job ended: the task of that job is over, and nobody has to answer.
-        if over := [each.id for each in unread if each.kind == "notice" and each.sender == self.name]:
+        # Nobody has to answer a notice: it is read with the next turn. If it is about its own background job, the task
+        # of that job is over, and it counts as read.
+        notices = [each for each in unread if each.kind == "notice"]
+        if over := [each.id for each in notices if each.sender == self.name and each.task is not None]:
             await self.board.show(self.name, over)
-            unread = [each for each in unread if each.id not in over]
+        unread = [each for each in unread if each not in notices]
         pressing = bool(unread) and await self.errands.are_pressing(unread)
         if pressing and (claim := await self.errands.claim(unread, self._claim)) is not None:
             return claim

@@ -9,7 +9,7 @@ from ..board import Board
 from ..errors import ToolError, UnknownRequest
 from ..prompts import tell
 from ..text import Told, joined, one_line, quote
-from ..types import HUMAN, Message, Released, Teammate, Waiting
+from ..types import BOARD, HUMAN, Message, Released, Teammate, Waiting
 from .context import Context, Ends
 from .tool import own_tool
 
@@ -19,9 +19,9 @@ EVERYONE, LEAD = "everyone", "lead"  # Whom `send_message` can reach besides a n
 
 def message_text(message: Message, leads: frozenset[str]) -> Told:
     """A message as the model reads it: the sender, the kind, and the quoted text."""
-    who = "the human" if message.sender == HUMAN else message.sender
+    who = {HUMAN: "the human", BOARD: "the runtime"}.get(message.sender, message.sender)
     who += " (lead)" if message.sender in leads else ""
-    kind = "" if message.kind == "text" else f" [{message.kind.replace('_', ' ')}]"
+    kind = "" if message.kind == "text" or message.sender == BOARD else f" [{message.kind.replace('_', ' ')}]"
     about = f", about #{message.task}" if message.task else ""
     head = tell("results.from", who=f"{who}{kind}{about}")
     if message.kind == "notice" and message.sender == message.recipient:

@@ -155,6 +155,12 @@ def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
     wake(tx, f"ready:{task['lane']}{but}" if state == "ready" else "due")
 
 
+def made_ready(tx: Tx, row: Row) -> None:
+    """Log that a task is ready, or scheduled until it is due."""
+    event(tx, "ready", "board", task=row["id"], root=row["root_id"], state=row["state"])
+    wake_for(tx, row, row["state"])
+
+
 def topics_json(topics: Topics) -> str:
     """The topics as a push carries them. PostgreSQL carries 8,000 bytes; if they are longer, everyone is woken."""
     text = as_json({**topics, "log": 1})

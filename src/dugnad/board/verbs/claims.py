@@ -13,10 +13,9 @@ from ...types import Claim
 from .. import records, rules
 from ..roots import budget_id, root_name
 from ..rules import Candidate
-from ..store.seam import Row, Tx, as_json, event, ids_json
+from ..store.seam import Row, Tx, as_json, event, ids_json, made_ready
 from .budgets import hold, hold_root
 from .fence import hold_tasks
-from .needs import made_ready
 
 _ROUNDS_MAX = 8
 _SHELVE_MAX = 2_000  # Tasks of held roots that are shelved in one transaction.

@@ -123,7 +123,7 @@ async def end_teammate(
         raise BadInput("The human cannot be stopped.")
     if seat is not None and row["seat"] != seat:
         raise HostLost(f"Another host has taken over {name}; do not stop it.")
-    if if_quiet and await tx.fetch("first_unread", recipient=name):
+    if if_quiet and await tx.fetch("first_to_answer", recipient=name):
         raise NotReady(f"{name} has mail.")
     await tx.fetch("end_teammate", name=name, state=state, reason=reason or None)
     event(tx, state + "_teammate", by, name=name, reason=reason)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import BadInput, NotReady, StoppedTeammate
-from ...types import HUMAN, Claim, Message, MessageKind, Waiting
+from ...types import BOARD, HUMAN, Claim, Message, MessageKind, Waiting
 from .. import records, rules
-from ..store.seam import Row, Tx, as_json, event, ids_json, wake
+from ..store.seam import Row, Tx, as_json, event, ids_json, made_ready, wake
 from .fence import fence
-from .needs import made_ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +99,11 @@ async def ask_for(tx: Tx, task: int, asker: str, outcome: Waiting, request: str)
     await _send(tx, letter, recipient)
 
 
-async def notice(tx: Tx, key: str, text: str, task: int) -> None:
-    """Send the human a notice about what the board decided."""
-    await _send(tx, _Letter(sender="board", text=text, kind="notice", key=key, from_lead=False, task=task), HUMAN)
+async def notice(
+    tx: Tx, key: str, text: str, task: int, *, to: str = HUMAN, kind: MessageKind = "notice"
+) -> None:  # fmt: skip
+    """Tell the human, or a teammate, what the board decided or saw. The same key tells it once."""
+    await _send(tx, _Letter(sender=BOARD, text=text, kind=kind, key=key, from_lead=False, task=task), to)
 
 
 async def reply(tx: Tx, *, request: str, sender: str, text: str, accepted: bool | None) -> Message:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...errors import NotReady
 from ...types import Need
 from .. import rules
-from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
+from ..store.seam import Row, Tx, as_json, event, ids_json, made_ready, wake
 from .budgets import forfeit
 from .fence import hold_tasks, known
+from .followed import tell_of_ends
 from .idempotency import once
 
 
@@ -19,12 +20,13 @@ async def after_end(tx: Tx, ended: Mapping[int, tuple[str, str | None]]) -> None
     A skipped task has ended too, so this goes on until nothing more ends. A task that is reached twice is skipped once,
     since only a blocked row can become skipped.
     """
+    skipped: list[Row] = []
     while ended:
         for each in ended:
             wake(tx, f"task:{each}")
         edges = await tx.fetch("needs_behind", ids=ids_json(sorted(ended)))
         if not edges:
-            return
+            break
         met: dict[int, int] = {}
         broken: dict[int, str] = {}
         judged = []
@@ -39,7 +41,10 @@ async def after_end(tx: Tx, ended: Mapping[int, tuple[str, str | None]]) -> None
                 broken.setdefault(edge["task_id"], reason)
         await tx.fetch("mark_needs", needs=as_json(judged))
         await count_down(tx, met)
-        ended = await _skip(tx, broken)
+        now = await _skip(tx, broken)
+        skipped += now
+        ended = {row["id"]: ("skipped", None) for row in now}
+    await tell_of_ends(tx, skipped)
 
 
 async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
@@ -51,21 +56,15 @@ async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
             made_ready(tx, row)
 
 
-def made_ready(tx: Tx, row: Row) -> None:
-    """Log that a task is ready, or scheduled until it is due."""
-    event(tx, "ready", "board", task=row["id"], root=row["root_id"], state=row["state"])
-    wake_for(tx, row, row["state"])
-
-
-async def _skip(tx: Tx, broken: Mapping[int, str]) -> dict[int, tuple[str, str | None]]:
+async def _skip(tx: Tx, broken: Mapping[int, str]) -> Sequence[Row]:
     if not broken:
-        return {}
+        return ()
     rows = await tx.fetch(
         "skip_tasks", tasks=as_json([{"id": task, "reason": why} for task, why in sorted(broken.items())])
     )
     for row in rows:
         event(tx, "skipped", "board", task=row["id"], root=row["root_id"], reason=row["reason"])
-    return {row["id"]: ("skipped", None) for row in rows}
+    return rows
 
 
 @once
@@ -93,7 +92,9 @@ async def add_need(tx: Tx, *, task: int, need: Need, by: str, key: str) -> None:
     await lift_chains(tx, {need.task: own["chain"] + 1})
     if verdict == "broken":
         reason = rules.broken_reason(need.task, need.outcome, needed["state"], needed["outcome"])
-        await after_end(tx, await _skip(tx, {task: reason}))
+        skipped = await _skip(tx, {task: reason})
+        await after_end(tx, {row["id"]: ("skipped", None) for row in skipped})
+        await tell_of_ends(tx, skipped)
 
 
 async def refuse_circle(tx: Tx, task: int, needed: int) -> None:

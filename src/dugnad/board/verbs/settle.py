@@ -14,6 +14,7 @@ from .. import rules
 from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import forfeit, park
 from .fence import hold_tasks, refused
+from .followed import tell_of_ends
 from .idempotency import once
 from .messages import ask_for, notice
 from .needs import after_end, lift_chains, refuse_circle
@@ -243,6 +244,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
     # The chain is 0 for a task without dependents.
     awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
     await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})
+    await tell_of_ends(tx, [rows[task] for task in ended])
 
 
 _EVENTS = {"done": "done", "failed": "failed", "retry": "retrying", "waiting": "waiting", "released": "released"}
@@ -305,5 +307,7 @@ async def take_back(tx: Tx, *, count: int, silent: str | None, key: str) -> list
         _tell(tx, row, state)
         if state == "failed":
             await notice(tx, f"guard-{task}-{row['epoch']}", f"A guard stopped #{task}: {reason}.", task)
-    await after_end(tx, {each["id"]: ("failed", None) for each in given if each["state"] == "failed"})
+    failed = [each["id"] for each in given if each["state"] == "failed"]
+    await after_end(tx, dict.fromkeys(failed, ("failed", None)))
+    await tell_of_ends(tx, [rows[each] for each in failed])
     return sorted(rows)

@@ -14,6 +14,7 @@ from ..roots import root_name
 from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import hold
 from .fence import fence, hold_task, hold_tasks, known
+from .followed import tell_of_ends
 from .idempotency import once
 from .messages import member
 from .needs import after_end, lift_chains
@@ -247,6 +248,7 @@ async def cancel(tx: Tx, *, task: int, by: str, why: str, dependents: bool, key:
         event(tx, "cancelled", by, task=row["id"], root=row["root_id"], reason=why, epoch=row["epoch"])
     await close_by_hand(tx, ended, "cancelled", why)
     await after_end(tx, {row["id"]: ("cancelled", None) for row in ended})
+    await tell_of_ends(tx, ended)
     return [row["id"] for row in ended]
 
 

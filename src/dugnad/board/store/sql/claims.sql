@@ -160,7 +160,8 @@ ORDER BY tasks.id LIMIT :count
 -- name: lost_claims
 -- Which of these claims are lost, read again now that the rows are locked: between the first read and the lock, another
 -- process may have taken one back, and a living host may have claimed it.
-SELECT tasks.id, tasks.root_id, tasks.lane, tasks.not_for, tasks.epoch, tasks.claims, tasks.tries, tasks.teammate, tasks.host_id
+SELECT tasks.id, tasks.root_id, tasks.lane, tasks.not_for, tasks.epoch, tasks.claims, tasks.tries, tasks.teammate,
+  tasks.host_id, tasks.kind, tasks.asked_in
 FROM json_each(CAST(:ids AS text)) AS held
 JOIN tasks ON tasks.id = CAST(held.value ->> 'id' AS bigint)
 LEFT JOIN hosts ON hosts.id = tasks.host_id

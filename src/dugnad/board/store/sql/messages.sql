@@ -47,6 +47,10 @@ ORDER BY id LIMIT :page
 -- name: first_unread
 SELECT id FROM messages WHERE recipient = :recipient AND shown_at IS NULL LIMIT 1
 
+-- name: first_to_answer
+-- A notice need not be answered: it is read with the next turn.
+SELECT id FROM messages WHERE recipient = :recipient AND shown_at IS NULL AND kind <> 'notice' LIMIT 1
+
 -- name: request_messages
 -- A request and, if there is one already, its reply.
 SELECT * FROM messages WHERE request = :request ORDER BY id

@@ -66,7 +66,7 @@ SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json
 -- The rows, locked until the commit, without the long texts. Tasks that a new task needs are locked too: the transaction
 -- that ends one of them then sees the new need.
 SELECT id, root_id, depth, title, role, assignee, lane, not_for, priority, chain, state, open_needs, epoch, claims, tries, children,
-  teammate, host_id, continues, outcome, reason
+  teammate, host_id, continues, outcome, reason, kind, asked_in
 FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text))) ORDER BY id
 -- postgres: FOR UPDATE
 
@@ -152,7 +152,21 @@ FROM (
   FROM json_each(CAST(:tasks AS text))
 ) AS broken
 WHERE tasks.id = broken.broken_id AND state = 'blocked'
-RETURNING id, root_id, reason
+RETURNING id, root_id, reason, kind, asked_in
+
+-- name: open_followers
+-- Whether work that follows from a message is still open.
+SELECT id FROM tasks WHERE asked_in = :asked AND ended_at IS NULL LIMIT 1
+
+-- name: followers
+-- The work that follows from a message, without reviews and answers, and without what the answer has waited for.
+SELECT id, title, state, teammate, reason FROM tasks
+WHERE root_id = :root AND asked_in = :asked AND kind IN ('goal', 'work')
+  AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.task_id = :asked AND needs.needs_id = tasks.id)
+ORDER BY id
+
+-- name: task_body
+SELECT body FROM tasks WHERE id = :id
 
 -- name: cancel_task
 UPDATE tasks SET state = 'cancelled', epoch = epoch + 1, reason = :reason, ended_at = now_ms(),

@@ -1,0 +1,48 @@
+"""Telling a teammate, once, that all work that follows from a person's message to it has ended.
+
+The last end tells it, in its own transaction, so that no crash can lose the notice or repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...prompts import tell
+from ...text import Told, joined
+from ...types import ENDED
+from ..store.seam import Row, Tx
+from .fence import hold_tasks
+from .messages import notice
+
+_TASKS_MAX = 50  # In one notice.
+
+
+async def tell_of_ends(tx: Tx, ended: Iterable[Row]) -> None:
+    """These tasks have ended, and with them perhaps all that follows from a message."""
+    asked = {row["id"] if row["kind"] == "human_message" else row["asked_in"] for row in ended} - {None}
+    # Of two tasks that end at once, the second waits here and then sees the end of the first.
+    for number, row in (await hold_tasks(tx, asked)).items() if asked else ():
+        if row["state"] in ENDED and not await tx.fetch("open_followers", asked=number):
+            await _tell(tx, row)
+
+
+async def _tell(tx: Tx, asked: Row) -> None:
+    """A notice costs nothing: it is read with the next turn. If something failed, it is a message to be answered."""
+    found = await tx.fetch("followers", asked=asked["id"], root=asked["root_id"])
+    if not found:
+        return
+    told = joined(map(_ended, found[:_TASKS_MAX]), "; ")
+    words = (await tx.fetch("task_body", id=asked["id"]))[0]["body"]
+    text = tell("delivery.followed", words=words, tasks=told, more="" if len(found) <= _TASKS_MAX else " …")
+    key, to_do = f"followed-{asked['id']}", any(row["state"] in ("failed", "skipped") for row in found)
+    await notice(tx, key, text, asked["id"])
+    if asked["assignee"] is not None:
+        await notice(tx, key, text, asked["id"], to=asked["assignee"], kind="text" if to_do else "notice")
+
+
+def _ended(row: Row) -> Told:
+    if row["state"] == "done":
+        return tell("delivery.followed_done", id=row["id"], title=row["title"], who=row["teammate"])
+    return tell(
+        "delivery.followed_not_done", id=row["id"], title=row["title"], state=row["state"], why=row["reason"] or "-"
+    )
