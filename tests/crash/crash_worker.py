@@ -39,7 +39,8 @@ from tests.crash import many_errands, ten_turns
 
 RUN_SECONDS_MAX = 60
 VERBS = (
-    "record", "reserve", "spend", "hand_over", "settle", "cool_down", "follow_up", "follow_ups", "tell", "write_note", "take", "show",
+    "record", "reserve", "spend", "hand_over", "settle", "cool_down", "follow_up", "follow_ups", "tell",
+    "write_note", "take", "show",
 )  # fmt: skip
 
 
