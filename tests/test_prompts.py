@@ -24,9 +24,11 @@ NAMES = sorted(each.name.removesuffix(".md") for each in files("dugnad.prompts")
 
 
 def test_lines_are_joined_and_a_backslash_keeps_a_line_break() -> None:
-    rules = load("teammate")["rules"]
-    assert "\n" not in rules
-    assert "Work the task until it is done, then call finish" in rules
+    shown = load("tools")["add_tasks"].partition("\n\n")[0]
+    assert "\n" not in shown
+    assert "They belong to this goal and share its budget. A task equal to one on the board" in shown
+    items = load("teammate")["rules"].splitlines()
+    assert [item for item in items if item and not item.startswith("- ")] == items[:1]
     assert load("teammate")["consult"].count("\n\n") == 1
     assert tell("packet.body", by="alice", body="One.\nTwo.") == (
         "What is to be done, in the words of alice:\n> One.\n> Two."

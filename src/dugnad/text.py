@@ -22,7 +22,7 @@ _CONTROLS = re.compile(
     "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _PICTURES = 0x2400  # Unicode has a picture for each of the first 32 control characters, and one for DEL.
-_OUR_TAGS = re.compile(r"<(?=\s*/?\s*(?:inbox|auto-claimed)\b)", re.IGNORECASE)
+_OUR_TAGS = re.compile(r"<(?=\s*/?\s*inbox\b)", re.IGNORECASE)
 _INLINE_CHARS = 200
 T = TypeVar("T", bound=str)
 

@@ -132,7 +132,7 @@ def test_with_red_base_the_team_begins_and_everybody_is_told(folder: Path, monke
     said = shell.says("run", "goal", *MODEL, "--red-base")
     assert "fails on dugnad/main already; every teammate is told so." in said
     said = shell.says("show", "1", "--transcript")
-    assert "When you finish, the runtime runs `test -e b.txt` in your tree" in said
+    assert "After finish: the runtime runs `test -e b.txt` in your tree" in said
     assert "was red before anybody changed anything" in said
 
 

@@ -62,7 +62,8 @@ _NUMBER = re.compile(r"#\d+|Note \d+")
 def script(request: Request) -> Step:
     usage = Usage(input_tokens=TOKENS[request.title] - 1, output_tokens=1)
     if request.title == "(summary)":
-        facts = known(_told(request.messages))
+        in_place = any(isinstance(each, Reply) for each in request.messages)
+        facts = known(_heard(request.messages) if in_place else _told(request.messages))
         lines = [f"fact {name} = {json.dumps(text)}" for name, text in facts.items()]
         return Step(say="\n".join(lines), usage=usage)
     if request.title == "(consult)":
@@ -122,7 +123,7 @@ def _told(messages: Iterable[Message]) -> Iterable[tuple[str, str]]:
     """The same from a request for a summary, in which the conversation is quoted."""
     for message in messages:
         assert not isinstance(message, Reply)
-        quoted = message.text.partition("What happened:\n")[2]
+        quoted = message.text.partition("is to be summarised:\n")[2]
         parts = _TOLD.split("\n".join(line.removeprefix("> ") for line in quoted.split("\n")))
         for what, text in zip(parts[1::2], parts[2::2], strict=True):
             if what.endswith(" gave"):

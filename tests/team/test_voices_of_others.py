@@ -105,7 +105,7 @@ async def test_nobody_speaks_as_the_human(opener: Opener, tmp_path: Path) -> Non
         await until_ended(board, *await board.list_tasks())
     assert done.state == "done", done
     told = "\n".join(each.text for request in model.asked for each in request.messages if not isinstance(each, Reply))
-    for part in ("the check is red", "asks for changes", "AGENTS.md of the project says", "in your own words",
+    for part in ("the check is red", "asks for changes", "AGENTS.md says how", "in your own words",
                  "From bob", "The team's notes", "make other programs run", "alice asks:"):  # fmt: skip
         assert part in told, part
     for request in model.asked:

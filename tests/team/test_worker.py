@@ -14,7 +14,7 @@ from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.team.growth import RESTED
 from dugnad.types import Task
-from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
+from tests.agent.stage_agent import END, TITLE, all_told, call
 from tests.board.crew import race
 from tests.conftest import Opener
 from tests.team.stage_team import (
@@ -117,17 +117,7 @@ async def asks_of(board: Board, seconds: float) -> list[str]:
     return asked
 
 
-async def test_why_it_works_is_told_to_the_model(board: Board) -> None:
-    await board.spawn("alice")
-    model = ScriptedModel(SCRIPT)
-    async with hosting(board, model):
-        await until_ended(board, await board.put(TITLE))
-    first, second = of_task(model)
-    assert told(first).count("<auto-claimed>") == 1
-    assert told(second).count("<auto-claimed>") == 0
-
-
-async def test_a_task_that_goes_on_is_not_called_auto_claimed_again(board: Board) -> None:
+async def test_a_task_that_goes_on_is_told_once(board: Board) -> None:
     await board.spawn("alice")
     model = ScriptedModel({TITLE: [call("ask_human", question="Which?"), END]})
     async with hosting(board, model):
@@ -136,7 +126,7 @@ async def test_a_task_that_goes_on_is_not_called_auto_claimed_again(board: Board
         (asked,) = await board.requests()
         await board.reply(str(asked.request), "human", "That one.")
         await until_ended(board, task)
-    assert all_told(model.asked[-1]).count("<auto-claimed>") == 1
+    assert all_told(model.asked[-1]).count("Your task is #") == 1
     assert "That one." in all_told(model.asked[-1])
     assert not await errands(board)
 

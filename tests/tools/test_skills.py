@@ -133,7 +133,8 @@ async def test_an_agent_with_a_project_has_the_skills_of_the_project(board: Boar
     assert "- deploy: How we deploy." in stage.model.asked[0].system
     assert "Push the button." in last_results(stage.model)[0]
     without = await set_stage(board, [END], name="bob", project=folder, skills=())
-    assert "use_skill" not in [spec.name for spec in without.agent._specs]
+    await without.run()
+    assert "use_skill" not in [spec.name for spec in without.model.asked[-1].tools]
 
 
 BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\ndescription: [*b, *b, *b]"

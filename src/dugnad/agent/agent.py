@@ -147,7 +147,11 @@ class Agent:
             # The packet must not fill a small window.
             most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
             limits = replace(self.limits, packet_chars_max=most)
-            talk.say(await packet(self.board, claim, attempts, limits, self.project))
+            talk.say(
+                await packet(
+                    self.board, claim, attempts, limits, self.project, check_told=bool(self._told_of_workspace)
+                )
+            )
             if talk.plan_missing:
                 talk.say(tell("teammate.plan_first"))
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):

@@ -15,7 +15,7 @@ from ..board import Board
 from ..errors import ToolError
 from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import NOTHING, Told, joined, persons, quote, recorded, shorten
+from ..text import NOTHING, Told, joined, one_line, persons, quote, recorded, shorten
 from ..tools.message_tools import GONE, answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
@@ -71,17 +71,20 @@ def _passed(spending: Spending, turns: float) -> list[int]:
 
 
 async def packet(
-    board: Board, claim: Claim, attempts: Sequence[Attempt], limits: AgentLimits, project: Path | None
-) -> Told:
-    """What a task starts with, from the board. Each part says whose words it is."""
+    board: Board, claim: Claim, attempts: Sequence[Attempt], limits: AgentLimits, project: Path | None,
+    *, check_told: bool = False,
+) -> Told:  # fmt: skip
+    """What a task starts with, from the board. Each part says whose words it is. `check_told`: the mind is told of the
+    check with its workspace."""
     task = claim.task
-    parts = [tell("packet.task", id=task.id, title=task.title)]
+    shown = tell("packet.task_number", id=task.id) if _is_beginning(task) else None
+    parts = [shown or tell("packet.task", id=task.id, title=task.title)]
     if _has_persons_words(task):
         parts.append(tell("delivery.errand_for_human"))
     elif task.body:
         by_runtime = task.kind in WORDED_BY_RUNTIME
         parts.append(recorded(task.body) if by_runtime else tell("packet.body", by=task.put_by, body=task.body))
-    if task.check:
+    if task.check and not check_told:
         parts.append(tell("packet.check", check=task.check))
     (needed, root, asked), behind, team, notes, talk, requests = await asyncio.gather(
         _others(board, task),
@@ -98,7 +101,8 @@ async def packet(
     if asked is not None:
         parts.append(tell("packet.asked", words=asked.body))
     if root is not None and root != asked:
-        goal = tell("packet.goal", id=root.id, title=root.title)
+        of_it = tell("packet.goal_number", id=root.id) if _is_beginning(root) else None
+        goal = of_it or tell("packet.goal", id=root.id, title=root.title)
         worded = root.body and root.kind not in WORDED_BY_RUNTIME
         parts.append(joined((goal, quote(root.body) if worded else None), "\n"))
     parts.append(team)
@@ -129,6 +133,12 @@ async def packet(
 def handoff_text(cost: Handoff) -> Told:
     basis = tell("packet.handoff_seen", tasks=cost.tasks) if cost.tasks else tell("packet.handoff_assumed")
     return tell("packet.handoff", tokens=round(cost.tokens, -2), seconds=cost.seconds, basis=basis)
+
+
+def _is_beginning(task: Task) -> bool:
+    """Whether the title only repeats how the text begins, as that of a long goal does."""
+    title = task.title.removesuffix("…").rstrip()
+    return task.kind not in WORDED_BY_RUNTIME and one_line(task.body, len(title) + 10).startswith(title)
 
 
 def _has_persons_words(task: Task) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -38,6 +38,7 @@ from ..types import HUMAN, Amount, Claim, Done, Outcome, Teammate, Waiting
 from .conversation import Conversation, outcome_body
 from .model_calls import PutDown
 
+T = TypeVar("T")
 _LOG = logger(__name__)
 # What these tools put on the board bears a name. A teammate that takes over the task acts in the author's name.
 _SIGNED = frozenset({"add_task", "add_tasks", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
@@ -91,13 +92,10 @@ class Actor:
         waited = min(talk.open_calls) if resumed and talk.since is not None else None
         others: list[int] = []  # Tasks that calls of this reply wait for, all together.
         behind: list[int] = []  # A call that would wait for a person while the task waits for other tasks.
-        recording = asyncio.Lock()
 
-        async def one(place: int, begun: bool) -> None:
-            result = await self.run(place, resumed=begun, waited=place == waited)
+        async def take(place: int, result: Result) -> None:
             if not isinstance(result.ends, Waiting):
-                async with recording:  # Turns have numbers, so one at a time.
-                    await self.record(place, result)
+                await self.record(place, result)
                 return
             if result.reservation:
                 await self.board.spend(self.claim, result.reservation, result.used)
@@ -112,7 +110,10 @@ class Actor:
             # While an earlier call waits, only calls that may run twice can run.
             if talk.ended is not None or (others and not all(map(self._is_keyed, batch))):
                 break
-            await _side_by_side([one(place, resumed and number == 0) for place in batch])
+            begun = resumed and number == 0
+            results = await _side_by_side([self.run(place, resumed=begun, waited=place == waited) for place in batch])
+            for place, result in zip(batch, results, strict=True):  # In the order of the calls, whichever ended first.
+                await take(place, result)
             if behind:
                 break
         if others and talk.ended is None:
@@ -329,14 +330,13 @@ def _with_word(result: Result, said: Permission | None) -> Result:
     return replace(result, text=f"{words}{result.text}", always=said.always)
 
 
-async def _side_by_side(work: list[Any]) -> None:
-    """Wait for all of them. If one fails, cancel the others and raise its error as it is."""
+async def _side_by_side(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
+    """What each of them gives. If one fails, cancel the others and raise its error as it is."""
     if len(work) == 1:
-        await work[0]
-        return
+        return [await work[0]]
     running = [asyncio.ensure_future(each) for each in work]
     try:
-        await asyncio.gather(*running)
+        return await asyncio.gather(*running)
     finally:
         for each in running:
             each.cancel()

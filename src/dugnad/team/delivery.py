@@ -80,6 +80,16 @@ class Delivery:
         ]
         return joined(parts, "; ")
 
+    def told_at_first(self, task: Task, follows: Told) -> Told:
+        """What a mind must know about the end before it begins. A review's own text says it."""
+        if not follows or task.kind == "review":
+            return NOTHING
+        checks = self.workspace.checks(task)
+        rounds = tell("delivery.rounds", rounds=self.plan.limits.check_rounds_max) if checks else None
+        of_project = tell("delivery.read_from") if len(checks) > bool(task.check) else None
+        red = tell("delivery.red_before") if checks and self.plan.red_base else None
+        return joined((tell("delivery.after_finish", follows=follows), rounds, of_project, red), " ")
+
     async def deliver(self, claim: Claim, done: Done, left: int = 0) -> Outcome | Again:
         """Check, review, deliver. The order matters: nobody reviews work whose check is red. `left` is how often the
         mind may finish again."""
@@ -165,12 +175,6 @@ class Delivery:
         found = await self.board.find_all(needed)
         asked = [found[each] for each in sorted(needed)]
         return born, [each for each in asked if each.reviews == task.id and each.put_at >= since]
-
-
-def checks_told(checks: Sequence[str], rounds: int, *, red_base: bool) -> Told:
-    """What a mind must know about the checks: which they are, who runs them, and how often they may be red."""
-    told = tell("delivery.checks", commands=_commands(checks), rounds=rounds)
-    return joined((told, tell("delivery.red_before") if red_base else None), " ")
 
 
 def _commands(checks: Sequence[str]) -> Told:

@@ -27,12 +27,11 @@ from ..errors import (
     ToolError,
 )
 from ..logs import about, logger, traceback_text, without_secrets
-from ..prompts import tell
 from ..text import NOTHING, Told, joined, shorten
 from ..tools.finish_tools import review_finish
 from ..tools.task_tools import whole_result
-from ..types import HUMAN, MESSAGES, Attempt, Claim, Done, Failed, Outcome, Released
-from .delivery import Again, Delivery, checks_told
+from ..types import HUMAN, Attempt, Claim, Done, Failed, Outcome, Released
+from .delivery import Again, Delivery
 from .errands import Errands
 from .growth import RESTED
 from .plan import RunPlan
@@ -126,7 +125,7 @@ class Worker:
         delivery = Delivery(board=self.board, plan=self.plan, workspace=workspace, attempts=attempts)
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
-        told = self._told_at_first(claim, workspace, await self._patiently(delivery.follows, claim.task))
+        told = self._told_at_first(claim, delivery, await self._patiently(delivery.follows, claim.task))
         for left in reversed(range(self.plan.limits.check_rounds_max + 1)):
             outcome = await self._think(claim, told, attempts)
             if not isinstance(outcome, Done):
@@ -285,19 +284,17 @@ class Worker:
             return Workspace(runs_check=self.plan.check)
         return await self._patiently(self.plan.workspaces, claim, attempts)
 
-    def _told_at_first(self, claim: Claim, workspace: Workspace, follows: Told) -> Told:
+    def _told_at_first(self, claim: Claim, delivery: Delivery, follows: Told) -> Told:
         """Equip the mind for the workspace. Returns what it is told before it begins."""
+        workspace = delivery.workspace
         told_of_it = NOTHING if workspace.anew else workspace.told
-        if claim.continues is None and (checks := workspace.checks(claim.task)):
-            rounds = self.plan.limits.check_rounds_max
-            told_of_it = joined((told_of_it, checks_told(checks, rounds, red_base=self.plan.red_base)), "\n")
+        if claim.continues is None:
+            told_of_it = joined((told_of_it, delivery.told_at_first(claim.task, follows)), "\n")
         tools = (*workspace.tools, review_finish) if claim.task.kind == "review" else workspace.tools
         self.agent.equip(
             tools, tree=workspace.tree, told=told_of_it, readable=workspace.readable, follows=follows
         )  # fmt: skip
-        found_it = claim.continues is None and claim.task.kind not in MESSAGES
-        told = tell("delivery.auto_claimed") if found_it else NOTHING
-        return joined((told, workspace.told), "\n") if workspace.anew else told
+        return workspace.told if workspace.anew else NOTHING
 
     async def _close(self, outcome: Outcome, *, settled: bool) -> None:
         workspace, self._workspace = self._workspace, None

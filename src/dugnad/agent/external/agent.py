@@ -124,7 +124,11 @@ class ExternalAgent:
         if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
             self._ask_for_trust(claim, answer)
         if not talk.replies:
-            talk.say(await packet(self.board, claim, attempts, self.limits, self.project))
+            talk.say(
+                await packet(
+                    self.board, claim, attempts, self.limits, self.project, check_told=bool(self._told_of_workspace)
+                )
+            )
         if answer:
             talk.say(answer)
         if told:
