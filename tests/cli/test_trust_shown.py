@@ -71,7 +71,8 @@ PERSON = {"prompt": WORDS, "model": some.sampled_from(["openai:a", "openai:b"]),
 FILES = some_of(
     model=some.sampled_from(["openai:a", "openai:b"]),
     check=LISTS,
-    review=NAMES,
+    review=NAMES
+    | some.fixed_dictionaries({"role": NAMES}, optional={"from_lines": some.integers(1, 2), "paths": LISTS}),
     team=some_of(
         agents=some.integers(1, 3), lead=some.booleans(), sweep_seconds=some.integers(1, 2), name=some.just("n")
     ),

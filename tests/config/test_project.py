@@ -380,13 +380,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
 
 def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
-    ours, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    ours, review, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = project(folder, ours)
-    assert (found.team_limits.agents_max, found.budget.seconds, [member.name for member in found.members]) == (
-        5,
-        1_800,
-        ["alice", "bob"],
-    )
+    assert (found.team_limits.agents_max, found.budget.seconds) == (5, 1_800)
+    assert [member.name for member in found.members] == ["alice", "bob"]
+    assert getattr(project(folder, review).review, "from_lines", None) == 20
     (folder / "dugnad").mkdir()
     (folder / "dugnad" / "config.toml").write_text(users)
     assert len(user.read_user({"XDG_CONFIG_HOME": str(folder)}).models) == 2

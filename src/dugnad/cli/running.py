@@ -186,7 +186,7 @@ def read_run(
         agents_asked=agents is not None or "agents" in project.given.get("team", {}),
         budget=project.budget, limits=limits, agent_limits=project.agent_limits, board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
-        policies=project.policy(user),
+        policies=project.policy(user), review=project.review,
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
     models = Models(plan)

@@ -21,6 +21,7 @@ from ..settings import AgentLimits, Limits, TeamLimits
 from ..tools import Policy
 from ..tools.policy import Rules
 from ..types import HUMAN, Budget
+from ..workspace.files.patterns import file_pattern
 from ..workspace.git.ownership import refuse_strangers
 from . import reader
 from .kinds import BudgetTable, Line, board_name
@@ -91,6 +92,40 @@ class Member(Role):
     lead: bool = False
 
 
+def _path_pattern(place: FileLocation, value: Any) -> str:
+    try:
+        file_pattern(text(place, value))
+    except ToolError as wrong:
+        raise BadInput(f"{place}: {wrong}") from None
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewRule:
+    """[review]: who reviews what changes the project, and from which size on. Without a size and paths: everything."""
+
+    role: Annotated[str, _role]
+    from_lines: int | None = None  # Lines that were added or removed.
+    paths: tuple[Annotated[str, _path_pattern], ...] = ()  # What is reviewed whatever its size.
+
+    @property
+    def when(self) -> str:
+        """The condition, in words; empty: always."""
+        size = [f"it changes {self.from_lines:,} lines or more"] if self.from_lines is not None else []
+        return " or ".join(size + [f"it changes {each}" for each in self.paths])
+
+    def asks(self, changed: Mapping[str, int]) -> bool:
+        """Whether work is reviewed that changes so many lines of these files."""
+        matching = [file_pattern(each) for each in self.paths]
+        large = self.from_lines is not None and sum(changed.values()) >= self.from_lines
+        return not self.when or large or any(each(tuple(path.split("/"))) for each in matching for path in changed)
+
+
+def _review(place: FileLocation, value: Any) -> str | ReviewRule:
+    """A role, or a table with more."""
+    return read(ReviewRule, place, value) if isinstance(value, dict) else _role(place, value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TeamTable:
     name: Line | None = None
@@ -128,7 +163,7 @@ class _ProjectFile:
     board: str | None = None
     model: Annotated[str | None, _model] = None
     check: tuple[str, ...] = ()
-    review: Annotated[str | None, _role] = None
+    review: Annotated[str | ReviewRule | None, _review] = None
     team: Annotated[tuple[_TeamTable, TeamLimits], reader.parts(_TeamTable, TeamLimits)] = (_TeamTable(), TeamLimits())
     roles: Mapping[Annotated[str, _role], Role] = field(default_factory=dict)
     members: Mapping[Annotated[str, partial(_name, "teammate's name")], Member] = field(default_factory=dict)
@@ -152,7 +187,7 @@ class Project:
     roles: Mapping[str, Role] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
     checks: tuple[str, ...] = ()  # Commands that must succeed before a task that changes the project is done.
-    reviewer: str | None = None  # The role that reviews everything that changes the project.
+    review: ReviewRule | None = None  # Who reviews what changes the project.
     policies: Rules = field(default_factory=Rules)  # The project's own; `policy` adds the user's.
     budget: Budget = field(default_factory=Budget)
     limits: Limits = field(default_factory=Limits)
@@ -175,6 +210,10 @@ class Project:
         if reader.leads_out(path, self.root):
             raise BadInput(f"{FILE}: the board {path} lies outside the project; name it with --board or DUGNAD_BOARD.")
         return f"sqlite:///{path}"
+
+    @property
+    def reviewer(self) -> str | None:
+        return None if self.review is None else self.review.role
 
     def model_name(self, given: str | None, environment: Mapping[str, str]) -> str | None:
         """The first of --model, DUGNAD_MODEL and dugnad.toml. None: the user's own, or the first with a key."""
@@ -216,10 +255,11 @@ def _project(root: Path, found: _ProjectFile, given: Mapping[str, Any]) -> Proje
     if len(leads) > 1 or (leads and not team.lead):
         raise BadInput(f"{FILE}: {' and '.join(leads)} would lead, and a team has one lead, or none if [team] says so.")
     limits, agent_limits = found.limits
+    review = ReviewRule(role=found.review) if isinstance(found.review, str) else found.review
     return Project(
         root=root, file=root / FILE, given=MappingProxyType(reader.as_given(found, given)), board=found.board,
         model=found.model, team=team.name or _team_name(root), lead=team.lead, roles=found.roles, members=members,
-        checks=found.check, reviewer=found.review, policies=found.policies, budget=found.budget.caps(), limits=limits,
+        checks=found.check, review=review, policies=found.policies, budget=found.budget.caps(), limits=limits,
         agent_limits=agent_limits, team_limits=team_limits, servers=found.mcp.use, servers_without=found.mcp.without,
     )  # fmt: skip
 

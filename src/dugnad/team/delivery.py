@@ -71,7 +71,9 @@ class Delivery:
             else []
         )
         if role := self._role_of_reviewer(task):
-            parts.append(tell("delivery.follows_reviewer", role=role))
+            when = self.plan.review.when if self.plan.review and not task.review else ""
+            follows = tell("delivery.follows_reviewer", role=role)
+            parts.append(joined((follows, tell("delivery.follows_if", when=when) if when else None), " "))
         behind = await self.board.needed_by(task.id)
         parts += [
             tell("delivery.follows_outcome", id=each, outcome=outcome)
@@ -130,10 +132,21 @@ class Delivery:
         answers = task.kind in MESSAGES and not self.workspace.sees_changes
         return task.review or (None if answers else self.plan.reviewer)
 
+    async def _is_worth_review(self, task: Task, tip: str) -> bool:
+        """By the project's rule. What makes other programs run something always is."""
+        rule = self.plan.review
+        if task.review or rule is None or not rule.when:
+            return True
+        changed = await self.workspace.changed(tip)
+        return changed is None or rule.asks(changed) or bool(await self.workspace.triggers(tip))
+
     async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | Again | None:
-        """What the review of exactly this work came to; None: it was approved."""
+        """What the review of exactly this work came to; None: it was approved, or is too small for one. Work that was
+        reviewed before is reviewed again."""
         task = claim.task
         born, reviews = await self._reviews(claim)
+        if not reviews and not await self._is_worth_review(task, tip):
+            return None
         key = f"review:{task.id}:{tip}" + ("" if self.workspace.sees_changes else f".{born}")
         review = next((each for each in reversed(reviews) if each.reviews_commit == tip), None)
         if review is not None and review.id in self._answered and not self.workspace.sees_changes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..board import Board
-from ..config.project import Role
+from ..config.project import ReviewRule, Role
 from ..models import open_model
 from ..models.port import Model
 from ..settings import AgentLimits, Limits, TeamLimits
@@ -40,7 +40,8 @@ class RunPlan:
     board_limits: Limits = field(default_factory=Limits)
     check: Check | None = None  # How to run a task's check, where there are no workspaces.
     workspaces: OpenWorkspace | None = None  # Where an attempt works.
-    reviewer: str | None = None  # The role that reviews everything that changes the project.
+    reviewer: str | None = None  # The role that reviews what changes the project,
+    review: ReviewRule | None = None  # and which changes; None: all.
     policies: Policy | Mapping[str, Any] = field(default_factory=Policy)  # {"bash": "ask", "reviewer": {...}}
     budget: Budget = field(default_factory=Budget)  # For goals without one, and for what a person asks in a message.
     open_named: Callable[[str | None], Model] = open_model

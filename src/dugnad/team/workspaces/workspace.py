@@ -81,6 +81,10 @@ class Workspace:
         """Fix what was done and name it, so that a reviewer sees exactly that. None: nothing was changed."""
         return hashlib.sha256(done.result.encode()).hexdigest()[:12]
 
+    async def changed(self, tip: str) -> Mapping[str, int] | None:
+        """The changed lines of each file of the work, by its path in the project; None: that cannot be seen."""
+        return None
+
     async def triggers(self, tip: str) -> Mapping[str, str]:
         """The paths in the work that make other programs run something; empty if that cannot be seen."""
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...board import Board
 from ...errors import StaleClaim, ToolError
@@ -147,6 +148,11 @@ class Worktree(TreeWorkspace):
             return None
         tip = await self.work.commit(_message(task, done), self.claim.teammate)
         return tip if await self.work.is_ahead(self.owner.trees.target_name, tip) else None
+
+    async def changed(self, tip: str) -> Mapping[str, int]:
+        found = await self.work.git.changed_lines(self.owner.trees.target_name, tip)
+        inside = "" if self.shop.prefix == Path() else f"{self.shop.prefix}/"
+        return {path.removeprefix(inside): lines for path, lines in found.items()}
 
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return triggers(await self.work.git.changed_paths(self.owner.trees.target_name, tip))

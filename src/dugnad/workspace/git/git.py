@@ -25,6 +25,7 @@ from .command import NO_WALLS, GitCall, Walls, ask
 from .ownership import GitTrouble, refuse_strangers
 
 _SECONDS_MAX = 300.0
+_NO_TEXT = 1_000_000  # Lines that a changed file counts as if it has none.
 _LOOK_SECONDS = 0.05  # Between two tries to move names.
 _TRIES_MAX = 20  # Times that names may fail to move although they stand where they should and no lock is in the way.
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
@@ -188,6 +189,14 @@ class Git:
     async def is_in(self, commit: str, other: str) -> bool:
         """Whether another commit has this one in its history, or is the same."""
         return (await self.run("merge-base", "--is-ancestor", commit, other, may_fail=True)).code == 0
+
+    async def changed_lines(self, base: str, tip: str) -> dict[str, int]:
+        """By path, how many lines a commit added and removed since it parted from another. What is no text counts as
+        very many."""
+        parted = (await self.run("merge-base", base, tip, may_fail=True)).text.strip() or base
+        listed = await self.run("diff-tree", "-r", "-z", "--numstat", "--no-renames", parted, tip)
+        rows = [each.split("\t", 2) for each in listed.text.split("\0") if each]
+        return {path: sum(int(each) if each != "-" else _NO_TEXT for each in counts) for *counts, path in rows}
 
     async def changed_paths(self, base: str, tip: str) -> list[str]:
         """The paths that a commit changed since it parted from another."""
