@@ -49,6 +49,7 @@ KEYS = [
     "spent",
     "took",
     "alone",
+    "saved",
     "by",
     "requests",
     "failed_teammates",

@@ -380,10 +380,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
 
 def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
-    ours, review, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    ours, models, review, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = project(folder, ours)
     assert (found.team_limits.agents_max, found.budget.seconds) == (5, 1_800)
     assert [member.name for member in found.members] == ["alice", "bob"]
+    assert project(folder, models).roles["reviewer"].model == "openai:gpt-5.5-mini"
     assert getattr(project(folder, review).review, "from_lines", None) == 20
     (folder / "dugnad").mkdir()
     (folder / "dugnad" / "config.toml").write_text(users)

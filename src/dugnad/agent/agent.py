@@ -41,6 +41,7 @@ class Agent:
     board: Board
     teammate: Teammate
     model: Model
+    summary_model: Model | None = None  # For summaries; None: the same.
     tools: Sequence[Tool] = ()  # Besides the built-in ones.
     policy: Policy = field(default_factory=Policy)  # Which tools a person is asked about, and which are denied.
     built_in: Sequence[Tool] = BUILT_IN  # Fewer make a shorter prompt, for a small model.
@@ -131,11 +132,12 @@ class Agent:
         """The conversation as far as it is recorded, in this attempt and those it continues."""
         talk = Conversation(desk=Desk(follows=self._follows))
         talk.spending = await self.board.budget(claim.task.root)
-        if talk.spending.microdollars_max is not None and self.model.facts.price is None:
-            raise ModelMisconfigured(
-                f"{root_name(claim.task.root)} has a cap in dollars, but the price of {self.model.name} is not known. "
-                "Give its price, or cap the tokens instead."
-            )
+        for model in (self.model, self.summary_model or self.model):
+            if talk.spending.microdollars_max is not None and model.facts.price is None:
+                raise ModelMisconfigured(
+                    f"{root_name(claim.task.root)} has a cap in dollars, but the price of {model.name} is not known. "
+                    "Give its price, or cap the tokens instead."
+                )
         needs_plan = claim.task.plan or self.teammate.plan
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES
@@ -246,7 +248,10 @@ class Agent:
 
     @property
     def _window(self) -> int:
-        known = self.model.facts.window_tokens or self.limits.window_tokens_default
+        return self._window_of(self.model)
+
+    def _window_of(self, model: Model) -> int:
+        known = model.facts.window_tokens or self.limits.window_tokens_default
         return max(1_000, known - self.limits.output_tokens_max)
 
     async def _make_room(self, claim: Claim, talk: Conversation) -> None:
@@ -291,13 +296,15 @@ class Agent:
     async def _summary(
         self, claim: Claim, talk: Conversation, kept_from: int, *, overflowed: bool
     ) -> ModelAnswer | None:  # fmt: skip
-        if overflowed or talk.size_tokens > self._window:
-            request = compaction.summary_request(talk, kept_from, self._who, self._window, self.limits)
+        if overflowed or self.summary_model is not None or talk.size_tokens > self._window:
+            window = self._window_of(self.summary_model or self.model)
+            request = compaction.summary_request(talk, kept_from, self._who, window, self.limits)
             request = replace(request, teammate=self.teammate.name, task=claim.task.id)
         else:
             request = compaction.sum_up_request(self._request(claim, talk, None), talk, kept_from, self.limits)
         try:
-            return await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
+            asker = self._asker(claim, self.summary_model)
+            return await asker.ask(request, await self.board.budget(claim.task.root))
         except ModelMisconfigured:
             raise
         except ContextOverflow:
@@ -336,11 +343,12 @@ class Agent:
         last = next((entry.text for entry in reversed(talk.entries) if isinstance(entry, Reply) and entry.text), "")
         return f"{last}\n{tell('teammate.consult_stopped', turns=limits.consult_turns_max)}".strip()
 
-    def _asker(self, claim: Claim) -> Asker:
-        requests, tokens = self.requests_per_minute, self.tokens_per_minute
+    def _asker(self, claim: Claim, other: Model | None = None) -> Asker:
+        model = other or self.model
+        own = (self.requests_per_minute, self.tokens_per_minute) if other is None else (None, None)
         return Asker(
-            board=self.board, claim=claim, model=self.model, limits=self.limits, sources=self.sources,
-            pace=Pace(key=self.model.key, requests_per_minute=requests, tokens_per_minute=tokens), doing=self._note,
+            board=self.board, claim=claim, model=model, limits=self.limits, sources=self.sources,
+            pace=Pace(key=model.key, requests_per_minute=own[0], tokens_per_minute=own[1]), doing=self._note,
         )  # fmt: skip
 
     def _decide(self, tool: str, roles: Sequence[str] | None = None) -> Decision:

@@ -186,11 +186,12 @@ def read_run(
         agents_asked=agents is not None or "agents" in project.given.get("team", {}),
         budget=project.budget, limits=limits, agent_limits=project.agent_limits, board_limits=project.limits,
         open_named=partial(open_named_model, user=user),
-        policies=project.policy(user), review=project.review,
+        policies=project.policy(user), review=project.review, summary_model=project.summary_model,
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
     models = Models(plan)
     models.named()
+    models.named(project.summary_model)
     require_trust(project, plan.url, makes=True, asks=not as_json, runs=True)
     project = _at_most(project, agents) if roles is None else project  # `work` has no members join.
     return Run(plan=plan, models=models, user=user, project=project, wishes=Wishes.typed(typed), as_json=as_json)

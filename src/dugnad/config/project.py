@@ -162,6 +162,7 @@ def _limits(place: FileLocation, value: Any) -> tuple[Limits, AgentLimits]:
 class _ProjectFile:
     board: str | None = None
     model: Annotated[str | None, _model] = None
+    summary_model: Annotated[str | None, _model] = None
     check: tuple[str, ...] = ()
     review: Annotated[str | ReviewRule | None, _review] = None
     team: Annotated[tuple[_TeamTable, TeamLimits], reader.parts(_TeamTable, TeamLimits)] = (_TeamTable(), TeamLimits())
@@ -182,6 +183,7 @@ class Project:
     given: Mapping[str, Any] = field(default_factory=dict)  # What the file says, with the files that it names.
     board: str | None = None  # As it is written; `board_url` says what to open.
     model: str | None = None
+    summary_model: str | None = None  # For summaries; None: the teammate's own.
     team: str
     lead: bool = True
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -258,7 +260,8 @@ def _project(root: Path, found: _ProjectFile, given: Mapping[str, Any]) -> Proje
     review = ReviewRule(role=found.review) if isinstance(found.review, str) else found.review
     return Project(
         root=root, file=root / FILE, given=MappingProxyType(reader.as_given(found, given)), board=found.board,
-        model=found.model, team=team.name or _team_name(root), lead=team.lead, roles=found.roles, members=members,
+        model=found.model, summary_model=found.summary_model, team=team.name or _team_name(root), lead=team.lead,
+        roles=found.roles, members=members,
         checks=found.check, review=review, policies=found.policies, budget=found.budget.caps(), limits=limits,
         agent_limits=agent_limits, team_limits=team_limits, servers=found.mcp.use, servers_without=found.mcp.without,
     )  # fmt: skip

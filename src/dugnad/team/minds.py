@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..agent import Agent, ExternalAgent, ExternalCommand, Mind
 from ..board import Board
 from ..errors import ModelMisconfigured
-from ..models.port import Model
+from ..models.port import Facts, Model, Reply, Request
 from ..tools import OF_A_TREE, Policy, Tool
 from ..types import Teammate
 from .plan import RunPlan
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """A model that is asked instead of the team's own. Counts what that saves."""
+
+    inner: Model
+    own: Model
+    saved: dict[str, int]  # By model, in micro-dollars.
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def key(self) -> str:
+        return self.inner.key
+
+    @property
+    def facts(self) -> Facts:
+        return self.inner.facts
+
+    async def ask(self, request: Request) -> Reply:
+        reply = await self.inner.ask(request)
+        paid, instead = self.facts.price, self.own.facts.price
+        if paid is not None and instead is not None:
+            less = instead.microdollars(reply.usage) - paid.microdollars(reply.usage)
+            self.saved[self.name] = self.saved.get(self.name, 0) + less
+        return reply
+
+    async def close(self) -> None:
+        await self.inner.close()
 
 
 @dataclass(frozen=True)
@@ -20,6 +53,9 @@ class Models:
     """The models of a plan. Each is opened when it is first asked for."""
 
     plan: RunPlan
+    saved: dict[str, int] = field(
+        default_factory=dict
+    )  # What other models than the team's own saved, in micro-dollars.
     _opened: dict[str | None, Model] = field(default_factory=dict)
 
     def named(self, name: str | None = None) -> Model:
@@ -30,6 +66,17 @@ class Models:
         if wanted not in self._opened:
             self._opened[wanted] = self.plan.open_named(wanted)
         return self._opened[wanted]
+
+    def counted(self, name: Model | str | None) -> Model:
+        """The same. If it is not the team's own model, what it saves is counted."""
+        model = self.named(name) if name is None or isinstance(name, str) else name
+        if name is None or isinstance(model, ExternalCommand):
+            return model
+        with suppress(ModelMisconfigured):  # The team may have none of its own, if each teammate has one.
+            own = self.named()
+            if own.name != model.name and not isinstance(own, ExternalCommand):
+                return OtherModel(model, own, self.saved)
+        return model
 
     def has_price(self) -> bool:
         model = self.named()
@@ -51,7 +98,7 @@ class Minds:
 
     def __call__(self, teammate: Teammate, may_act: Callable[[], bool]) -> Mind:
         plan, role, policy = self.plan, self.plan.role_of(teammate.roles), Policy.of(self.plan.policies)
-        model = self.models.named(teammate.model or (role.model if role else None))
+        model = self.models.counted(teammate.model or (role.model if role else None))
         prompt = teammate.prompt or (role.prompt if role else "")
         member = replace(teammate, prompt=prompt, plan=teammate.plan or bool(role and role.plan))
         common: dict[str, Any] = {
@@ -63,7 +110,13 @@ class Minds:
             return ExternalAgent(command=model, sandbox=plan.sandbox, **common)
         requests, tokens = plan.rates(model.name)
         tools = (*plan.tools, *plan.tools_for(teammate), *self.tools.get(teammate.name, ()))
-        return Agent(model=model, tools=tools, requests_per_minute=requests, tokens_per_minute=tokens, **common)
+        summary_model = None if plan.summary_model is None else self.models.counted(plan.summary_model)
+        if isinstance(summary_model, ExternalCommand):
+            raise ModelMisconfigured(f"{summary_model.name} cannot write summaries; choose a model for summary_model.")
+        return Agent(
+            model=model, summary_model=summary_model, tools=tools, requests_per_minute=requests,
+            tokens_per_minute=tokens, **common,
+        )  # fmt: skip
 
 
 def _must_keep(policy: Policy, command: ExternalCommand, teammate: Teammate) -> None:

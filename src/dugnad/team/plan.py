@@ -24,6 +24,7 @@ class RunPlan:
 
     url: str  # Of the board.
     model: Model | str | None = None  # For teammates that name none; None: the first provider whose key is set.
+    summary_model: Model | str | None = None  # For summaries; None: the teammate's own.
     name: str = "dugnad"
     project: Path | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)

@@ -72,6 +72,8 @@ class Report:
     says: str = ""  # The first sentence, if it is not the usual one.
     teammates: int = 0  # How many worked in this run,
     took: Amount | None = None  # and what it took. Its milliseconds are those from the start to the last end.
+    model: str = ""  # The team's own,
+    saved: Mapping[str, int] = field(default_factory=dict)  # and what others saved against it, in micro-dollars.
     alone: Amount | None = None  # What one teammate alone would have taken; None: one did it alone.
 
     def in_state(self, *states: str) -> list[Task]:
@@ -166,6 +168,13 @@ class Report:
         if self.took is not None:
             alone = f"; one alone: about {_figures(self.alone)}" if self.alone is not None else ""
             yield "note", "took", f"{counted(self.teammates, 'teammate')}: {_figures(self.took)}{alone}"
+        for name, less in self.saved.items():
+            price = _price(Amount(microdollars=abs(less)))
+            yield (
+                "note",
+                "saved" if less >= 0 else "extra",
+                one_line(f"{price} with {name} instead of {self.model}", 200),
+            )
         for name, why in self.trouble.items():
             yield "trouble", "failed", f"{one_line(name, 20)}: {one_line(why, 160)}"
         if self.runs:

@@ -193,7 +193,9 @@ class Team:
         end = await report(
             self.board, roots, interrupted=interrupted, trouble=self._failed, began_ms=self._began_ms
         )  # fmt: skip
-        return replace(end, others=await self.waiting_elsewhere())
+        saved = dict(self._models.saved)
+        own = self.model_name if saved else ""
+        return replace(end, others=await self.waiting_elsewhere(), saved=saved, model=own)
 
     async def waiting_elsewhere(self) -> int:
         """How many open tasks this run leaves alone because they are under another root."""

@@ -23,6 +23,7 @@ def report_shape(end: Report) -> Shape:
         "spent": amount_shape(end.spent),
         "took": end.took and {"teammates": end.teammates, **amount_shape(end.took)},
         "alone": end.alone and amount_shape(end.alone),
+        "saved": {name: less / 1_000_000 for name, less in end.saved.items()},
         "by": {name: amount_shape(used) for name, used in end.cost.items()},
         "requests": [*map(message_shape, end.requests)],
         "failed_teammates": dict(end.trouble),
