@@ -8,7 +8,7 @@ DugnadError
 ├── BoardTrouble   the database has a problem, not the call
 │   └── BoardBusy, BoardFull, BoardReadOnly, BoardTooNew, BoardOnNetworkDisk, BoardUnreachable, BoardClosed
 ├── ModelTrouble   the model gave no reply; only AnswerLost may have been billed
-│   └── RateLimited, ModelUnavailable, AnswerLost, ContextOverflow, RequestRejected, ModelMisconfigured
+│   └── RateLimited, ModelUnavailable, AnswerLost, ContextOverflow, RequestRejected, ModelMisconfigured, QuotaSpent
 └── ToolError      a tool cannot do what was asked; the model is told, and goes on
 
 A message says what happened and what to do next. Without a message, the docstring is the message.
@@ -168,6 +168,14 @@ class RequestRejected(ModelTrouble):
 
 class ModelMisconfigured(ModelTrouble):
     """The provider rejects the key, the model's name, or the account; correct it and start again."""
+
+
+class QuotaSpent(ModelMisconfigured):
+    """The account or the subscription has nothing left."""
+
+    def __init__(self, message: str, *, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.seconds = seconds  # Until there is more again, if the provider said so.
 
 
 class ToolError(DugnadError):

@@ -69,6 +69,7 @@ class AgentLimits:
     retries_max: Annotated[int, 0] = 4  # Of a failed call, before the provider key cools down.
     retry_seconds: Annotated[float, 0] = 1.0  # Doubled with each retry, with jitter.
     patience_max: int = 30  # How often one call waits for a rate limit or a budget before the task is released.
+    quota_seconds_max: Annotated[float, 0] = 0.0  # The longest wait for a spent quota to be reset; 0: the run ends.
     give_back_seconds: Annotated[float, 0] = 300.0  # How long such a released task waits.
 
     window_tokens_default: int = 32_000  # Of a model with an unknown window.

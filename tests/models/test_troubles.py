@@ -14,6 +14,7 @@ from dugnad.errors import (
     ModelMisconfigured,
     ModelTrouble,
     ModelUnavailable,
+    QuotaSpent,
     RateLimited,
     RequestRejected,
 )
@@ -32,7 +33,7 @@ EMPTY_PURSE = (
 TROUBLES: dict[str, tuple[Fault, type[ModelTrouble]]] = {
     "400": (Fault(status=400), RequestRejected),
     "401": (Fault(status=401), ModelMisconfigured),
-    "402": (Fault(status=402), ModelMisconfigured),
+    "402": (Fault(status=402), QuotaSpent),
     "403": (Fault(status=403), ModelMisconfigured),
     "404": (Fault(status=404), ModelMisconfigured),
     "413": (Fault(status=413), ContextOverflow),
@@ -131,6 +132,20 @@ async def test_a_date_to_wait_for_becomes_seconds(name: str) -> None:
 async def test_a_spent_quota_is_for_a_person_to_mend(name: str) -> None:
     with pytest.raises(ModelMisconfigured, match="no credit left"):
         await answer_of(name, Fault(status=429, body=NO_CREDIT))
+
+
+@pytest.mark.parametrize("name", [CHAT, RESPONSES, LOCAL])
+async def test_a_spent_quota_says_when_it_is_reset_if_the_provider_does(name: str) -> None:
+    with pytest.raises(QuotaSpent, match="There is more again in 2h; start again then") as met:
+        await answer_of(name, Fault(status=429, body=NO_CREDIT, headers={"retry-after": "7200"}))
+    assert met.value.seconds == 7_200
+
+
+async def test_a_subscription_says_when_it_is_reset_as_a_time() -> None:
+    headers = {"anthropic-ratelimit-unified-reset": "4102444800"}
+    with pytest.raises(QuotaSpent) as met:
+        await answer_of(ANTHROPIC, Fault(status=400, body=EMPTY_PURSE, headers=headers))
+    assert (met.value.seconds or 0) > 1_000_000
 
 
 async def test_an_empty_purse_at_anthropic_is_for_a_person_to_mend() -> None:

@@ -349,6 +349,7 @@ class Agent:
         return Asker(
             board=self.board, claim=claim, model=model, limits=self.limits, sources=self.sources,
             pace=Pace(key=model.key, requests_per_minute=own[0], tokens_per_minute=own[1]), doing=self._note,
+            stop=self.stop,
         )  # fmt: skip
 
     def _decide(self, tool: str, roles: Sequence[str] | None = None) -> Decision:

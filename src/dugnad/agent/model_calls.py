@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..board import Board
 from ..clock import Sources
-from ..errors import AnswerLost, BudgetSpent, CoolingDown, ModelTrouble, ModelUnavailable, RateLimited
+from ..errors import AnswerLost, BudgetSpent, CoolingDown, ModelTrouble, ModelUnavailable, QuotaSpent, RateLimited
 from ..logs import logger
 from ..models.port import Model, Reply, Request, Usage
 from ..settings import AgentLimits
-from ..text import clean, one_line
+from ..text import clean, length, one_line
 from ..types import Amount, Claim, Outcome, Pace, Released, Spending, Waiting
 from .conversation import BYTES_PER_TOKEN, estimate_tokens, size_bytes
+from .stop import Stop
 
 _LOG = logger(__name__)
 _OUTPUT_TOKENS_MIN = 256  # It is no use to ask for fewer.
@@ -51,6 +52,7 @@ class Asker:
     limits: AgentLimits
     sources: Sources
     pace: Pace
+    stop: Stop = field(default_factory=Stop)
     doing: Callable[[str], None] = lambda what: None  # Is told what the mind waits for, for people who watch.
 
     async def ask(self, request: Request, spending: Spending, known_tokens: int = 0) -> ModelAnswer:
@@ -73,6 +75,12 @@ class Asker:
                 await self._return(reservation)
                 waits, why = waits + 1, str(limited)
                 await self._cool_down(limited.seconds, why)
+            except QuotaSpent as spent_quota:
+                await self._return(reservation)
+                if spent_quota.seconds is None or spent_quota.seconds > self.limits.quota_seconds_max:
+                    raise
+                waits, why = waits + 1, str(spent_quota)
+                await self._cool_down(max(1.0, spent_quota.seconds), why)
             except (ModelUnavailable, AnswerLost) as trouble:
                 # The time is known. Of a lost answer it is not known what was billed, so all of it counts.
                 spent = max(0, min(self.sources.working_ms() - began, amount.milliseconds))
@@ -136,8 +144,10 @@ class Asker:
             return fitted, amount, await self.board.reserve(self.claim, amount, pace=self.pace)
         except CoolingDown as cooling:
             _LOG.info("model-cooling model=%s seconds=%.1f", self.model.name, cooling.seconds)
-            self.doing(f"waits {cooling.seconds:.0f} s: {one_line(str(cooling), 60)}")
-            await asyncio.sleep(cooling.seconds)
+            self.doing(f"waits {length(cooling.seconds * 1000)}: {one_line(str(cooling), 60)}")
+            await self.stop.unless(asyncio.sleep(cooling.seconds))  # It may be hours until a quota is reset.
+            if self.stop:
+                raise PutDown(Released(self.stop.why, resume=True)) from None
             return None
         except BudgetSpent as spent:
             if spent.may_free_up:

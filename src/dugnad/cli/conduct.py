@@ -24,7 +24,7 @@ from ..team.minds import Models
 from ..team.report import others_line
 from ..team.requests import waiting_requests
 from ..team.team import open_roots, opened
-from ..text import plain
+from ..text import length, plain
 from ..tools.message_tools import GONE
 from ..types import HUMAN, Budget, Event, Task
 from ..view.events import QUIET, event_line
@@ -40,6 +40,7 @@ from .workspaces import Given, Settings, Wishes, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
+_LONG_PAUSE_MS = 60_000  # A pause of a provider key that the view counts down.
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
 _NO_ANSWER = "The board does not answer. Tasks that were held are given back later; `dugnad run` goes on."
 Says = Callable[[], str]
@@ -323,6 +324,8 @@ async def snapshot(
         says = "Stopping: turns under way are being recorded. Ctrl-C again ends at once."
     elif waits:
         says = waits
+    elif paused := await paused_line(board):
+        says = paused
     elif (chain := one_chain(tasks)) and team.plan.agents > 1:
         says = f"These {chain} tasks are one chain: a team is no faster here than one teammate (--agents 1)."
     titles = [task.title for task in tasks if roots and task.id == roots[0]]
@@ -331,6 +334,17 @@ async def snapshot(
         accounts=[await board.budget(root) for root in roots or ()], doing=doing, events=events,
         requests=await waiting_requests(board), says=says,
     )  # fmt: skip
+
+
+async def paused_line(board: Board) -> str:
+    """How long the longest pause of a provider key lasts still, if it is a long one."""
+    now = board.sources.now_ms()
+    longest = max(await board.cooldowns(), key=lambda each: each.until, default=None)
+    if longest is None or longest.until - now < _LONG_PAUSE_MS:
+        return ""
+    return (
+        f"{plain(longest.key)} goes on in {length(longest.until - now)}: {plain(longest.reason)} Ctrl-C stops the run."
+    )
 
 
 def _say(what: RenderableType) -> None:

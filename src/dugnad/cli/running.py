@@ -14,6 +14,7 @@ from .parameters import budget_options
 
 if TYPE_CHECKING:
     from ..config.project import Project
+    from ..settings import AgentLimits, Limits
     from ..types import Budget
     from .conduct import Run
 
@@ -48,6 +49,10 @@ _TEAM = (
     click.option(
         "--model", metavar="NAME",
         help="provider:model. [default: the project's model, or that of the first provider whose key is set]",
+    ),
+    click.option(
+        "--wait-for-quota", "quota_hours", type=click.FloatRange(0, 168, min_open=True), metavar="HOURS",
+        help="If a provider's quota is spent and it says when it is reset, wait at most this long for that, and go on.",
     ),
     click.option("--agents", type=click.IntRange(1, 1_000), metavar="N", help="The most teammates. [default: 3]"),
     log_option(), json_option, board_option,
@@ -161,6 +166,15 @@ def _at_most(project: Project, agents: int | None) -> Project:
     return replace(project, members=(*leads, *others[:agents]))
 
 
+def _waiting_for_quota(project: Project, hours: float | None) -> tuple[AgentLimits, Limits]:
+    """The project's limits with the longest wait for a quota. The board must allow such a pause of a key."""
+    from dataclasses import replace
+
+    agent = project.agent_limits if hours is None else replace(project.agent_limits, quota_seconds_max=hours * 3_600)
+    longest = max(project.limits.retry_after_seconds_max, agent.quota_seconds_max)
+    return agent, replace(project.limits, retry_after_seconds_max=longest)
+
+
 def read_run(
     project: Project, typed: dict[str, Any], *, forever: bool, as_json: bool = False,
     roles: tuple[str, ...] | None = None,
@@ -180,11 +194,12 @@ def read_run(
 
     agents, user = typed.pop("agents"), read_user(os.environ)
     limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
+    agent_limits, board_limits = _waiting_for_quota(project, typed.pop("quota_hours", None))
     plan = RunPlan(
         url=board_url(project, user), model=project.model_name(typed.pop("model"), os.environ), name=project.team,
         project=project.root, roles=project.roles, only_roles=roles or None, agents=agents or limits.agents_max,
         agents_asked=agents is not None or "agents" in project.given.get("team", {}),
-        budget=project.budget, limits=limits, agent_limits=project.agent_limits, board_limits=project.limits,
+        budget=project.budget, limits=limits, agent_limits=agent_limits, board_limits=board_limits,
         open_named=partial(open_named_model, user=user),
         policies=project.policy(user), review=project.review, summary_model=project.summary_model,
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),

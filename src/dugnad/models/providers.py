@@ -34,21 +34,25 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from ..clock import wall_ms
 from ..errors import (
     AnswerLost,
     ContextOverflow,
     ModelMisconfigured,
     ModelTrouble,
     ModelUnavailable,
+    QuotaSpent,
     RateLimited,
     RequestRejected,
 )
 from ..logs import without_secrets
+from ..text import length
 from .encoding import Exchange, ProviderWire, exchange
 from .port import Facts, Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolSpec, Usage
 
 _DIRECT = ("anthropic", "openai", "openai-chat", "openai-responses")
 _TOOL_SETS_MAX = 64
+_RESET = "anthropic-ratelimit-unified-reset"  # When a subscription has more again, in seconds since 1970.
 _TOO_LONG = "exceed_context_size_error"  # The name that llama.cpp uses; the library does not know it.
 _THOUGHT = '"part_kind":"thinking"'
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused", "tool_call": "tools"}
@@ -222,7 +226,7 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
     said = f"{name}: {_said(error)}"
     status = getattr(error, "status_code", None)
     if isinstance(error, trouble.ModelQuotaExceededError) or status == 402:
-        return ModelMisconfigured(f"{said} The account has no credit left; add some, then start again.")
+        return _spent(said, error)
     if isinstance(error, trouble.ModelRateLimitError | trouble.ModelOverloadedError) or status in (429, 529):
         return RateLimited(said, seconds=error.retry_after)
     too_long = status == 413 or _told(error).get("type") == _TOO_LONG
@@ -239,6 +243,17 @@ def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
     # There was no complete answer. Unless the connection failed, the provider may have served the request.
     unreached = getattr(error, "phase", None) in ("connect", "pool") and "disconnected" not in said
     return ModelUnavailable(said) if unreached else AnswerLost(said)
+
+
+def _spent(said: str, error: trouble.ModelAPIError) -> QuotaSpent:
+    """With the time until the quota is reset, if the provider tells it: as a delay, or for a subscription as a time."""
+    seconds, headers = error.retry_after, getattr(error, "headers", None) or {}
+    if seconds is None and (reset := str(headers.get(_RESET, ""))).isdecimal():
+        seconds = max(0.0, int(reset[:12]) - wall_ms() / 1000)
+    if seconds is None:
+        return QuotaSpent(f"{said} The account has no credit left; add some, then start again.")
+    more = f"There is more again in {length(seconds * 1000)}"
+    return QuotaSpent(f"{said} {more}; start again then, or let --wait-for-quota wait.", seconds=seconds)
 
 
 def _told(error: trouble.ModelAPIError) -> dict[str, Any]:

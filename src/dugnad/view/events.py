@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ..text import counted, one_line
+from ..text import counted, length, one_line
 from ..tools.task_tools import whole_result
 from ..types import Event
 from .numbers import clock, money, span
@@ -122,6 +122,11 @@ def _told(data: Data) -> str:
     return f"{verbs.get(kind, 'told')} {to}: {_quoted(data)}"
 
 
+def _pause(data: Data) -> str:
+    milliseconds = data.get("milliseconds") or 0
+    return f" for {length(milliseconds)}" if milliseconds >= 60_000 else ""
+
+
 def _spawned(data: Data) -> str:
     roles = ", ".join(one_line(role, 40) for role in data.get("roles", ())) or "any role"
     return f"spawned {one_line(data.get('name') or '', 40)} ({roles}{', lead' if data.get('lead') else ''})"
@@ -162,7 +167,7 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "budget_reached": lambda data: f"held the goal: its cap on {one_line(data.get('held') or '', 40)} is reached",
     "budget_opened": lambda data: f"opened a budget for several tasks and {_caps(data)}",
     "budget_set": _caps,
-    "cooled": lambda data: f"paused {one_line(data.get('pace') or '', 60)}{_why(data)}",
+    "cooled": lambda data: f"paused {one_line(data.get('pace') or '', 60)}{_pause(data)}{_why(data)}",
     "host_started": lambda data: f"a host started ({_host(data)})",
     "host_back": lambda data: "a host is back",
     "host_stopped": lambda data: f"a host stopped{f' ({_host(data)})' if data.get('label') else ''}",
