@@ -13,12 +13,20 @@ import dugnad
 from simulation.mutants import MUTANTS, Mutant, MutantOutdated, plant
 from simulation.promises import PROMISES
 from simulation.sweep import hunt
+from tests.proof import sample
 
+# Each breaks another promise, and is caught within a few seeds. `make test` runs these, `make proof` the others.
+SOON_CAUGHT = (
+    "no fence on settle", "put as ready with one open need", "dollars are not charged", "a message is never marked",
+    "a lone event is not logged",
+)  # fmt: skip
 PACKAGE = Path(dugnad.__file__).parent
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", sample(MUTANTS, lambda mutant: mutant.name in SOON_CAUGHT), ids=lambda mutant: mutant.name
+)
 def test_a_planted_bug_is_caught_and_its_promise_is_named(mutant: Mutant) -> None:
     found = hunt(mutant, package=PACKAGE)
     assert found.caught, found.line()
