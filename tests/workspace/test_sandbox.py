@@ -6,11 +6,15 @@ import os
 import signal
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dugnad.errors import BadInput, ToolError
+from dugnad.workspace.sandbox.probe import find_hole
 from dugnad.workspace.sandbox.profile import CommandLimits
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap, how_to_install, probe
 from tests.workspace.attempts import BARE, WORD, without
@@ -188,6 +192,29 @@ async def test_saying_unsafe_where_there_is_a_sandbox_does_not_leave_it(tree: Pa
 async def test_the_probe_finds_the_sandbox_that_is_here() -> None:
     found = await probe(os.environ["PATH"], outside=Path("/nonexistent"))
     assert (found.level, found.mend) == ("strict", ""), found.says
+
+
+async def test_the_probe_names_the_way_out_that_is_open_and_takes_one_command_for_all() -> None:
+    commands = []
+    for open_sandbox in (Sandbox(BARE, unsafe=True), Sandbox(strict_here(), readable=(Path(tempfile.gettempdir()),))):
+
+        async def run_one(command: str, sandbox: Sandbox = open_sandbox, **given: Any) -> Any:
+            commands.append(command)
+            return await sandbox.run(command, **given)
+
+        hole = await find_hole(run_one) or ""
+        assert hole.startswith("`cat /")
+        assert hole.endswith("/secret` was not stopped")
+        await open_sandbox.close()
+    assert len(commands) == 2
+
+
+@pytest.mark.parametrize(("code", "says"), [(100, "did not work"), (108, "proc/net/dev"), (124, "124"), (-9, "-9")])
+async def test_a_probe_that_did_not_end_well_found_a_hole(code: int, says: str) -> None:
+    async def run_one(command: str, **given: object) -> SimpleNamespace:
+        return SimpleNamespace(code=code)
+
+    assert says in (await find_hole(run_one) or "")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -20,19 +21,18 @@ STRICT_SAYS = "Commands run in a strict sandbox: one writable tree, no network."
 NONE_SAYS = "Shell tools are refused."
 _PROBE_SECONDS = 20.0
 
-_ATTEMPTS = (
-    # What must work.
-    ('true > written && rm written && test "$(echo started | cat)" = started', True),
-    # What must not: each would be a hole by itself.
-    ("cat {secret}", False),
-    ("true > /usr/written", False),
-    ("true > dugnad.toml", False),
-    ("mkdir .dugnad/inside", False),
-    ("mkdir .git/hooks", False),
-    ("unshare -U true", False),
-    ("test $(ls -d /proc/[0-9]* | wc -l) -gt 12", False),
-    ("tail -n +3 /proc/net/dev | grep -qv ' lo:'", False),
-)  # fmt: skip
+_MUST_WORK = 'true > written && rm written && test "$(echo started | cat)" = started'
+_MUST_NOT = (  # Each would be a hole by itself.
+    "cat {secret}",
+    "true > /usr/written",
+    "true > dugnad.toml",
+    "mkdir .dugnad/inside",
+    "mkdir .git/hooks",
+    "unshare -U true",
+    "test $(ls -d /proc/[0-9]* | wc -l) -gt 12",
+    "tail -n +3 /proc/net/dev | grep -qv ' lo:'",
+)
+_FIRST_CODE = 100  # Of the command that tries them all: with this one the first was not as it must be.
 _INSTALL = (
     "sudo apt-get install bubblewrap", "sudo dnf install bubblewrap", "sudo pacman -S bubblewrap",
     "sudo zypper install bubblewrap", "sudo apk add bubblewrap", "sudo xbps-install bubblewrap",
@@ -73,17 +73,25 @@ def how_to_install(path: str, *, system: str = sys.platform) -> str:
 
 
 async def find_hole(run: Callable[..., Awaitable[Any]]) -> str | None:
-    """Try what must work and what must not, with the sandbox's own `run`. None: it holds."""
+    """Try what must work and what must not, with the sandbox's own `run`. None: it holds.
+
+    All attempts are one command: to start a sandbox for each of them would take most of the start of a run.
+    """
     with tempfile.TemporaryDirectory(prefix="dugnad-probe-") as made:
         tree, secret = Path(made, "tree"), Path(made, "secret")
         os.mkdir(tree)
         os.close(os.open(secret, os.O_CREAT, 0o644))
-        for text, works in _ATTEMPTS:
-            command = text.format(secret=secret)
-            ran = await run(command, tree=tree, seconds=_PROBE_SECONDS, output_bytes_max=2_000)
-            if (ran.code == 0) != works:
-                return f"`{command}` {'did not work' if works else 'was not stopped'}"
-    return None
+        attempts = [_MUST_WORK, *(text.format(secret=shlex.quote(str(secret))) for text in _MUST_NOT)]
+        tried = [
+            f"( {each} ) {'&&' if number else '||'} exit {_FIRST_CODE + number}" for number, each in enumerate(attempts)
+        ]
+        command = "\n".join([*tried, "exit 0"])
+        ran = await run(command, tree=tree, seconds=_PROBE_SECONDS, output_bytes_max=2_000)
+    if ran.code == 0:
+        return None
+    if not 0 <= (number := ran.code - _FIRST_CODE) < len(attempts):
+        return f"what tries to leave it ended with the code {ran.code}"
+    return f"`{attempts[number]}` {'was not stopped' if number else 'did not work'}"
 
 
 def how_to_mend(trouble: str, install: str) -> str:
