@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Any
 
 import asyncpg
-import pytest
 
 from dugnad.errors import DugnadError
 
@@ -105,4 +104,4 @@ async def assert_refused(call: Awaitable[object]) -> None:
         return
     except Exception as bug:
         trouble = f"a bare {type(bug).__name__}"
-    pytest.fail(trouble or "it was accepted")
+    raise AssertionError(trouble or "it was accepted")

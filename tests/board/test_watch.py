@@ -16,7 +16,8 @@ from dugnad.board.store.watch import Watch
 from dugnad.settings import Limits, Patience
 from dugnad.types import Budget, Done, NewTask, Waiting
 from tests.board.crew import crew
-from tests.board.raw import run, until
+from tests.board.raw import until
+from tests.board.topics import deafen, listeners, touch, wake_folder
 from tests.conftest import Opener
 
 LONG = 60.0  # Seconds; a wait that should end by itself, and fails the test if it does not.
@@ -81,72 +82,13 @@ def woken(watches: list[Watch]) -> int:
     return sum(bool(watch.changed) for watch in watches)
 
 
-def wake_folder(url: str) -> Path:
-    return Path(url.removeprefix("sqlite:///") + ".wake")
-
-
-async def listeners(url: str) -> set[int]:
-    rows = await run(
-        url, "SELECT pid FROM pg_stat_activity WHERE query = $1", f'LISTEN "dugnad_{url.partition("=")[2]}"'
-    )
-    return {row["pid"] for row in rows}
-
-
-async def deafen(url: str) -> None:
-    """Take from every process that has the board open its way of hearing of the others' commits."""
-    if url.startswith("sqlite"):
-        for socket in wake_folder(url).iterdir():
-            socket.unlink()
-    else:
-        for pid in await listeners(url):
-            await run(url, "SELECT pg_terminate_backend($1)", pid)
-
-
-# Another process again, while this one's loop stands still: it cuts everybody's ears, then touches the topic.
-UNHEARD = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[3])
-from tests.board import test_watch
-from dugnad.board import open_board
-
-async def main():
-    await test_watch.deafen(sys.argv[1])
-    async with await open_board(sys.argv[1]) as board:
-        await test_watch.touch(board, sys.argv[2])
-
-asyncio.run(main())
-"""
-
-
 def touch_unheard(url: str, topic: str) -> None:
     """A commit whose push is lost for sure: nothing here runs, so nobody can listen again before it is over."""
-    subprocess.run(
-        [sys.executable, "-c", UNHEARD, url, topic, str(Path(__file__).parents[2])], check=True, timeout=LONG
-    )
+    command = [sys.executable, "-m", "tests.board.topics", url, topic]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True, timeout=LONG)
 
 
 TOPICS = ["ready:", "ready:coder", "ready:@alice", "inbox:alice", "task:1", "budget:1", "team", "notes", "log"]
-
-
-async def touch(board: Board, topic: str) -> None:
-    """A commit that concerns this topic."""
-    match topic:
-        case "ready:":
-            await board.put("more")
-        case "ready:coder":
-            await board.put("more", role="coder")
-        case "ready:@alice":
-            await board.put("more", assignee="alice")
-        case "inbox:alice":
-            await board.tell("human", "alice", "hello")
-        case "task:1":
-            await (board.retry(1) if (await board.find(1)).state == "cancelled" else board.cancel(1))
-        case "budget:1":
-            await board.raise_budget(1, Budget(tasks=1))
-        case "team":
-            await board.spawn("bob")
-        case "notes" | "log":
-            await board.write_note("alice", "title", "text")
 
 
 async def stage(board: Board) -> None:
