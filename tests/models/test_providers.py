@@ -188,7 +188,10 @@ async def test_anthropic_is_asked_to_cache_the_system_text_the_tools_and_the_con
             assert body["cache_control"]["type"] == "ephemeral"
             assert body["system"][-1]["cache_control"]["type"] == "ephemeral"
             assert body["tools"][-1]["cache_control"]["type"] == "ephemeral"
-            assert not only(body["messages"], "cache_control")
+            first, *others = body["messages"]
+            assert first["content"][0]["cache_control"]["type"] == "ephemeral"
+            assert not only(first["content"][1:], "cache_control")
+            assert not only(others, "cache_control")
 
 
 @pytest.mark.parametrize("name", DIRECT)
