@@ -15,8 +15,7 @@ from hypothesis import strategies as some
 from dugnad.agent.conversation import Conversation
 from dugnad.models.port import Request, Said
 from dugnad.prompts import load
-from dugnad.team.delivery import Again
-from dugnad.team.workspaces.workspace import Workspace
+from dugnad.team.workspaces.workspace import Again, Workspace
 from dugnad.text import Told, fill, joined, quote, shorten, within_bytes
 
 ROOT = Path(__file__).parent.parent / "src" / "dugnad"

@@ -12,10 +12,11 @@ from typing import Any
 from dugnad.agent import Agent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
-from dugnad.models.port import Reply, Request, Said
+from dugnad.models.port import Reply, Request, Said, ToolResult
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
 from dugnad.team.workspaces.folders import folders
+from dugnad.text import Told
 from dugnad.types import Teammate
 from tests.agent.stage_agent import FAST, call, calls
 from tests.conftest import Opener
@@ -133,16 +134,17 @@ async def test_names_of_files_and_conflicts_stay_on_their_line(opener: Opener, t
                         (tree / name).write_text("theirs\n")
                 git(tree, "commit", "--quiet", "--all", "-m", f"Theirs\n\n{EVIL}")
                 git(root, "update-ref", "refs/heads/dugnad/main", git(tree, "rev-parse", "HEAD"))
+        if request.turn == 3:
+            return shell('for f in a*; do echo both >"$f"; done')
         return finish("It is mine.")
 
     model = ScriptedModel(script)
     async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         (done,) = await until_ended(board, await board.put("Mine"))
     assert done.state == "done"
-    assert "it conflicts with what others merged" in "".join(
-        each.text for request in model.asked for each in request.messages if isinstance(each, Said)
-    )
-    for request in model.asked:
+    results = [each for each in model.asked[-1].messages if isinstance(each, ToolResult) and each.name == "finish"]
+    assert [each.text.partition(" with")[0] for each in results] == ["Not done: your work conflicts"]
+    for request in (*model.asked, replace(model.asked[-1], messages=(Said(Told(results[0].text)),))):
         must_be_marked(request)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
@@ -23,6 +25,7 @@ from tests.team.stage_team import (
     within,
 )
 from tests.team.stage_trees import finish, has_no_trees, shell, worktrees, write
+from tests.team.test_ends import answers
 from tests.workspace.repository import at, git, new_repository, subjects
 
 SOON = Limits(backoff_seconds=0.01)
@@ -101,7 +104,38 @@ async def test_in_the_sandbox_git_can_look_and_not_write_and_sees_no_settings(bo
     assert git(root, "branch", "--format=%(refname:short)").split() == ["dugnad/main", "main"]
 
 
-async def test_a_conflict_goes_back_as_a_new_attempt_that_is_told_of_it(opener: Opener, tmp_path: Path) -> None:
+async def test_after_a_conflict_the_author_goes_on_in_a_tree_with_the_conflict_in_it(
+    opener: Opener, tmp_path: Path
+) -> None:
+    board = await opener(limits=SOON)
+    root = new_repository(tmp_path / "p", {"a": "0\n"})
+    await board.spawn("alice")
+    await board.spawn("bob")
+    second = [write("a", "2\n"), finish("It is 2."), shell("cat a; echo 1 and 2 > a"), finish("It is both.")]
+    model = Paused(
+        {"First": [write("a", "1\n"), finish()], "Second": second},
+        where=lambda request: request.title == "Second" and request.turn == 2,
+    )
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
+        task = await board.put("Second")
+        await within(model.reached.wait())
+        (first,) = await until_ended(board, await board.put("First"))
+        model.go.set()
+        (done,) = await until_ended(board, task)
+    assert (first.state, done.state, done.tries, done.result) == ("done", "done", 0, "It is both.")
+    assert len(await board.attempts(task.id)) == 1
+    _, verdict, shown, *_ = answers(next(each for each in reversed(model.asked) if each.title == "Second"))
+    assert verdict.startswith("Not done: your work conflicts with what others merged into dugnad/main meanwhile.")
+    assert f"First (#{first.id}, by {first.teammate})" in verdict
+    assert "It conflicts with your work in a." in verdict
+    assert [line[:7] for line in shown.splitlines()[1:]] == ["<<<<<<<", "1", "=======", "2", ">>>>>>>"]
+    assert (at(root, "dugnad/main", "a"), subjects(root)) == ("1 and 2", ["Second", "First", "Begin"])
+    assert has_no_trees(root)
+
+
+async def test_a_conflict_in_the_last_round_is_no_failed_try_and_leaves_no_marks(
+    opener: Opener, tmp_path: Path
+) -> None:
     board = await opener(limits=SOON)
     root = new_repository(tmp_path / "p", {"a": "0\n"})
     await board.spawn("alice")
@@ -110,7 +144,10 @@ async def test_a_conflict_goes_back_as_a_new_attempt_that_is_told_of_it(opener: 
         {"First": [write("a", "1\n"), finish()], "Second": [write("a", "2\n"), finish("It is 2.")]},
         where=lambda request: request.title == "Second" and request.turn == 2,
     )
-    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
+    async with (
+        worktrees(board, root) as places,
+        hosting(board, model, workspaces=places, limits={"check_rounds_max": 0}),
+    ):
         second = await board.put("Second")
         await within(model.reached.wait())
         (first,) = await until_ended(board, await board.put("First"))
@@ -126,6 +163,33 @@ async def test_a_conflict_goes_back_as_a_new_attempt_that_is_told_of_it(opener: 
     assert "dugnad/task-" in told
     assert (at(root, "dugnad/main", "a"), subjects(root)) == ("2", ["Second", "First", "Begin"])
     assert has_no_trees(root)
+
+
+async def test_red_only_together_with_the_work_of_others_is_mended_where_both_are(
+    opener: Opener, tmp_path: Path
+) -> None:
+    board = await opener(limits=SOON)
+    root = new_repository(tmp_path / "p", {"a": "0\n"})
+    await board.spawn("alice")
+    await board.spawn("bob")
+    model = Paused(
+        {"First": [write("one", "1\n"), finish()],
+         "Second": [write("two", "2\n"), finish(), shell("ls; rm two; echo 2 > three"), finish("Mended.")]},
+        where=lambda request: request.title == "Second" and request.turn == 2,
+    )  # fmt: skip
+    check = "test ! -e one || test ! -e two"
+    async with worktrees(board, root, check) as places, hosting(board, model, workspaces=places):
+        task = await board.put("Second")
+        await within(model.reached.wait())
+        await until_ended(board, await board.put("First"))
+        model.go.set()
+        (done,) = await until_ended(board, task)
+    assert (done.state, len(await board.attempts(task.id))) == ("done", 1)
+    _, verdict, listed, *_ = answers(next(each for each in reversed(model.asked) if each.title == "Second"))
+    assert "merged with what others merged into dugnad/main meanwhile, the check is red" in verdict
+    assert "First (#2, by " in verdict
+    assert ("one" in listed, "two" in listed) == (True, True)
+    assert git(root, "ls-tree", "--name-only", "dugnad/main").split() == ["a", "one", "three"]
 
 
 async def test_what_fails_in_the_end_is_kept_on_its_branches_and_named(opener: Opener, tmp_path: Path) -> None:
@@ -162,7 +226,8 @@ async def test_a_task_that_waits_finds_its_tree_as_it_left_it(board: Board, tmp_
     assert has_no_trees(root)
 
 
-async def test_a_lost_hosts_changes_are_carried_over(opener: Opener, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_lost_hosts_changes_are_carried_over_and_named(opener: Opener, tmp_path: Path, moved: bool) -> None:
     board = await opener(**short_lease(1.0))
     root = new_repository(tmp_path / "p")
     await board.spawn("alice")
@@ -173,14 +238,38 @@ async def test_a_lost_hosts_changes_are_carried_over(opener: Opener, tmp_path: P
             task = await board.put("Write a")
             await within(model.reached.wait())
             await kill(host)
+        if moved:
+            theirs = git(root, "commit-tree", "dugnad/main^{tree}", "-p", "dugnad/main", "-m", "By hand")
+            git(root, "update-ref", "refs/heads/dugnad/main", theirs)
         model.go.set()
         await board.spawn("bob")
         async with hosting(board, model, workspaces=places):
             (done,) = await until_ended(board, task)
         assert done.state == "done"
-        assert "carried over into this tree" in all_told(model.asked[-1])
+    told = all_told(model.asked[-1])
+    assert "Carried over into this tree: 1 file, a." in told
+    assert "A reply that was not recorded yet is gone" in told
+    expected = "dugnad/main has moved by 1 commit" if moved else "dugnad/main has not moved"
+    assert expected in told
     assert at(root, "dugnad/main", "a") == "1\n2"
-    assert subjects(root) == ["Write a", "Begin"]
+    assert subjects(root)[0] == "Write a"
+
+
+async def test_a_lost_host_that_changed_nothing_is_told_so(opener: Opener, tmp_path: Path) -> None:
+    board = await opener(**short_lease(1.0))
+    root = new_repository(tmp_path / "p")
+    await board.spawn("alice")
+    model = Paused({"Look": [shell("ls"), finish()]}, where=lambda request: request.turn == 2)
+    async with worktrees(board, root) as places:
+        async with hosting(board, model, workspaces=places, knows_neighbours=False) as host:
+            task = await board.put("Look")
+            await within(model.reached.wait())
+            await kill(host)
+        model.go.set()
+        await board.spawn("bob")
+        async with hosting(board, model, workspaces=places):
+            await until_ended(board, task)
+    assert "Carried over into this tree: nothing." in all_told(model.asked[-1])
 
 
 async def test_cancelled_work_is_stopped_and_kept(board: Board, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ async def packet(
         parts.append(tell("packet.builds_on", results=joined(results)))
     if asked is not None:
         parts.append(tell("packet.asked", words=asked.body))
-    if root is not None and root != asked:
+    if root is not None and root != asked and root.id != task.reviews:  # The order of a review has that one's words.
         of_it = tell("packet.goal_number", id=root.id) if _is_beginning(root) else None
         goal = of_it or tell("packet.goal", id=root.id, title=root.title)
         worded = root.body and root.kind not in WORDED_BY_RUNTIME
@@ -155,8 +155,8 @@ async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None, Ta
 
 
 async def _waiting(board: Board, task: Task) -> list[Told]:
-    """The open tasks that need this one, each with the outcome that it asks for."""
-    asked = dict(await board.needed_by(task.id))
+    """The open tasks that need this one, each with the outcome that it asks for; not the one that it reviews."""
+    asked = {each: outcome for each, outcome in await board.needed_by(task.id) if each != task.reviews}
     found = [each for each in (await board.find_all(asked)).values() if each.state in OPEN] if asked else []
     return [
         tell("packet.waits", id=each.id, title=each.title) if asked[each.id] in _ANY

@@ -8,27 +8,20 @@ the same key.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..logs import logger
 from ..prompts import tell
-from ..text import NOTHING, Told, counted, joined, one_line, quote, shorten
+from ..text import NOTHING, Told, counted, joined, one_line, shorten
 from ..tools.finish_tools import APPROVED, CHANGES
 from ..types import ENDINGS, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .plan import RunPlan
-from .workspaces.workspace import RedCheck, Workspace, delivered, line_of
+from .workspaces.workspace import Again, RedCheck, Workspace, commands_told, delivered, line_of
 
 _LOG = logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """The task is not done yet: what the mind is told, and how the attempt ends if this was the last round."""
-
-    told: Told
-    in_the_end: Outcome
+_APPROVED_AGAIN_MAX = 3  # Times `review_rounds_max` that a task may be reviewed at all.
 
 
 @dataclass(kw_only=True)
@@ -66,7 +59,7 @@ class Delivery:
         if task.kind == "review":
             return tell("delivery.follows_review", id=task.reviews, approved=APPROVED, changes=CHANGES)
         parts = (
-            [tell("delivery.follows_check", commands=_commands(checks))]
+            [tell("delivery.follows_check", commands=commands_told(checks))]
             if (checks := self.workspace.checks(task))
             else []
         )
@@ -107,10 +100,12 @@ class Delivery:
         except ToolError as trouble:
             return Again(tell("delivery.not_committed", trouble=trouble), Failed(str(trouble), retry=True))
         role = self._role_of_reviewer(task)
-        if tip is not None and role and (verdict := await self._reviewed(claim, done, tip, role)) is not None:
-            return verdict
         try:
-            return await self.workspace.deliver(task, done, tip)
+            verdict = await self._reviewed(claim, done, tip, role, left) if tip is not None and role else None
+            if verdict is not None and not isinstance(verdict, Task):
+                return verdict
+            end = await self.workspace.deliver(task, done, tip, last=not left)
+            return _with_remarks(end, verdict) if verdict is not None and isinstance(end, Done) else end
         except BudgetSpent as spent:
             return _no_time(spent)
         except (ToolError, OSError) as trouble:  # The mind cannot mend this.
@@ -140,9 +135,11 @@ class Delivery:
         changed = await self.workspace.changed(tip)
         return changed is None or rule.asks(changed) or bool(await self.workspace.triggers(tip))
 
-    async def _reviewed(self, claim: Claim, done: Done, tip: str, role: str) -> Outcome | Again | None:
-        """What the review of exactly this work came to; None: it was approved, or is too small for one. Work that was
-        reviewed before is reviewed again."""
+    async def _reviewed(
+        self, claim: Claim, done: Done, tip: str, role: str, left: int
+    ) -> Outcome | Again | Task | None:  # fmt: skip
+        """What the review of exactly this work came to; if it was approved, the review; None: it is too small for one.
+        Work that was reviewed before is reviewed again."""
         task = claim.task
         born, reviews = await self._reviews(claim)
         if not reviews and not await self._is_worth_review(task, tip):
@@ -152,10 +149,17 @@ class Delivery:
         if review is not None and review.id in self._answered and not self.workspace.sees_changes:
             review, key = None, f"{key}.{len(reviews)}"  # It may have changed since; this workspace cannot tell.
         if review is None:
-            if len(reviews) >= self.plan.limits.review_rounds_max:
-                return Failed(f"{len(reviews)} reviews did not approve it; the last said: {reviews[-1].result}")
+            # Work that was approved and then had to be merged with the work of others is reviewed again.
+            refused = [each for each in reviews if each.outcome != APPROVED]
+            most = self.plan.limits.review_rounds_max
+            if len(refused) >= most:
+                return Failed(f"{len(refused)} reviews did not approve it; the last said: {refused[-1].result}")
+            if len(reviews) >= most * _APPROVED_AGAIN_MAX:
+                return Failed(f"{len(reviews)} times it was reviewed, and others changed the same each time")
+            if isinstance(fits := await self.workspace.fits(task, done, tip, last=not left), Again):
+                return fits
             try:
-                body = _review_body(task, done, self.workspace, claim.teammate, await self.workspace.triggers(tip))
+                body = _review_body(task, done, claim.teammate, fits, await self.workspace.triggers(tip))
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
                     role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
@@ -169,7 +173,8 @@ class Delivery:
         if review.state != "done":
             return Failed(f"its review #{review.id} ended as {review.state}: {review.reason or 'without a reason'}")
         if review.outcome == APPROVED:
-            return None
+            await self._pass_on(review, claim)
+            return review
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
         return Again(
@@ -178,6 +183,13 @@ class Delivery:
                 f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}", retry=True
             ),
         )
+
+    async def _pass_on(self, review: Task, claim: Claim) -> None:
+        """The author reads the words of an approval too, with its next turn or task. Nobody has to answer them."""
+        if review.result and review.teammate not in (None, claim.teammate):
+            words = f"Approved #{claim.task.id}: {shorten(review.result, 8_000)}"
+            key = f"approval:{review.id}"
+            await self.board.tell(review.teammate, claim.teammate, words, kind="notice", task=claim.task.id, key=key)
 
     async def _reviews(self, claim: Claim) -> tuple[int, list[Task]]:
         """The epoch in which this line of attempts began, and the reviews that it asked for, the oldest first."""
@@ -188,10 +200,6 @@ class Delivery:
         found = await self.board.find_all(needed)
         asked = [found[each] for each in sorted(needed)]
         return born, [each for each in asked if each.reviews == task.id and each.put_at >= since]
-
-
-def _commands(checks: Sequence[str]) -> Told:
-    return joined([tell("delivery.command", command=each) for each in checks], " and ")
 
 
 def _no_time(spent: BudgetSpent) -> Waiting:
@@ -206,15 +214,22 @@ def _is_verdict(done: Done) -> Done | Again:
     return Again(told, Failed("the review ended without a verdict", retry=True))
 
 
-def _review_body(task: Task, done: Done, workspace: Workspace, who: str, runs: Mapping[str, str]) -> Told:
+def _with_remarks(done: Done, review: Task) -> Done:
+    """What stands in the result of approved work."""
+    if not review.result:
+        return done
+    remarks = f"[Approved by {review.teammate} in #{review.id}: {one_line(review.result, 1_000)}]"
+    return replace(done, result=f"{done.result}\n{remarks}")
+
+
+def _review_body(task: Task, done: Done, who: str, fits: Told, runs: Mapping[str, str]) -> Told:
     listed = "\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items())
     return joined(
         (
-            tell("delivery.review", id=task.id, how=workspace.how_to_look),
+            joined((tell("delivery.review", id=task.id, who=who), fits), " "),
             tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
             tell("delivery.triggers", runs=listed) if runs else None,
-            tell("delivery.task_was", title=task.title),
-            quote(shorten(task.body, 20_000)) if task.body else None,
+            tell("delivery.task_was", by=task.put_by, body=shorten(task.body, 20_000)) if task.body else None,
             tell("delivery.author_says", who=who, words=shorten(done.result, 8_000)),
         )
     )

@@ -31,11 +31,11 @@ from ..text import NOTHING, Told, joined, shorten
 from ..tools.finish_tools import review_finish
 from ..tools.task_tools import whole_result
 from ..types import HUMAN, Attempt, Claim, Done, Failed, Outcome, Released
-from .delivery import Again, Delivery
+from .delivery import Delivery
 from .errands import Errands
 from .growth import RESTED
 from .plan import RunPlan
-from .workspaces.workspace import Workspace
+from .workspaces.workspace import Again, Workspace
 
 _LOG = logger(__name__)
 _PAUSE_SECONDS = 1.0

@@ -20,7 +20,7 @@ from ...errors import ToolError
 from ...prompts import tell
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line
-from ...types import Attempt, Claim, Done, Failed, Outcome, Task
+from ...types import Attempt, Claim, Done, Outcome, Task
 from ...workspace.git.triggers import changed_triggers, named_triggers
 from .workspace import OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
 
@@ -41,7 +41,7 @@ class Folder(TreeWorkspace):
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return await asyncio.to_thread(changed_triggers, self.tree, self.project)
 
-    async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed:
+    async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done:
         where = str(self.tree.relative_to(self.project))
         return delivered(done, files_in=where, triggers=named_triggers(await self.triggers("")) or None)
 
@@ -67,7 +67,7 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
             raise
         return Folder(
             told=tell("delivery.reviewing_folder") if reviews and told else told, lock=lock, reviews=reviews,
-            how_to_look=tell("delivery.look_at_folder"), project=project, **shop.equipped(claim, tree),
+            project=project, **shop.equipped(claim, tree),
         )  # fmt: skip
 
     return open_workspace

@@ -23,18 +23,18 @@ from ...board.roots import root_name
 from ...errors import BudgetSpent, DugnadError, ToolError
 from ...logs import logger
 from ...prompts import tell
-from ...text import NOTHING, Told, one_line
+from ...text import NOTHING, Told, joined, one_line
 from ...tools import Context, Tool, file_tools
 from ...tools.shell.bash import OUTPUT_BYTES_MAX, ShellTools, ran_text
 from ...tools.shell.runner import MARGIN_SECONDS, echo_of, time_of
-from ...types import Amount, Attempt, Claim, Done, Failed, Outcome, Released, Task, Waiting
+from ...types import Amount, Attempt, Claim, Done, Outcome, Released, Task, Waiting
 from ...workspace.files.files import Files
 from ...workspace.sandbox.sandbox import Sandbox
 
 _LOG = logger(__name__)
 Check = Callable[[Task], Awaitable[str | None]]  # None: green. Else what the command printed.
 # How our notes begin, in letters alone. A letter that is not ASCII may look like any other.
-_OPENINGS = ("mergedinto", "itsfilesarein", "itchangeswhatotherprogramsrun")
+_OPENINGS = ("mergedinto", "itsfilesarein", "itchangeswhatotherprogramsrun", "approvedby")
 # Written as one set of characters with a range to the last one, it would take a quarter of the start of a run.
 _LIKE = ("".join(f"(?:{letter}|[^\\x00-\\x7f])" for letter in each) for each in _OPENINGS)
 _NOTES = re.compile(f"(?=({'|'.join(_LIKE)}))")
@@ -50,6 +50,14 @@ class RedCheck:
     timed_out: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The task is not done yet: what the mind is told, and how the attempt ends if this was the last round."""
+
+    told: Told
+    in_the_end: Outcome
+
+
 @dataclass(kw_only=True)
 class Workspace:
     """Where one attempt works."""
@@ -59,7 +67,6 @@ class Workspace:
     readable: tuple[Path, ...] = ()  # What commands there may read besides.
     told: Told = NOTHING  # What the mind must know about it.
     anew: bool = False  # Earlier work is not there: the mind must look again, even if it had finished.
-    how_to_look: Told = NOTHING  # How a reviewer sees what was done here.
     sees_changes: bool = False  # Whether `commit` knows if anything was changed, and names no two changes alike.
     runs_check: Check | None = None  # The caller's own way to run a task's check.
 
@@ -90,13 +97,22 @@ class Workspace:
         """The paths in the work that make other programs run something; empty if that cannot be seen."""
         return {}
 
-    async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed | Released:
-        """Bring what `commit` named where it counts. Failed or released: it does not fit there any more, and must be
-        done again."""
+    async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
+        """What a reviewer is told of how the work fits where it would go. Again: it does not."""
+        checks = commands_told(self.checks(task))
+        return tell("delivery.checked", commands=checks) if checks else NOTHING
+
+    async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done | Again:
+        """Bring what `commit` named where it counts. Again: it does not fit there any more. `last`: the mind is not
+        asked again."""
         return delivered(done)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         """The attempt ended with this outcome. Called before it is settled or, if it is done, after that."""
+
+
+def commands_told(checks: Sequence[str]) -> Told:
+    return joined([tell("delivery.command", command=each) for each in checks], " and ")
 
 
 def delivered(done: Done, **where: str | None) -> Done:

@@ -10,17 +10,28 @@ from pathlib import Path
 from ...board import Board
 from ...errors import StaleClaim, ToolError
 from ...prompts import tell
-from ...text import NOTHING, Told, clean, joined, one_line, pasted, shorten
+from ...text import NOTHING, Told, clean, counted, joined, one_line, pasted, shorten
 from ...tools import Context, Tool
 from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task
 from ...workspace.git import merge_queue
-from ...workspace.git.merge_queue import Conflict, Merged, Work
+from ...workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, Work
 from ...workspace.git.merging import TrialMerge, came_between
 from ...workspace.git.triggers import named_triggers, triggers
 from ...workspace.git.worktree import AttemptRef, Tree
 from ...workspace.git.worktrees import Trees
 from ..report import Deliveries
-from .workspace import RedCheck, TreeWorkspace, Workshop, Workspace, continues, delivered, line_of, mark_of
+from .workspace import (
+    Again,
+    RedCheck,
+    TreeWorkspace,
+    Workshop,
+    Workspace,
+    commands_told,
+    continues,
+    delivered,
+    line_of,
+    mark_of,
+)
 
 _SHOWN_MAX = 20
 
@@ -44,40 +55,58 @@ class Worktrees:
     async def __call__(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
         born, in_order = line_of(claim, attempts)
-        attempt = AttemptRef(
-            mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=task.reviews_commit
-        )  # fmt: skip
+        at, trial = await self.trees.would_be(task.reviews_commit) if task.reviews_commit else (None, None)
+        attempt = AttemptRef(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=at)
         tree = await self.trees.begin(attempt)
         return Worktree(
-            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew, told=self._told(claim, tree),
-            how_to_look=tell("delivery.look_at_tree", target=pasted(self.trees.target)), sees_changes=True,
+            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew,
+            told=await self._told(claim, tree, trial), sees_changes=True,
             **self.shop.equipped(claim, tree.path, readable=tree.readable),
         )  # fmt: skip
 
-    def _told(self, claim: Claim, tree: Tree) -> Told:
+    async def _told(self, claim: Claim, tree: Tree, trial: TrialMerge | None) -> Told:
         """What the mind must know about the tree. What the first attempt of the line was told is not said again."""
         if tree.anew:
             return tell("delivery.tree_made_anew")
         if tree.carried_over:
-            return tell("delivery.tree_carried_over")
+            return await self._carried_over(tree)
         if claim.continues is not None:
             return NOTHING
-        reviews = claim.task.kind == "review"
-        here = tell("delivery.reviewing_tree") if reviews else tell("delivery.tree", target=self.trees.target)
+        here = await self._reviewing(tree, trial) if trial else tell("delivery.tree", target=self.trees.target)
         prefix = self.shop.prefix
         return joined((here, tell("delivery.project_in_tree", where=prefix) if prefix.parts else None), " ")
+
+    async def _reviewing(self, tree: Tree, trial: TrialMerge) -> Told:
+        target = self.trees.target
+        if trial.files:
+            return tell("delivery.reviewing_conflict", target=target, files=_named(trial.files), base=trial.base[:12])
+        files, added, removed = await tree.git.change_size(trial.head, await tree.head())
+        return tell(
+            "delivery.reviewing_merge", target=target, head=trial.head[:12], files=counted(files, "file"), added=added,
+            removed=removed,
+        )  # fmt: skip
+
+    async def _carried_over(self, tree: Tree) -> Told:
+        """After a lost host: which files are there, and whether the target has moved."""
+        git, target, head = tree.git, self.trees.target_name, await tree.head()
+        paths = await git.changed_paths(target, head)
+        moved = int((await git.run("rev-list", "--count", f"{head}..{target}")).text)
+        what = f"{counted(len(paths), 'file')}, {_named(paths)}" if paths else "nothing"
+        told = tell("delivery.tree_carried_over", what=what)
+        more = tell("delivery.target_moved", target=self.trees.target, commits=counted(moved, "commit"))
+        return joined((told, more if moved else tell("delivery.target_stayed", target=self.trees.target)), " ")
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
         """What these tasks left in the repository."""
         git, target = self.trees.git, self.trees.target_name
         own = f"refs/heads/{self.own_branch}" if self.own_branch else await git.own_head() or "HEAD"
-        counted = await git.run("rev-list", "--count", f"{own}..{target}", may_fail=True)
+        ahead = await git.run("rev-list", "--count", f"{own}..{target}", may_fail=True)
         kept: dict[int, list[str]] = {}
         marks = {mark_of(task): task for task in tasks if task.state != "done"}
         for branch in await self.trees.branches():
             if (task := marks.get(branch.rpartition("task-")[2].rpartition(".")[0])) is not None:
                 kept.setdefault(task.id, []).append(branch)
-        commits = int(counted.text.strip() or 0)
+        commits = int(ahead.text.strip() or 0)
         runs = triggers(await git.changed_paths(own, target)) if commits else {}
         return Deliveries(target=self.trees.target, commits=commits, kept=kept, runs=runs)
 
@@ -157,25 +186,50 @@ class Worktree(TreeWorkspace):
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return triggers(await self.work.git.changed_paths(self.owner.trees.target_name, tip))
 
-    async def deliver(self, task: Task, done: Done, tip: str | None) -> Done | Failed | Released:
+    async def _work(self, task: Task, done: Done, tip: str) -> Work:
+        # The author did the work; another teammate may deliver it.
+        return Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
+
+    async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
+        work = await self._work(task, done, tip)
+        came = await merge_queue.rehearse(self.owner.trees, self.work, work, check=lambda: self._check_all(task))
+        if not isinstance(came, TrialMerge):
+            return await self._again(came, work, last=last)
+        target, checks = self.owner.trees.target, commands_told(self.checks(task))
+        clean_merge = tell("delivery.merges_cleanly", target=target, head=came.head[:12])
+        return joined((clean_merge, tell("delivery.checked_there", commands=checks) if checks else None), " ")
+
+    async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done | Again:
         if tip is None:
             return delivered(done)
         runs = await self.triggers(tip)
-        # The author did the work; another teammate may deliver it.
-        work = Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
+        work = await self._work(task, done, tip)
         came = await merge_queue.merge(
             self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
         )
         if isinstance(came, Merged):
             target, named = self.owner.trees.target, named_triggers(runs) or None
             return delivered(done, merged_into=target, merged_as=came.commit, triggers=named)
-        if isinstance(
-            came, Conflict
-        ):  # Nobody's fault, so it is no failed try. The number of conflicts is bounded too.
-            return Released(self._does_not_fit(came))
-        return Failed(self._does_not_fit(came), retry=True)
+        return await self._again(came, work, last=last)
 
-    def _does_not_fit(self, came: Conflict | merge_queue.RedAfterMerge) -> str:
+    async def _again(self, came: Conflict | RedAfterMerge, work: Work, *, last: bool) -> Again:
+        """Bring the target into the tree, so that the author can go on there. If the mind is not asked again, the work
+        stays as it is; a conflict is nobody's fault, so it is no failed try."""
+        why = self._does_not_fit(came)
+        end: Outcome = Released(why) if isinstance(came, Conflict) else Failed(why, retry=True)
+        if last:
+            return Again(NOTHING, end)
+        trial = await self.owner.trees.update(self.work, work.author)
+        target = self.owner.trees.target
+        told = (
+            tell("delivery.conflict", target=target)
+            if isinstance(came, Conflict)
+            else tell("delivery.red_together", target=target, output=shorten(came.output, 6_000))
+        )
+        brought = await self._brought_in(trial) if trial is not None else None
+        return Again(joined((told, brought, tell("delivery.finish_again")), "\n"), end)
+
+    def _does_not_fit(self, came: Conflict | RedAfterMerge) -> str:
         target, branch = self.owner.trees.target, self.work.branch.removeprefix("refs/heads/")
         others = "\n".join(f"  {one_line(clean(each), 100)}" for each in came.others)
         if isinstance(came, Conflict):

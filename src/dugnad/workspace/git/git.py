@@ -204,6 +204,13 @@ class Git:
         listed = await self.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", parted, tip)
         return [each for each in listed.text.split("\0") if each]
 
+    async def change_size(self, base: str, tip: str) -> tuple[int, int, int]:
+        """How many files differ between two commits, and how many lines the second adds and removes."""
+        listed = await self.run("diff-tree", "-r", "-z", "--numstat", "--no-renames", base, tip)
+        pairs = [each.split("\t")[:2] for each in listed.text.split("\0") if each]
+        added, removed = (sum(int(pair[side]) for pair in pairs if pair[side].isdigit()) for side in (0, 1))
+        return len(pairs), added, removed
+
     async def blob(self, text: str) -> str:
         return (await self.run("hash-object", "-w", "--stdin", "--no-filters", stdin=text.encode())).text.strip()
 

@@ -19,7 +19,7 @@ from ...text import pasted
 from .merge_lock import turn
 from .merging import TrialMerge, came_between, try_merge
 from .ownership import GitTrouble
-from .worktree import BRANCHES, Tree
+from .worktree import BRANCHES, Tree, on_branch
 from .worktrees import Trees
 
 Check = Callable[[], Awaitable[str | None]]  # Of the tree as it is now. None: green.
@@ -125,29 +125,49 @@ async def _merge(
     trees: Trees, tree: Tree, work: Work, check: Check, is_ours: Callable[[], Awaitable[None]]
 ) -> Merged | Conflict | RedAfterMerge:  # fmt: skip
     git = trees.git
-    tip_tree = await git.tree_of(work.tip)
     for _ in range(_MOVES_MAX):
         head = await trees.target_head()
         trial = await try_merge(git, head, work.tip)
         if tree.attempt.goes_on and (found := await _merged_before(trees, tree, trial)):
             return Merged(commit=found)
-        if trial.files:
-            return Conflict(files=trial.files, others=await came_between(git, trial, trial.files))
-        if trial.tree == await git.tree_of(head):
+        if not trial.files and trial.tree == await git.tree_of(head):
             return Merged(commit=None)
-        commit = await tree.git_commit(
-            trial.tree, [head], f"{work.message.rstrip()}\n\n{_TIP}: {work.tip}\n", work.author
-        )
-        if trial.tree != tip_tree:  # The very tree that was checked before needs no second look.
-            await tree.show(commit)
-            if (red := await check()) is not None:
-                await tree.back_to_branch()
-                return RedAfterMerge(output=red, others=await came_between(git, trial))
+        commit = await _checked(tree, work, trial, check)
+        if not isinstance(commit, str):
+            return commit
         await _be_sure_it_is_free(trees)
         await is_ours()
         if await _advance(trees, tree, head, commit):
             return Merged(commit=commit)
     raise GitTrouble(f"The branch {trees.target} keeps moving under the merge; stop moving it for a while.")
+
+
+async def rehearse(trees: Trees, tree: Tree, work: Work, *, check: Check) -> TrialMerge | Conflict | RedAfterMerge:
+    """What a merge would come to as the target is now. No name moves, and the tree is afterwards as it was."""
+    trial = await try_merge(trees.git, await trees.target_head(), work.tip)
+    came = await _checked(tree, work, trial, check)
+    if not isinstance(came, str):
+        return came
+    if not on_branch(tree.own):
+        await tree.back_to_branch()
+    return trial
+
+
+async def _checked(tree: Tree, work: Work, trial: TrialMerge, check: Check) -> str | Conflict | RedAfterMerge:
+    """The commit that the target may move to. The tree shows it, if that is not what was checked before."""
+    git = tree.git
+    if trial.files:
+        if not on_branch(tree.own):  # It shows an earlier try; the target has moved since.
+            await tree.back_to_branch()
+        return Conflict(files=trial.files, others=await came_between(git, trial, trial.files))
+    message = f"{work.message.rstrip()}\n\n{_TIP}: {work.tip}\n"
+    commit = await tree.git_commit(trial.tree, [trial.head], message, work.author)
+    if trial.tree != await git.tree_of(work.tip):
+        await tree.show(commit)
+        if (red := await check()) is not None:
+            await tree.back_to_branch()
+            return RedAfterMerge(output=red, others=await came_between(git, trial))
+    return commit
 
 
 async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:

@@ -59,7 +59,7 @@ async def came_between(git: Git, trial: TrialMerge, files: Sequence[str] = ()) -
     form = "--format=%h %s%x1f%an%x1f%b%x1e"
     only = ("--", *(f":(literal,top){each}" for each in files[:_SHOWN_MAX])) if files else ()
     listed = await git.run("log", form, f"--max-count={_SHOWN_MAX}", between, *only)
-    parts = (each.strip().split("\x1f", 2) for each in listed.text.split("\x1e") if each.strip())
+    parts = (each.strip("\n").split("\x1f", 2) for each in listed.text.split("\x1e") if each.strip("\n"))
     return tuple(
         f"{what} ({''.join(f'{each}, ' for each in _TASK.findall(body)[-1:])}by {who})" for what, who, body in parts
     )

@@ -230,6 +230,17 @@ class Trees:
         await tree.bring_in(trial, author)
         return trial
 
+    async def would_be(self, tip: str) -> tuple[str, TrialMerge | None]:
+        """A commit for a reviewer to look at: the target as it is now with this tip merged into it. The tip itself, if
+        it conflicts or is not here."""
+        if await self.git.commit_of(tip) is None:
+            return tip, None
+        trial = await try_merge(self.git, await self.target_head(), tip)
+        if trial.files:
+            return tip, trial
+        words = ("commit-tree", trial.tree, "-p", trial.head, "-m", "What would be merged")
+        return (await self.git.run(*words)).text.strip(), trial
+
     # What is left.
 
     async def remove(self, tree: Tree, *, keep_branch: bool = False) -> None:
