@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import tempfile
 
 from dugnad import Agent, Budget, DugnadError, Need, ScriptedModel, drain, open_board, open_model
@@ -19,8 +18,9 @@ from dugnad.models.scripted import Step
 
 REVIEW = "Finish with the outcome approved or changes-requested."
 REWORK = (
-    "Improve the text. Then add_task 'Review, round N' (N is the next number) with the body of round 1's review, and "
-    "behind it 'Publish, round N' (needs REVIEW:approved) and 'Rework, round N' (needs REVIEW:changes-requested)."
+    "Improve the text. Then add_tasks: 'Review, round N' (N is the next number) with the body of round 1's review and "
+    "the label review, 'Publish, round N' (needs review:approved) and 'Rework, round N' (needs "
+    "review:changes-requested)."
 )
 
 
@@ -34,12 +34,12 @@ def play(request):
     if kind == "Publish":
         return Step(say="It is on the wall of the town hall.")
     following = int(number) + 1
-    if request.turn == 1:
-        return Step(calls=(("add_task", {"title": f"Review, round {following}", "body": REVIEW}),))
-    review = re.search(r"#(\d+)", request.messages[-1].text)[1]  # What add_task gave.
-    publish = {"title": f"Publish, round {following}", "needs": [f"{review}:approved"]}
-    rework = {"title": f"Rework, round {following}", "needs": [f"{review}:changes-requested"], "body": REWORK}
-    return Step(calls=(("add_task", publish), ("add_task", rework), ("finish", {"result": "Reworked."})))
+    tasks = [
+        {"title": f"Review, round {following}", "body": REVIEW, "label": "review"},
+        {"title": f"Publish, round {following}", "needs": ["review:approved"]},
+        {"title": f"Rework, round {following}", "needs": ["review:changes-requested"], "body": REWORK},
+    ]
+    return Step(calls=(("add_tasks", {"tasks": tasks}), ("finish", {"result": "Reworked."})))
 
 
 async def run(board, agent, *, goal: str, runs: int) -> None:

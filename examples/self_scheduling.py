@@ -24,7 +24,7 @@ def play(request):
     chapter = int(request.title.removeprefix("Read chapter "))
     if request.turn == 1 and chapter < CHAPTERS:
         following = {"title": f"Read chapter {chapter + 1}", "body": BODY}
-        return Step(calls=(("schedule_followup", following),))
+        return Step(calls=(("add_tasks", {"tasks": [following]}),))
     return Step(say=f"Chapter {chapter} is read.")
 
 

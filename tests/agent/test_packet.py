@@ -134,7 +134,7 @@ async def test_what_was_asked_in_another_conversation_and_is_still_open_comes_wi
     packet = await packet_of(board, role="zoe")
     owed = (
         f"These still wait for your answer:\nFrom bob [plan], about #{asking.id}:\n> First this,\n> then that.\n"
-        f"Answer with respond(request={plan.request!r}, ...)."
+        f"Answer with respond(request={plan.request!r}, accept=true or false, text=...)."
     )
     assert owed in packet
     assert packet.count("First this") == 1
@@ -189,7 +189,7 @@ async def test_a_guide_that_is_long_or_no_text_is_read_up_to_a_bound(board: Boar
 async def test_a_packet_is_bounded(board: Board) -> None:
     packet = await packet_of(board, body="x" * 200_000)
     assert len(packet) < 60_500
-    assert "characters left out; show_task and read_notes show the rest" in packet
+    assert "characters left out; show_task and notes show the rest" in packet
 
 
 @pytest.mark.parametrize("line_break", BREAKS, ids=repr)

@@ -37,7 +37,7 @@ async def test_only_a_lead_has_the_leads_tools(board: Board) -> None:
 
 async def test_a_lead_brings_a_teammate_with_its_own_model(board: Board) -> None:
     answer = await led(board, "spawn_teammate", name="bob", role="tester", prompt="You test.")
-    assert answer == "bob is on the team (tester) and takes what is ready."
+    assert answer == "bob has joined the team (tester) and takes what is ready."
     bob = await board.teammate("bob")
     assert (bob.roles, bob.prompt, bob.model, bob.status) == (
         ("tester",),
@@ -46,6 +46,12 @@ async def test_a_lead_brings_a_teammate_with_its_own_model(board: Board) -> None
         "wanted",
     )
     assert not bob.lead
+
+
+async def test_a_lead_is_told_that_a_teammate_was_there_already(board: Board) -> None:
+    await board.spawn("bob", roles=["tester"], model="some:model")
+    answer = await led(board, "spawn_teammate", name="bob", role="tester")
+    assert answer == "bob was on the team already (tester), and stays as it is."
 
 
 async def test_a_team_grows_by_its_lead_up_to_a_bound(board: Board) -> None:
@@ -61,7 +67,7 @@ async def test_one_who_left_makes_room_for_another(board: Board) -> None:
     await board.spawn("bob")
     await board.stop_teammate("bob")
     answer = await led(board, "spawn_teammate", name="carol", fields={"limits": AgentLimits(teammates_max=2)})
-    assert answer.startswith("carol is on the team")
+    assert answer.startswith("carol has joined the team")
 
 
 @pytest.mark.parametrize("name", ["human", "board", "", "a b", "x" * 41, "bob"])

@@ -207,7 +207,9 @@ async def test_a_request_is_answered_by_its_id(board: Board) -> None:
     asked = await board.tell("bob", "alice", "Shall we?", kind="question")
     stage = await set_stage(board, [call("respond", request=asked.request, accept=False, text="We shall"), END])
     await stage.run()
-    assert f"Answer with respond(request={asked.request!r}, ...)." in told(stage.model.asked[0])
+    assert f"Answer with respond(request={asked.request!r}, accept=true or false, text=...)." in told(
+        stage.model.asked[0]
+    )
     assert last_results(stage.model) == ["Answered bob's question: We shall."]
     _, reply = await board.request(str(asked.request))
     assert reply is not None
@@ -308,3 +310,12 @@ async def test_a_teammate_with_such_a_name_is_the_one_who_is_meant(board: Board)
     await board.spawn("bob")
     assert await results(board, ("send_message", {"to": "everyone", "text": "Look."})) == ["Sent to everyone."]
     assert not await board.inbox("bob")
+
+
+async def test_a_teammate_that_was_shut_down_cannot_be_written_to_and_the_advice_can_be_followed(board: Board) -> None:
+    await board.spawn("bob")
+    await board.stop_teammate("bob")
+    (text,) = await results(board, ("send_message", {"to": "bob", "text": "Look."}))
+    assert text == (
+        'Error: bob was shut down and reads no messages. Write to another teammate or to "human", or write a note.'
+    )

@@ -6,7 +6,7 @@ to a step. After the last step the model ends with plain text. In YAML:
     Write slugify():
       - say: First the tests.
         calls:
-          - schedule_followup: {title: Document slugify(), body: One paragraph.}
+          - add_tasks: {tasks: [{title: Document slugify(), body: One paragraph.}]}
         usage: {input: 1200, output: 80}
         seconds: 2
       - odd: malformed                    # Or refusal, empty, cut: odd replies of real models.

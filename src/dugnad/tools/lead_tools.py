@@ -38,7 +38,9 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
     spawned = await context.board.spawn(
         name, roles=[role] if role else [], prompt=said if prompt else "", model=lead.model, by=lead.name
     )
-    return tell("results.spawned", name=spawned.name, roles=", ".join(spawned.roles) or "any work")
+    roles = ", ".join(spawned.roles) or "no role, so it takes tasks for anyone"
+    known = name in {member.name for member in there}
+    return tell("results.there_already" if known else "results.spawned", name=spawned.name, roles=roles)
 
 
 @own_tool()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..board import Board
-from ..errors import ToolError, UnknownRequest
+from ..errors import StoppedTeammate, ToolError, UnknownRequest
 from ..prompts import tell
 from ..text import Told, joined, one_line, quote
 from ..types import BOARD, HUMAN, Message, Released, Teammate, Waiting
@@ -51,7 +51,10 @@ async def send_message(context: Context, to: str, text: str) -> str:
         if not (leads := leads_but(context.teammate.name, team)):
             raise ToolError(tell("results.no_lead"))
         to = leads[0]
-    await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
+    try:
+        await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
+    except StoppedTeammate:
+        raise ToolError(tell("results.reads_nothing", who=to)) from None
     return tell("results.sent", to=to)
 
 
