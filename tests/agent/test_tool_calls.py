@@ -324,3 +324,11 @@ async def test_a_call_behind_a_question_is_run_after_the_answer(board: Board) ->
     await board.reply(str(asked.request), "human", "yes")
     await stage.go_on()
     assert ran == ["pay"]
+
+
+async def test_a_call_that_fails_stops_none_after_it_and_one_that_ends_the_task_stops_all(board: Board) -> None:
+    wrong, end = ("show_task", {"task": 999}), ("finish", {"result": "built"})
+    before, after = (("note", {"title": title, "text": "x"}) for title in ("before", "after"))
+    stage = await set_stage(board, [calls(wrong, before, end, after)])
+    assert await stage.run() == Done("built")
+    assert [note.title for note in await board.search_notes()] == ["before"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dugnad.board import Board
+from dugnad.models.scripted import Step
 from dugnad.tools import BUILT_IN, LEADING, Policy, Tool, file_tools, tool
 from dugnad.tools.offered import LEAD, REVIEWER, WORKER, offered
 from dugnad.workspace.files.files import Files
@@ -141,3 +142,27 @@ async def test_a_denied_tool_cannot_be_called_by_its_other_name(board: Board, ol
 def test_every_tool_of_a_list_is_one_of_ours(tmp_path: Path) -> None:
     known = {each.name for each in (*built_in(tmp_path), *BUILT_IN, *LEADING)} | {"run_check", "update_tree"}
     assert {*WORKER, *REVIEWER, *LEAD} <= known
+
+
+FORMER: dict[str, dict[str, Any]] = {
+    "schedule_followup": {"title": "x"}, "add_task": {"title": "y"}, "delegate": {"task": "z", "wait": False},
+    "broadcast": {"text": "x"}, "read_inbox": {}, "read_notes": {}, "search_notes": {"words": "x"},
+    "todo": {"items": ["x"]}, "compact": {}, "consult": {"prompt": "x"}, "claim_task": {"task": 2},
+    "release": {"reason": "x"}, "idle": {},
+}  # fmt: skip
+
+
+def test_every_former_tool_is_tried_below() -> None:
+    assert FORMER.keys() == {each.name for each in BUILT_IN if each.former}
+
+
+@pytest.mark.parametrize("name", FORMER)
+async def test_a_former_tool_can_still_be_called(board: Board, name: str) -> None:
+    stage = await set_stage(board, [call(name, **FORMER[name]), END], others={"(consult)": [Step(say="So.")]})
+    claim = await stage.begin()
+    await board.put("Another")
+    await stage.agent.work(claim)
+    turns = await board.transcript(claim.task.id, claim.epoch)
+    result = json.loads(next(turn.body for turn in turns if turn.kind == "tool"))["text"]
+    assert result
+    assert not result.startswith("Error: ")
