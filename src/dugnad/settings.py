@@ -77,6 +77,8 @@ class AgentLimits:
     low_share: Annotated[float, (0, 1)] = 0.45  # in one go, until it takes no more than this share.
     keep_share: Annotated[float, (0, 1)] = 0.2  # The share of the window that is not summarised.
     summary_tokens_max: int = 2_048
+    context_share: Annotated[float, (None, 1)] = 0.4  # Of the window: earlier tasks that are longer become a summary.
+    context_tasks_max: int = 50  # Earlier tasks in one conversation; then they become a summary.
 
     todo_turns: int = 10  # After this many turns without a change, the teammate is reminded of its list.
     consult_turns_max: int = 8

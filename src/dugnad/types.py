@@ -216,6 +216,8 @@ class Claim:
     continues: int | None  # The epoch of the interrupted or waiting attempt this one goes on from.
     teammate: str
     host: str
+    context: str | None = None  # The conversation it is a part of, if other tasks have the same,
+    follows: int | None = None  # and the task whose conversation it goes on from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,7 @@ class Attempt:
     teammate: str
     host: str
     continues: int | None
+    follows: int | None = None  # The task whose conversation it goes on from.
     claimed_at: int
     ended_at: int | None
     ended_as: str | None  # done, failed, retry, waiting, released, lost, cancelled, or None while it runs.
@@ -357,6 +360,7 @@ class Teammate:
     prompt: str
     model: str
     plan: bool  # It may only read until the plan of its task is approved.
+    keep_context: bool = False  # Its conversation goes on from task to task.
     status: TeammateStatus
     host: str | None
     seat: int  # Grows whenever a host takes the teammate; an old host's seat is void.

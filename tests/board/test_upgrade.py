@@ -34,7 +34,8 @@ NEW = {  # Columns that came after the first schema.
         "files_in",
         "triggers",
     ),
-    "teammates": ("plan", "named"),
+    "teammates": ("plan", "named", "keep_context"),
+    "attempts": ("context", "follows"),
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..board import Board
 from ..board.roots import root_name
@@ -141,7 +142,7 @@ class Agent:
         needs_plan = claim.task.plan or self.teammate.plan
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES
-        attempts = await recall(self.board, claim, talk, attempts)
+        attempts = await recall(self.board, claim, talk, attempts, follow=True)
         resumed = talk.replies > 0
         if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
             talk.say(tell("teammate.taken_over", who=who))
@@ -256,7 +257,9 @@ class Agent:
 
     async def _make_room(self, claim: Claim, talk: Conversation) -> None:
         """Rarely, and in one go, because a provider's cache is lost from the first change on."""
-        if talk.desk.compaction_wanted:
+        if not talk.replies and compaction.is_much(talk, self._window, self.limits):
+            await self._carry(claim, talk)
+        elif talk.desk.compaction_wanted:
             await self._compact(claim, talk, harder=1)
         elif talk.size_tokens > self._window * self.limits.micro_share:
             low = int(self._window * self.limits.low_share)
@@ -287,11 +290,20 @@ class Agent:
             "summary",
             {"summary": text, "kept_from": kept_from, "who": self._who},
             covers=(1, talk.number) if talk.number else None,
-            **({"used": answer.used, "reservation": answer.reservation} if answer else {}),
+            **_paid(answer),
         )
         talk.number = await self.board.record(claim, turn)
         talk.apply_summary(text, kept_from, self._who)
         return True
+
+    async def _carry(self, claim: Claim, talk: Conversation) -> None:
+        """Replace the tasks in front of this one by a summary, before this one begins."""
+        talk.opening = joined(talk.to_say)  # That stays.
+        answer = await self._summary(claim, talk, len(talk.entries), overflowed=True)
+        text = compaction.carried_text(talk, answer.reply.text.strip() if answer else "")
+        turn = talk.next_turn("summary", {"carried": text}, **_paid(answer))
+        talk.number = await self.board.record(claim, turn)
+        talk.apply_carried(text)
 
     async def _summary(
         self, claim: Claim, talk: Conversation, kept_from: int, *, overflowed: bool
@@ -362,3 +374,8 @@ class Agent:
             saying=self._say, may_act=self.may_act, decide=self._decide, begun=self._begun, skills=self._skills,
             consult=partial(self._consult, claim),
         )  # fmt: skip
+
+
+def _paid(answer: ModelAnswer | None) -> dict[str, Any]:
+    """What a summary cost, for its turn. None: no model made it."""
+    return {"used": answer.used, "reservation": answer.reservation} if answer else {}

@@ -80,6 +80,13 @@ def _beginning(talk: Conversation, kept_from: int) -> Told:
     return joined(quote(shorten(_as_text(entry), _BEGINNING)) for entry in talk.entries[kept_from : kept_from + 1])
 
 
+def is_much(talk: Conversation, window: int, limits: AgentLimits) -> bool:
+    """Whether the tasks in front of a new one are too many, or too long, to go on from them as they are."""
+    if not talk.tasks:
+        return False
+    return len(talk.tasks) >= limits.context_tasks_max or talk.size_tokens > window * limits.context_share
+
+
 def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, limits: AgentLimits) -> Request:
     """A request of its own for a summary. It always fits: what is too long is shortened first."""
     room = max(2_000, (window - limits.summary_tokens_max) * BYTES_PER_TOKEN * 6 // 10)
@@ -114,6 +121,11 @@ def _as_text(entry: Message) -> str:
 def summary_text(talk: Conversation, kept_from: int, words: str) -> Told:
     """What replaces the older part: the mind's own words, which may repeat anybody's."""
     return tell("teammate.summary", words=words or plain_summary(talk, kept_from))
+
+
+def carried_text(talk: Conversation, words: str) -> Told:
+    """What replaces the tasks in front of a new one."""
+    return tell("teammate.carried", words=words or plain_summary(talk, len(talk.entries)))
 
 
 def plain_summary(talk: Conversation, kept_from: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from ..models.port import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
+from ..prompts import tell
 from ..text import NOTHING, Told, joined
 from ..tools import Desk
 from ..tools.task_tools import labels_in
@@ -31,6 +32,8 @@ class Conversation:
     entries: list[Message] = field(default_factory=list)
     who: Told = NOTHING  # Who the model was told it is.
     opening: Told = NOTHING  # The first message behind that; no compaction changes it.
+    part: str = ""  # Begins the labels of this task's results, if other tasks have the same conversation.
+    tasks: list[int] = field(default_factory=list)  # The tasks in front of this one, whose conversation goes on.
     to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
     shown: list[int] = field(default_factory=list)  # The messages in `to_say`.
     epoch: int = 0
@@ -72,6 +75,20 @@ class Conversation:
         """From here on a new attempt continues the conversation."""
         self.epoch, self.number, self.turns = epoch, 0, 0
 
+    def go_on_after(self, task: int) -> None:
+        """This task is over, and another one continues the conversation. Calls that were never run get an answer."""
+        self.tasks.append(task)
+        for call in self.open_calls.values():
+            self.entries.append(ToolResult(call.id, call.name, tell("results.not_run")))
+        self.open_calls, self.ended, self.finished, self.allowed = {}, None, None, set()
+        self.replies = self.recorded = self.plain = self.odd = 0
+        self.reply_at, self.all_bad, self.cut_off = (0, 0), None, False
+        self.desk = Desk(follows=self.desk.follows)
+
+    def label(self, number: int) -> str:
+        """Names a result, for `read_output`."""
+        return f"{self.part}{self.epoch}.{number}"
+
     def say(self, text: Told) -> None:
         self.to_say.append(text)
 
@@ -83,7 +100,7 @@ class Conversation:
         return {**told, "said": said.text if said else "", "reply": reply_body(reply)}
 
     def apply_reply(self, said: Said | None, reply: Reply, who: Told = NOTHING) -> None:
-        if said and not self.entries:
+        if said and not self.replies:
             self.opening = Told(said.text.removeprefix(who).lstrip("\n"))
         self.who = who or self.who
         self.entries += [said, reply] if said else [reply]
@@ -110,7 +127,7 @@ class Conversation:
         call = self.open_calls.pop(place)
         if always:
             self.allowed.add(call.name)
-        self.entries.append(ToolResult(call.id, call.name, text, f"{self.epoch}.{self.number}"))
+        self.entries.append(ToolResult(call.id, call.name, text, self.label(self.number)))
         self.uncounted += len(text.encode())
         self.ended = ends or self.ended
         if isinstance(ends, Done) and call.name == "finish":
@@ -134,7 +151,7 @@ class Conversation:
         _, at = self.finished
         entry = self.entries[at]
         assert isinstance(entry, ToolResult)
-        self.entries[at] = replace(entry, text=text, label=f"{self.epoch}.{self.number}")
+        self.entries[at] = replace(entry, text=text, label=self.label(self.number))
         self.uncounted += len(text.encode()) - len(entry.text.encode())
         self.ended = self.finished = None
 
@@ -149,9 +166,9 @@ class Conversation:
         """Of old results only the beginning and the end are left, with where the whole is."""
         entries = list(self.entries)
         for place, text in shortened:
-            old = entries[place]
-            assert isinstance(old, ToolResult)
-            entries[place] = replace(old, text=text)
+            old = entries[place] if place < len(entries) else None
+            if isinstance(old, ToolResult):  # Not if the tasks in front of this one were pruned.
+                entries[place] = replace(old, text=text)
         self._replace_entries(entries)
 
     def apply_summary(self, text: Told, kept_from: int, who: Told | None) -> None:
@@ -161,6 +178,11 @@ class Conversation:
         kept = [joined((self.opening, text))] if who is None else [joined((who, self.opening)), text]
         self._replace_entries([*map(Said, kept), *self.entries[kept_from:]])
         self.desk.compaction_wanted = False
+
+    def apply_carried(self, text: Told) -> None:
+        """A summary replaces all tasks in front of this one. Nothing of them is needed any more."""
+        self._replace_entries([Said(text)])
+        self.who, self.opening, self.tokens, self.tasks = NOTHING, NOTHING, 0, []
 
     def _replace_entries(self, entries: list[Message]) -> None:
         """Change the view. What the provider counted besides the entries (system text, tools) still counts."""
@@ -189,6 +211,8 @@ class Conversation:
                 body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False),
                 always=body.get("always", False),
             )  # fmt: skip
+        elif turn.kind == "summary" and "carried" in body:
+            self.apply_carried(Told(body["carried"]))
         elif turn.kind == "summary" and "summary" in body:
             who = Told(body["who"]) if "who" in body else None
             self.apply_summary(Told(body["summary"]), body["kept_from"], who)

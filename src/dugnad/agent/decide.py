@@ -41,7 +41,7 @@ def _kept(reply: Reply) -> str:
 def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
     """What the mind is told after an odd reply."""
     last = talk.last
-    if not isinstance(last, Reply) or last.calls:
+    if not talk.replies or not isinstance(last, Reply) or last.calls:
         return None
     if last.stop == "length":
         return tell("teammate.cut_off", most=limits.output_tokens_max)

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
 from ..board import Board
 from ..models.port import Reply
 from ..prompts import tell
 from ..text import clean, shorten
 from ..tools.message_tools import inbox_text
-from ..types import Attempt, Claim, Failed, Outcome, Released
+from ..types import Attempt, Claim, Failed, Outcome, Released, Turn
 from .conversation import Conversation
 
 Attempts = Sequence[Attempt]  # All at one task, the oldest first.
+_Turns = tuple[int, list[Turn]]  # Of one attempt, by its epoch.
 
 
-def continued(claim: Claim, attempts: Attempts) -> list[Attempt]:
-    """The attempts that a claim continues, the oldest first."""
+def continued(this: Claim | Attempt, attempts: Attempts) -> list[Attempt]:
+    """The attempts that this one continues, the oldest first."""
     before = {attempt.epoch: attempt for attempt in attempts}
     chain: list[Attempt] = []
-    epoch = claim.continues
+    epoch = this.continues
     while epoch is not None and epoch in before:
         chain.insert(0, before[epoch])
         epoch = before[epoch].continues
     return chain
 
 
-async def recall(board: Board, claim: Claim, talk: Conversation, attempts: Attempts | None) -> Attempts:
-    """Fold the transcript into a fresh conversation, with what it waited for last. Returns the attempts at the task,
-    which are read here unless they were given."""
+async def recall(
+    board: Board, claim: Claim, talk: Conversation, attempts: Attempts | None, *, follow: bool = False
+) -> Attempts:
+    """Fold the transcript into a fresh conversation, with what it waited for last; with `follow`, behind those of the
+    tasks whose conversation it goes on from. Returns the attempts at the task, which are read here unless they were
+    given."""
     found = await board.attempts(claim.task.id) if attempts is None else attempts
     chain = continued(claim, found)
+    epochs = [*(each.epoch for each in chain), claim.epoch]
+    own = [(epoch, await _turns(board, claim.task.id, epoch)) for epoch in epochs]
+    if follow:
+        await _fold_earlier(board, talk, chain[0].follows if chain else claim.follows, own)
+        talk.part = f"{claim.task.id}." if claim.context else ""
     talk.authors = {attempt.epoch: attempt.teammate for attempt in chain}
-    for epoch in (*talk.authors, claim.epoch):
-        talk.attempt(epoch)
-        after = 0
-        while page := await board.transcript(claim.task.id, epoch, after=after):
-            for turn in page:
-                talk.apply(turn)
-            after = page[-1].number
+    _fold(talk, own)
     # An attempt that recorded something after the wait has dealt with what was waited for.
     waits = [attempt.epoch for attempt in chain if attempt.ended_as == "waiting"]
     talk.since = waits[-1] if waits and waits[-1] >= talk.recorded else None
@@ -47,6 +52,45 @@ async def recall(board: Board, claim: Claim, talk: Conversation, attempts: Attem
         talk.ended = None  # The teammate that gave the task back was shut down; the work continues.
         talk.say(tell("teammate.go_on"))
     return found
+
+
+async def _fold_earlier(board: Board, talk: Conversation, task: int | None, own: Sequence[_Turns]) -> None:
+    """Fold the conversations of the tasks in front of this one, the oldest first. A task that began with a summary of
+    what was before it needs nothing more."""
+    earlier: list[tuple[int, list[_Turns]]] = []
+    turns: Sequence[_Turns] = own
+    while task is not None and not _is_carried(turns):
+        attempts = await board.attempts(task)
+        done = next(each for each in attempts if each.ended_as == "done")
+        chain = [*continued(done, attempts), done]
+        turns = [(each.epoch, await _turns(board, task, each.epoch)) for each in chain]
+        if not any(each for _, each in turns):  # Pruned. What was built on it cannot be told any more.
+            return
+        earlier.insert(0, (task, list(turns)))
+        task = chain[0].follows
+    for number, each in earlier:
+        talk.part = f"{number}."
+        _fold(talk, each)
+        talk.go_on_after(number)
+
+
+def _is_carried(turns: Sequence[_Turns]) -> bool:
+    first = next((turn for _, each in turns for turn in each if turn.kind != "trouble"), None)
+    return first is not None and first.kind == "summary" and "carried" in orjson.loads(first.body)
+
+
+async def _turns(board: Board, task: int, epoch: int) -> list[Turn]:
+    found: list[Turn] = []
+    while page := await board.transcript(task, epoch, after=found[-1].number if found else 0):
+        found += page
+    return found
+
+
+def _fold(talk: Conversation, attempts: Sequence[_Turns]) -> None:
+    for epoch, turns in attempts:
+        talk.attempt(epoch)
+        for turn in turns:
+            talk.apply(turn)
 
 
 async def take_messages(board: Board, claim: Claim, talk: Conversation) -> None:
@@ -65,6 +109,7 @@ async def hand_over(board: Board, claim: Claim, talk: Conversation, outcome: Out
     """Leave a word for the next attempt, if that starts without this conversation."""
     if isinstance(outcome, Failed) or (isinstance(outcome, Released) and not outcome.resume):
         said = [entry.text for entry in talk.entries if isinstance(entry, Reply) and entry.text.strip()]
-        if words := "\n".join([*said[-2:], *talk.desk.todo]):
+        own = said[-min(2, talk.replies) :] if talk.replies else []  # Not those of a task in front of this one.
+        if words := "\n".join([*own, *talk.desk.todo]):
             await board.hand_over(claim, shorten(clean(words), 4_000))
     return outcome

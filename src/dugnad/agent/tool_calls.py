@@ -42,7 +42,7 @@ T = TypeVar("T")
 _LOG = logger(__name__)
 # What these tools put on the board bears a name. A teammate that takes over the task acts in the author's name.
 _SIGNED = frozenset({"add_task", "add_tasks", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
-_LABEL = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
+_LABEL = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,9})\.([0-9]{1,9})")  # A task, an epoch and the number of a turn.
 # These errors concern the attempt and not the call.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
 
@@ -145,7 +145,7 @@ class Actor:
         whole = clean(result.text).encode()[: self.limits.tool_bytes_max].decode(errors="ignore")
         if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
-        label = f"{talk.epoch}.{talk.number + 1}"
+        label = talk.label(talk.number + 1)
         text = shorten(whole, self.limits.tool_chars_max, tell("results.shows_them", output=label))
         more = {
             "whole": whole if text != whole else None, "ends": result.ends and outcome_body(result.ends),
@@ -306,8 +306,9 @@ class Actor:
                 if piece := await asyncio.to_thread(keeper.piece, label, start, most):
                     return piece
             raise ToolError(tell("results.output_gone", output=label))
-        epoch, number = int(found[1]), int(found[2])
-        turns = await self.board.transcript(self.claim.task.id, epoch, after=number - 1, page=1)
+        task, epoch, number = int(found[1] or self.claim.task.id), int(found[2]), int(found[3])
+        known = task == self.claim.task.id or task in self.talk.tasks
+        turns = await self.board.transcript(task, epoch, after=number - 1, page=1) if known else []
         if not turns or turns[0].number != number or turns[0].kind != "tool":
             raise ToolError(tell("results.no_output", output=label))
         body = orjson.loads(turns[0].body)

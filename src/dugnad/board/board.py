@@ -297,15 +297,15 @@ class Board(Reading):
 
     async def spawn(
         self, name: str, *, roles: Iterable[str] = (), lead: bool = False, prompt: str = "", model: str = "",
-        plan: bool = False, host: str | None = None, by: str = HUMAN,
+        plan: bool = False, keep_context: bool = False, host: str | None = None, by: str = HUMAN,
     ) -> Teammate:  # fmt: skip
         """Add a teammate. A host seats it later, or `host` seats it at once. A stopped or failed teammate comes back
-        with these settings."""
+        with these settings. With `keep_context` its conversation goes on from task to task, as a lead's does."""
         return await self._do(
             members.spawn,
             name=self._name("teammate's name", name), roles=[self._name("role", role) for role in roles],
-            lead=lead, prompt=self._text("prompt", prompt), model=self._text("model", model), plan=plan, by=by,
-            host=host,
+            lead=lead, prompt=self._text("prompt", prompt), model=self._text("model", model), plan=plan,
+            keep_context=keep_context, by=by, host=host,
         )  # fmt: skip
 
     async def seat(

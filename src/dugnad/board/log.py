@@ -57,7 +57,7 @@ async def observed(fetch: Fetch) -> replay.State:
         state["note"][str(row["id"])] = records.facts(row, ("author", "title", "text", "task", "root"))
     for row in await fetch("dump_teammates"):
         derived = {"roles": json.loads(row["roles"]), "lead": bool(row["lead"])}
-        flags = {name: True for name in ("plan", "named") if row[name]}
+        flags = {name: True for name in ("plan", "keep_context", "named") if row[name]}
         state["teammate"][row["name"]] = {**records.facts(row, _TEAMMATE), **derived, **flags}
     for row in await fetch("dump_hosts"):
         up = "stopped" if row["stopped_at"] is not None else "lost" if row["lost_at"] is not None else "up"

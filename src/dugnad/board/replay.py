@@ -294,7 +294,7 @@ def _spawned(state: State, event: Event, data: Data) -> None:
     before = state["teammate"].get(data["name"], {})
     settings = {name: data[name] for name in ("roles", "lead", "prompt", "model")}
     state["teammate"][data["name"]] = {
-        **settings, **({"plan": True} if data.get("plan") else {}),
+        **settings, **{name: True for name in ("plan", "keep_context") if data.get(name)},
         **({"named": True} if data.get("named") or before.get("named") else {}),
         "state": "wanted", "host": None, "seat": before.get("seat", 0), "reason": None,
     }  # fmt: skip

@@ -65,6 +65,14 @@ def _seen(word: str) -> set[str]:
     return {each.translate(_LIKE).replace("rn", "m").replace("vv", "w") for each in both}
 
 
+def context(teammate: str, task: Mapping[str, Any], *, keeps: bool) -> str | None:
+    """The conversation that an attempt is a part of, if other tasks have the same: all tasks of a teammate that keeps
+    its context, or one teammate's reviews under one root."""
+    if keeps:
+        return teammate
+    return f"{teammate}, reviews of {task['root_id']}" if task["kind"] == "review" else None
+
+
 def unknown_task(task: int) -> UnknownTask:
     return UnknownTask(f"There is no task #{task}; `dugnad tasks` lists them.")
 

@@ -210,8 +210,9 @@ async def spawn(session: Session, rest: str) -> Shown:
         member = await session.board.spawn(name, roles=roles)
     else:
         member = await session.board.spawn(
-            name, roles=roles or known.roles, lead=known.lead, prompt=known.prompt, model=known.model, plan=known.plan
-        )
+            name, roles=roles or known.roles, lead=known.lead, prompt=known.prompt, model=known.model, plan=known.plan,
+            keep_context=known.keep_context,
+        )  # fmt: skip
     named, status = ", ".join(member.roles) or "any role", tables.is_status(member.status)
     return f"{member.name} ({named}) {status}."
 

@@ -174,7 +174,7 @@ async def gather_team(team: Team, project: Project, *, with_lead: bool = False) 
         if member.name not in there or there[member.name].status in GONE:
             await team.board.spawn(
                 member.name, roles=member.roles, lead=member.lead, prompt=member.prompt, model=member.model or "",
-                plan=member.plan,
+                plan=member.plan, keep_context=member.keep_context,
             )  # fmt: skip
     leads = [each.name for each in await team.board.team() if each.lead and each.status not in GONE]
     if with_lead and project.lead and not leads:

@@ -54,6 +54,7 @@ async def team(call: CommandContext) -> None:
 @click.option("--model", default="", help="provider:model. Default: the team's model.")
 @click.option("--lead", is_flag=True, help="Make it a lead: it may spawn, stop and approve.")
 @click.option("--plan", is_flag=True, help="It may only read until its plan for a task is approved.")
+@click.option("--keep-context", is_flag=True, help="Its conversation goes on from task to task, as a lead's does.")
 async def spawn(call: CommandContext, *, name: str, roles: tuple[str, ...], **settings: Any) -> None:
     """Add a teammate. It joins at once if a host is running, or else with the next `dugnad run` or `dugnad work`."""
     teammate = await call.board.spawn(name, roles=_split(roles), **settings)

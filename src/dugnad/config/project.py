@@ -81,6 +81,7 @@ class Role:
     prompt: Annotated[str, "prompt", Key("prompt_file", _prompt_file)] = ""
     model: Annotated[str | None, _model] = None
     plan: bool = False  # An approved plan is needed before anything may be changed.
+    keep_context: bool = False  # Its conversation goes on from task to task.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

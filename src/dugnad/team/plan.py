@@ -60,6 +60,6 @@ class RunPlan:
     def joins_as(self, roles: Sequence[str], before: Teammate | None) -> dict[str, Any]:
         """The settings of a teammate that joins, for `Board.spawn`. A teammate that comes back keeps those it had."""
         if before is not None:
-            return {"prompt": before.prompt, "model": before.model, "plan": before.plan, "lead": before.lead}
+            return {name: getattr(before, name) for name in ("prompt", "model", "plan", "keep_context", "lead")}
         role = self.role_of(roles)
         return {"model": role.model} if role and role.model else {}

@@ -88,12 +88,14 @@ class Team:
 
     async def spawn(
         self, name: str, *, role: str | Iterable[str] | None = None, prompt: str = "", model: str = "",
-        tools: Sequence[Tool] = (), lead: bool = False, plan: bool = False,
+        tools: Sequence[Tool] = (), lead: bool = False, plan: bool = False, keep_context: bool = False,
     ) -> Teammate:  # fmt: skip
         """Add a teammate. Its tools, which are Python functions, live in this process."""
         self._tools[name] = tuple(tools)
         roles = [role] if isinstance(role, str) else list(role or ())
-        return await self.board.spawn(name, roles=roles, prompt=prompt, model=model, lead=lead, plan=plan)
+        return await self.board.spawn(
+            name, roles=roles, prompt=prompt, model=model, lead=lead, plan=plan, keep_context=keep_context
+        )
 
     async def put(self, title: str, *, needs: Iterable[Task | Need | int] = (), **fields: Any) -> Task:
         """Put a task on the board. All tasks put here, and what follows from them, share the budget of `run`."""

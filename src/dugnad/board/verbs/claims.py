@@ -46,6 +46,7 @@ class _Round:
     tx: Tx
     asks: Sequence[Ask]
     scopes: dict[int, str | None] = field(default_factory=dict)
+    keeping: set[int] = field(default_factory=set)  # Askers that keep one conversation for all their tasks.
     grants: dict[int, Candidate] = field(default_factory=dict)
     budgets: dict[int, dict[str, Any]] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -86,7 +87,7 @@ async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
 
 
 def _claim(task: Row, attempt: Row, host: str) -> Claim:
-    facts = {name: attempt[name] for name in ("epoch", "number", "continues", "teammate")}
+    facts = {name: attempt[name] for name in ("epoch", "number", "continues", "teammate", "context", "follows")}
     return Claim(task=records.task(task), host=host, **facts)
 
 
@@ -112,6 +113,7 @@ async def _lanes(this: _Round) -> dict[int, tuple[str, ...]]:
             answers[place] = HostLost(f"{ask.teammate} has no seat at host {ask.host}; seat it there first.")
         else:
             this.scopes[place] = row["scope"]
+            this.keeping |= {place} if row["lead"] or row["keep_context"] else set()
             lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]), bool(row["lead"]))
     return lanes
 
@@ -233,16 +235,17 @@ async def _take(this: _Round) -> None:
         {
             "task": candidate.id, "key": this.asks[place].key, "teammate": this.asks[place].teammate,
             "host": this.asks[place].host, **{name: rows[candidate.id][name] for name in ("epoch", "continues")},
+            "context": rules.context(this.asks[place].teammate, rows[candidate.id], keeps=place in this.keeping),
         }
         for place, candidate in this.grants.items()
     ]  # fmt: skip
-    numbers = {row["task_id"]: row["number"] for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
+    opened = {row["task_id"]: row for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
     charges: dict[int, int] = {}
     for candidate in this.grants.values():
         charges[candidate.root] = charges.get(candidate.root, 0) + candidate.fresh
     await tx.fetch("charge_runs", roots=as_json([{"root": root, "n": n} for root, n in sorted(charges.items())]))
     for (place, candidate), attempt in zip(this.grants.items(), attempts, strict=True):
-        attempt["number"] = numbers[candidate.id]
+        attempt.update({name: opened[candidate.id][name] for name in ("number", "follows")})
         this.answers[place] = _claim(rows[candidate.id], attempt, attempt["host"])
         event(
             tx, "claimed", attempt["teammate"], root=candidate.root, charged=None if candidate.fresh else 0,

@@ -42,11 +42,13 @@ async def stop_host(tx: Tx, *, host: str) -> None:
 
 
 async def spawn(
-    tx: Tx, *, name: str, roles: list[str], lead: bool, prompt: str, model: str, plan: bool, by: str, host: str | None
-) -> Teammate:
+    tx: Tx, *, name: str, roles: list[str], lead: bool, prompt: str, model: str, plan: bool, keep_context: bool,
+    by: str, host: str | None,
+) -> Teammate:  # fmt: skip
     """Add a teammate. One that exists with the same settings stays as it is."""
     settings = {
-        "name": name, "roles": as_json(roles), "lead": int(lead), "prompt": prompt, "model": model, "plan": int(plan)
+        "name": name, "roles": as_json(roles), "lead": int(lead), "prompt": prompt, "model": model,
+        "plan": int(plan), "keep_context": int(keep_context),
     }  # fmt: skip
     named = by != "board"  # The runtime brings back a teammate as it was, named or not.
     rows = await tx.fetch("hold_teammate", name=name)
@@ -64,7 +66,7 @@ async def spawn(
         raise NotReady(f"A teammate {name} exists with other settings; stop it or choose another name.")
     event(
         tx, "spawned", by, name=name, roles=roles, lead=lead, prompt=prompt, model=model, plan=plan or None,
-        named=named or None,
+        keep_context=keep_context or None, named=named or None,
     )  # fmt: skip
     wake(tx, "team")
     if host is not None:  # Seat it there at once, before another host can take it.

@@ -8,8 +8,8 @@ UPDATE tasks SET state = 'ready', due_at = NULL WHERE id IN (
 
 -- name: claimants
 -- The teammates that ask: where each is seated, and whether the host is alive by the database's clock.
-SELECT teammates.name, teammates.roles, teammates.lead, teammates.state, teammates.host_id, hosts.id AS known_host,
-  hosts.scope,
+SELECT teammates.name, teammates.roles, teammates.lead, teammates.keep_context, teammates.state, teammates.host_id,
+  hosts.id AS known_host, hosts.scope,
   CASE WHEN hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive
 FROM json_each(CAST(:claimants AS text)) AS asked
@@ -100,15 +100,24 @@ WHERE tasks.id = taken.taken_id AND state = 'ready'
 RETURNING *
 
 -- name: open_attempts
-INSERT INTO attempts (task_id, epoch, number, claim_key, teammate, host_id, continues, claimed_at)
+-- The first attempt at a task goes on from the last task of its conversation that is done. A later attempt begins anew, so
+-- that a conversation that cannot go on does not fail a task for good.
+INSERT INTO attempts (task_id, epoch, number, claim_key, teammate, host_id, continues, context, follows, claimed_at)
 SELECT CAST(value ->> 'task' AS bigint), CAST(value ->> 'epoch' AS bigint),
   (SELECT count(*) + 1 FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)),
-  value ->> 'key', value ->> 'teammate', value ->> 'host', CAST(value ->> 'continues' AS bigint), now_ms()
+  value ->> 'key', value ->> 'teammate', value ->> 'host', CAST(value ->> 'continues' AS bigint), value ->> 'context',
+  CASE WHEN value ->> 'context' IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint))
+  THEN (
+    SELECT before.task_id FROM attempts AS before
+    WHERE before.context = value ->> 'context' AND before.ended_as = 'done'
+    ORDER BY before.ended_at DESC, before.task_id DESC LIMIT 1
+  ) END, now_ms()
 FROM json_each(CAST(:attempts AS text)) WHERE true
-RETURNING task_id, epoch, number
+RETURNING task_id, epoch, number, follows
 
 -- name: attempts_by_key
-SELECT task_id, epoch, number, claim_key, teammate, host_id, continues FROM attempts
+SELECT task_id, epoch, number, claim_key, teammate, host_id, continues, context, follows FROM attempts
 WHERE claim_key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 
 -- name: settle_tasks

@@ -47,13 +47,14 @@ SELECT * FROM teammates WHERE name = :name
 -- postgres: FOR UPDATE
 
 -- name: insert_teammate
-INSERT INTO teammates (name, roles, lead, prompt, model, plan, named, state, spawned_at)
-VALUES (:name, :roles, :lead, :prompt, :model, :plan, :named, 'wanted', now_ms())
+INSERT INTO teammates (name, roles, lead, prompt, model, plan, keep_context, named, state, spawned_at)
+VALUES (:name, :roles, :lead, :prompt, :model, :plan, :keep_context, :named, 'wanted', now_ms())
 ON CONFLICT (name) DO NOTHING RETURNING name
 
 -- name: respawn_teammate
 -- Later than every shutdown that was asked before, also if the clock was set back. A teammate that was named stays so.
 UPDATE teammates SET roles = :roles, lead = :lead, prompt = :prompt, model = :model, plan = :plan,
+  keep_context = :keep_context,
   named = CASE WHEN :named = 1 THEN 1 ELSE named END,
   state = 'wanted', host_id = NULL, reason = NULL, spawned_at = (
     SELECT max(at) FROM (
