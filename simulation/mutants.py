@@ -165,7 +165,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "talk.number = await self.board.record(self.claim, turn)\n        talk.apply_result",
            "talk.number += 1\n        talk.apply_result"),
     # 9. Identity.
-    Mutant("a request without the name", 9, "prompts/teammate.md", "You are {name}, a", "You are a"),
+    Mutant("a request without the name", 9, "prompts/teammate.md", "You are {name}.", "You are here."),
     Mutant("a request without the task", 9, "prompts/packet.md", "Your task is #{id}: ", "Your task is "),
     Mutant("a request that does not say where it stands", 9, "agent/packet.py",
            "if turn == 1 or turn % _STANDING_TURNS == 0:", "if False:"),

@@ -68,7 +68,7 @@ class Witness:
             self.fault(5, f"{who} asks a model for #{request.task}, and nothing was reserved for it")
         roles = ", ".join(self.members.get(who, ()))
         told = "\n".join([request.system, *(each.text for each in request.messages if isinstance(each, Said))])
-        for what in (f"You are {who},", TEAM, roles, f"#{request.task}"):
+        for what in (f"You are {who}.", TEAM, roles, f"#{request.task}"):
             if what not in told:
                 self.fault(9, f"the request of {who} for #{request.task} does not say {what!r}")
         if not request.title.startswith("("):

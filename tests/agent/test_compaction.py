@@ -159,7 +159,7 @@ async def test_what_does_not_fit_any_more_is_summarised_in_a_request_of_its_own(
     (summary,) = [request for request in model.asked if request.title == "(summary)"]
     assert "keeps the first message and the last turns word for word" in summary.system
     (said,) = (each.text for each in summary.messages)
-    assert "which stays:\nYou are alice, a teammate of the team" in said
+    assert "which stays:\nYou are alice." in said
     assert said.count("The goal in full.") == 1
     assert "which stay, begin like this:\n> [said]" in said
     assert (summary.teammate, summary.task, summary.tools) == ("alice", 1, ())

@@ -140,7 +140,7 @@ async def test_a_summary_ends_a_long_chain(board: Board) -> None:
     third = next(request for request in stage.model.asked if request.title == "Third")
     texts = [message.text for message in third.messages if isinstance(message, Said)]
     assert texts[0] == "Summary of what you did and heard before this task, in your own words:\n> I looked around."
-    assert texts[1].startswith("You are alice, ")
+    assert texts[1].startswith("You are alice.")
     assert len(texts) == len(third.messages) == 2
     last = stage.model.asked[-1]
     assert whole(last)[:2] == whole(third)

@@ -34,7 +34,8 @@ from tests.agent.stage_agent import (
 )
 
 SUMMARIES = {"(summary)": [Step(say=f"Summary {number}.") for number in range(40)]}
-IDENTITY = "You are alice, a teammate of the team 'choir'. Your role: coder, writer."
+IDENTITY = "You are alice."
+ROLE = "You are a teammate in the team 'choir': agents that share a board of tasks. Your role: coder, writer."
 
 
 @tool
@@ -55,6 +56,7 @@ def must_be_itself(model: ScriptedModel) -> None:
     assert first.endswith("[turn 1 of 50]")
     for request in requests:
         assert request.messages[0].text == first
+        assert request.system.startswith(ROLE)
         assert request.system.endswith("\n\nBe kind.")
     assert len({request.system for request in requests}) == 1
 
@@ -80,7 +82,7 @@ async def test_the_system_text_and_the_tools_are_the_same_for_all_teammates_of_a
         asked.append(stage.model.asked[0])
     one, other = asked
     assert one.system == other.system
-    assert not [word for word in ("alice", "bob", "mill", "barn", "coder") if word in one.system]
+    assert not [word for word in ("alice", "bob", "mill", "barn") if word in one.system]
     assert [spec.name for spec in one.tools] == [spec.name for spec in other.tools]
     assert one.tools == other.tools
 
@@ -128,8 +130,8 @@ async def test_a_teammate_with_a_hostile_task_title_stays_itself(board: Board) -
 async def test_the_lead_is_told_that_it_leads(board: Board) -> None:
     stage = await set_stage(board, [END], member={"lead": True})
     await stage.run(assignee="alice")
-    assert told(stage.model.asked[0]).startswith("You are alice, a teammate of the team 'dugnad'. ")
-    assert "You are the lead" in told(stage.model.asked[0]).splitlines()[0]
+    assert told(stage.model.asked[0]).startswith("You are alice.")
+    assert "You are the lead" in stage.model.asked[0].system.splitlines()[0]
 
 
 async def test_between_compactions_each_request_only_adds_to_the_one_before(board: Board) -> None:

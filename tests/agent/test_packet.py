@@ -38,7 +38,7 @@ async def packet_of(board: Board, *, title: str = TITLE, **fields: object) -> st
 async def test_the_packet_holds_the_task_its_text_and_its_check(board: Board) -> None:
     packet = await packet_of(board, body="First\nthen that", check="make test")
     assert packet.startswith(
-        "You are zoe, a teammate of the team 'dugnad'. Your role: zoe.\n\n"
+        "You are zoe.\n\n"
         "Your task is #1: Build it\n\nWhat is to be done, in the words of human:\n> First\n> then that\n\n"
         "It counts as done only when this command succeeds; the runtime runs it: make test"
     )

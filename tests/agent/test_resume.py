@@ -38,7 +38,7 @@ async def test_what_one_asked_for_is_said_in_that_ones_name_when_another_goes_on
     assert (message.sender, message.text) == ("carol", "Soon.")
     assert last_results(alice.model)[0].endswith("> One.")
     said = told(alice.model.asked[0])
-    assert said.startswith("You are alice, a teammate of the team 'dugnad'. ")
+    assert said.startswith("You are alice.")
     assert "carol has worked on this task until here" in said
     assert await verdict(board) == []
 
@@ -49,7 +49,7 @@ async def test_the_one_who_goes_on_is_itself_also_after_a_compaction(board: Boar
     alice = await set_stage(board, [END, *script], name="alice", limits=AgentLimits(keep_share=0.0001))
     assert isinstance(await alice.go_on(), Done)
     first = alice.model.asked[-1].messages[0].text
-    assert first.startswith("You are alice, a teammate of the team 'dugnad'. Your role: any work.\n\nYour task is #1")
+    assert first.startswith("You are alice.\n\nYour task is #1")
     assert "carol" not in first
 
 
@@ -87,8 +87,8 @@ async def test_a_conversation_that_an_earlier_version_recorded_goes_on(board: Bo
     assert before.turn == 4
     assert before.messages[0].text.startswith(packet)
     assert ("The key is 4711." in before.messages[0].text) == summarised
-    assert told(before).startswith("You are alice, a teammate of the team 'dugnad'. Your role: any work.\n\n")
-    assert after.messages[0].text == f"You are alice, a teammate of the team 'dugnad'. Your role: any work.\n\n{packet}"
+    assert told(before).startswith("You are alice.\n\n")
+    assert after.messages[0].text == f"You are alice.\n\n{packet}"
     (about,) = (each for each in stage.model.asked if each.title == "(summary)")
     assert about.messages[: len(before.messages)] == before.messages
 

@@ -90,7 +90,7 @@ async def test_making_room_changes_the_bytes_once_and_keeps_the_first_message(bo
     after = seen[-1].json["input" if name == RESPONSES else "messages"]
     at = next(place for place, each in enumerate(first) if each.get("role") == "user")
     assert text_of(after[at]) == text_of(first[at])
-    assert text_of(after[at]).startswith("You are alice, ")
+    assert text_of(after[at]).startswith("You are alice.")
 
 
 def text_of(message: Any) -> str:

@@ -11,7 +11,7 @@ from dugnad.errors import NotReady, UnknownTeammate
 from dugnad.settings import AgentLimits
 from dugnad.tools import BUILT_IN, LEADING
 from dugnad.types import Waiting
-from tests.agent.stage_agent import END, TITLE, all_told, call, last_results, set_stage, told
+from tests.agent.stage_agent import END, TITLE, all_told, call, last_results, set_stage
 
 LEAD = {"lead": True, "model": "some:model"}
 
@@ -195,4 +195,4 @@ async def test_blocked_and_scheduled_tasks_keep_their_state_when_assigned(board:
 async def test_the_leads_title_is_told_to_its_model(board: Board) -> None:
     stage = await set_stage(board, [END], name="lena", member=LEAD)
     await stage.run(TITLE, assignee="lena")
-    assert "You are the lead" in told(stage.model.asked[0])
+    assert "You are the lead" in stage.model.asked[0].system

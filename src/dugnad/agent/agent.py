@@ -233,7 +233,7 @@ class Agent:
     def _request(self, claim: Claim, talk: Conversation, said: Said | None) -> Request:
         """Pure: the same conversation gives the same request."""
         return Request(
-            system=system_text(self.teammate, self._skills),
+            system=system_text(self.teammate, self.team, self._skills),
             messages=(*talk.entries, said) if said else tuple(talk.entries),
             tools=self._specs,
             output_tokens_max=self.limits.output_tokens_max, seconds_max=self.limits.model_seconds_max,
@@ -243,7 +243,7 @@ class Agent:
 
     @property
     def _who(self) -> Told:
-        return identity(self.teammate, self.team)
+        return tell("teammate.name", name=self.teammate.name)
 
     # Making room.
 
@@ -309,8 +309,8 @@ class Agent:
         self, claim: Claim, talk: Conversation, kept_from: int, *, overflowed: bool
     ) -> ModelAnswer | None:  # fmt: skip
         if overflowed or self.summary_model is not None or talk.size_tokens > self._window:
-            window = self._window_of(self.summary_model or self.model)
-            request = compaction.summary_request(talk, kept_from, self._who, window, self.limits)
+            window, who = self._window_of(self.summary_model or self.model), identity(self.teammate, self.team)
+            request = compaction.summary_request(talk, kept_from, who, window, self.limits)
             request = replace(request, teammate=self.teammate.name, task=claim.task.id)
         else:
             request = compaction.sum_up_request(self._request(claim, talk, None), talk, kept_from, self.limits)
@@ -333,7 +333,8 @@ class Agent:
         tools = {each.name: each for each in READING if each.name in self._tools and self._decide(each.name) == "allow"}
         specs = tuple(each.spec for each in tools.values())
         name, task, limits = claim.teammate, claim.task, self.limits
-        who = joined((self._who, tell("teammate.task", task=task.id, title=task.title, root=task.root)), " ")
+        works_on = tell("teammate.task", task=task.id, title=task.title, root=task.root)
+        who = joined((identity(self.teammate, self.team), works_on), " ")
         system = tell("teammate.consult", name=f"{name}, as {role}" if role else name, who=who)
         asked = tell("teammate.consulted", name=name, prompt=prompt)
         talk = Conversation(epoch=claim.epoch, to_say=[asked])

@@ -32,17 +32,21 @@ _MARKS = (0.5, 0.75, 0.9)  # Of a cap: a teammate that passes one is told where 
 _STANDING_TURNS = 10  # So often a teammate is told where it stands.
 
 
+def role_text(teammate: Teammate, team: str) -> Told:
+    """The role and the team, in one paragraph."""
+    role = tell("teammate.role", team=team, roles=", ".join(teammate.roles) or "any work")
+    return joined((role, tell("teammate.lead") if teammate.lead else None), " ")
+
+
 def identity(teammate: Teammate, team: str) -> Told:
-    """Name, role and team, in one paragraph."""
-    roles = ", ".join(teammate.roles) or "any work"
-    name = tell("teammate.name", name=teammate.name, team=team, roles=roles)
-    return joined((name, tell("teammate.lead") if teammate.lead else None), " ")
+    """Name, role and team, where they are not in the system text."""
+    return joined((tell("teammate.name", name=teammate.name), role_text(teammate, team)), " ")
 
 
-def system_text(teammate: Teammate, skills: tuple[Skill, ...] = ()) -> Told:
+def system_text(teammate: Teammate, team: str, skills: tuple[Skill, ...] = ()) -> Told:
     """The same for all teammates of one role, whatever they work on."""
     listed = tell("teammate.skills", skills=skills_text(skills)) if skills else None
-    return joined((tell("teammate.rules"), persons(teammate.prompt), listed))
+    return joined((role_text(teammate, team), tell("teammate.rules"), persons(teammate.prompt), listed))
 
 
 def standing(turn: int, turns_max: int, spending: Spending) -> Told:

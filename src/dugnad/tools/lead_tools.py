@@ -40,7 +40,10 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
     )
     roles = ", ".join(spawned.roles) or "no role, so it takes tasks for anyone"
     known = name in {member.name for member in there}
-    return tell("results.there_already" if known else "results.spawned", name=spawned.name, roles=roles)
+    return (
+        tell("results.there_already", name=spawned.name, roles=roles) if known
+        else tell("results.spawned", name=spawned.name, roles=roles)
+    )  # fmt: skip
 
 
 @own_tool()
