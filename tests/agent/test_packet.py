@@ -39,7 +39,7 @@ async def test_the_packet_holds_the_task_its_text_and_its_check(board: Board) ->
     packet = await packet_of(board, body="First\nthen that", check="make test")
     assert packet.startswith(
         "You are zoe.\n\n"
-        "Your task is #1: Build it\n\nWhat is to be done, in the words of human:\n> First\n> then that\n\n"
+        "Your task is #1: Build it\n\nWhat is to be done, in the words of the human:\n> First\n> then that\n\n"
         "It counts as done only when this command succeeds; the runtime runs it: make test"
     )
 
@@ -281,8 +281,8 @@ async def test_the_packet_says_who_else_is_on_the_team_and_what_they_are_doing(b
 
 async def test_the_packet_of_one_that_is_alone_says_so_and_names_no_lead(board: Board) -> None:
     packet = await packet_of(board, role="zoe")
-    assert "You are alone on the team." in packet
-    assert "lead" not in packet.replace("[", "").split("You are alone")[1].splitlines()[0]
+    assert "Nobody else is on the team now." in packet
+    assert "lead" not in packet.replace("[", "").split("Nobody else")[1].splitlines()[0]
 
 
 async def test_the_packet_names_who_waits_for_the_task_and_for_which_outcome(board: Board) -> None:

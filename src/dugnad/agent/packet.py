@@ -87,7 +87,7 @@ async def packet(
         parts.append(tell("delivery.errand_for_human"))
     elif task.body:
         by_runtime = task.kind in WORDED_BY_RUNTIME
-        parts.append(recorded(task.body) if by_runtime else tell("packet.body", by=task.put_by, body=task.body))
+        parts.append(recorded(task.body) if by_runtime else tell("packet.body", by=_by(task), body=task.body))
     if task.check and not check_told:
         parts.append(tell("packet.check", check=task.check))
     (needed, root, asked), behind, team, notes, talk, requests = await asyncio.gather(
@@ -137,6 +137,10 @@ async def packet(
 def handoff_text(cost: Handoff) -> Told:
     basis = tell("packet.handoff_seen", tasks=cost.tasks) if cost.tasks else tell("packet.handoff_assumed")
     return tell("packet.handoff", tokens=round(cost.tokens, -2), seconds=cost.seconds, basis=basis)
+
+
+def _by(task: Task) -> str:
+    return "the human" if task.put_by == HUMAN else task.put_by
 
 
 def _is_beginning(task: Task) -> bool:

@@ -16,7 +16,7 @@ from ..logs import logger
 from ..prompts import tell
 from ..text import NOTHING, Told, counted, joined, one_line, shorten
 from ..tools.finish_tools import APPROVED, CHANGES
-from ..types import ENDINGS, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
+from ..types import ENDINGS, HUMAN, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .plan import RunPlan
 from .workspaces.workspace import Again, RedCheck, Workspace, commands_told, delivered, line_of
 
@@ -229,7 +229,13 @@ def _review_body(task: Task, done: Done, who: str, fits: Told, runs: Mapping[str
             joined((tell("delivery.review", id=task.id, who=who), fits), " "),
             tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
             tell("delivery.triggers", runs=listed) if runs else None,
-            tell("delivery.task_was", by=task.put_by, body=shorten(task.body, 20_000)) if task.body else None,
+            tell(
+                "delivery.task_was",
+                by="the human" if task.put_by == HUMAN else task.put_by,
+                body=shorten(task.body, 20_000),
+            )
+            if task.body
+            else None,
             tell("delivery.author_says", who=who, words=shorten(done.result, 8_000)),
         )
     )
