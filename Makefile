@@ -81,11 +81,12 @@ format: $(READY) ## Put the code into the one format.
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: bench
-bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox.
+bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox, the cost.
 	@$(BIN)/python bench/board.py
 	@$(BIN)/python bench/turn.py
 	@$(BIN)/python bench/team.py
 	@$(BIN)/python bench/sandbox.py
+	@$(BIN)/python bench/cost.py
 
 .PHONY: sim
 sim: $(READY) ## The whole team in virtual time under faults: 3,000 seeds, then every planted bug.

@@ -1,4 +1,4 @@
-"""The benchmark that asks the database for the board's own statements still fits them."""
+"""The benchmarks that know more of the code than its interfaces still fit it."""
 
 from __future__ import annotations
 
@@ -20,3 +20,19 @@ def test_the_benchmark_of_the_board_runs_beside_the_bare_driver() -> None:
     measured = json.loads(ran.stdout)
     assert measured.keys() == {"sqlite", "postgres"}
     assert all(ratio > 0 for each in measured.values() for ratio in each["ratio_to_raw"].values())
+
+
+@pytest.mark.proof
+def test_the_benchmark_of_the_cost_finds_most_of_the_input_in_the_cache() -> None:
+    """It counts tokens and measures no time, so its figures are the same on every machine."""
+    command = [sys.executable, "bench/cost.py", "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    measured = json.loads(ran.stdout)
+    assert measured.keys() == {"full_price_share", "team_full_price_share", "first_request_tokens", "peers"}
+    assert all(share < 0.05 for share in measured["full_price_share"]["200000"].values())
+    assert all(share < 0.10 for share in measured["full_price_share"]["32000"].values())
+    assert measured["team_full_price_share"].keys() == {"openai", "anthropic"}
+    assert measured["first_request_tokens"]["worker"] < 3_500
+    assert measured["first_request_tokens"]["reviewer"] < measured["first_request_tokens"]["worker"]
+    assert measured["peers"]["pydantic_ai"]["full_price_share"].keys() == {"200000", "32000"}

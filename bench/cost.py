@@ -1,0 +1,353 @@
+"""Counts what a provider bills at full price: for one attempt of 40 turns, for a team of eight, and beside other loops.
+
+    python bench/cost.py [--json] [--quick]
+
+full_price_share        of all input tokens of an attempt of 40 turns with results of 3 kB, the share that the
+                        provider's cache did not hold; by the window of the model and by the provider.
+team_full_price_share   the same for eight teammates on one goal, with ten turns each.
+first_request_tokens    of a worker and of a reviewer, in a project with one empty commit; of a peer, in its attempt.
+peers                   the same work in the loops of pydantic-ai and of the OpenAI Agents SDK, with the same tools.
+                        null: the loop cannot do it. Both let a conversation grow until the window is full. The SDK
+                        speaks only OpenAI's protocol, and is measured only if it is installed (`pip install
+                        openai-agents`).
+
+The providers are servers on loopback. They count four bytes as a token, and bill by the published rules: OpenAI finds
+the longest beginning that it has seen, from 1,024 tokens on and in steps of 128. Anthropic keeps what ends at a
+breakpoint, at most four of them, from 1,024 tokens on, and looks for it twenty blocks back. Nothing depends on time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from dugnad import Agent, open_board, open_model, tool
+from dugnad.models.port import Facts, ToolSpec
+from dugnad.settings import AgentLimits
+from dugnad.tools import BUILT_IN, file_tools
+from dugnad.types import Done
+from dugnad.workspace.files.files import Files
+from tests.models.provider_server import Answer, Fault, ProviderServer, Seen, Usage
+
+MODELS = {"openai": "openai-chat:gpt-4o", "anthropic": "anthropic:claude-sonnet-5-5"}
+WINDOWS = (200_000, 32_000)
+TURNS, TEAM, TEAM_TURNS = 40, 8, 10
+RESULT = "".join(f"{number:03}: a line of what a command printed\n" for number in range(72))  # 3 kB.
+RULES = "You work on a task with the tools you have. Say what you do before each call."
+_AT = re.compile(rb'\\?"at\\?": ?(\d+)')
+_BYTES_PER_TOKEN = 4
+_MINIMUM_TOKENS, _STEP_TOKENS, _LOOK_BACK = 1_024, 128, 20
+
+
+@tool(safe=True)
+async def look(at: int) -> str:
+    """Look at something.
+
+    Args:
+        at: Which one.
+    """
+    return f"Number {at}.\n{RESULT}"
+
+
+@dataclass
+class Till:
+    """What one provider has in its cache, and what it has billed."""
+
+    kind: str
+    written: set[bytes] = field(default_factory=set)
+    input: int = 0
+    cached: int = 0
+    first: int = 0  # Tokens of the first request.
+    ended: bool = True
+
+    def bill(self, body: dict[str, Any]) -> Usage:
+        tokens, read = self._anthropic(body) if self.kind == "anthropic" else self._openai(body)
+        self.first = self.first or tokens
+        self.input += tokens
+        self.cached += read
+        return Usage(input=tokens, output=60, cache_read=read)
+
+    @property
+    def share(self) -> float | None:
+        """None: the work did not come to its end."""
+        return round((self.input - self.cached) / self.input, 4) if self.ended else None
+
+    def _openai(self, body: dict[str, Any]) -> tuple[int, int]:
+        """The longest beginning that was seen before, in whole steps."""
+        sent = json.dumps([body.get("tools", []), *body["messages"]]).encode()
+        digest, read, seen = hashlib.sha256(), 0, True
+        step = _STEP_TOKENS * _BYTES_PER_TOKEN
+        for end in range(step, len(sent) + 1, step):
+            digest.update(sent[end - step : end])
+            seen = seen and digest.digest() in self.written
+            if seen and end // _BYTES_PER_TOKEN >= _MINIMUM_TOKENS:
+                read = end // _BYTES_PER_TOKEN
+            self.written.add(digest.digest())
+        return len(sent) // _BYTES_PER_TOKEN, read
+
+    def _anthropic(self, body: dict[str, Any]) -> tuple[int, int]:
+        """The longest beginning that ends at most twenty blocks before a breakpoint, and that was written there."""
+        system = body.get("system") or []
+        blocks = [*body.get("tools", []), *([{"text": system}] if isinstance(system, str) else system)]
+        for message in body["messages"]:
+            content = message["content"]
+            blocks += [{"text": content}] if isinstance(content, str) else content
+        breaks = [place for place, block in enumerate(blocks) if "cache_control" in block]
+        breaks += [len(blocks) - 1] if body.get("cache_control") and len(blocks) - 1 not in breaks else []
+        assert len(breaks) <= 4, "Anthropic refuses a fifth breakpoint."
+        digest, sizes, ends = hashlib.sha256(), [0], []
+        for block in blocks:
+            plain = json.dumps({key: value for key, value in block.items() if key != "cache_control"}).encode()
+            digest.update(plain)
+            ends.append(digest.digest())
+            sizes.append(sizes[-1] + len(plain))
+        near = {place for end in breaks for place in range(max(0, end - _LOOK_BACK + 1), end + 1)}
+        read = max((sizes[place + 1] for place in near if ends[place] in self.written), default=0)
+        self.written |= {ends[at] for at in breaks if sizes[at + 1] // _BYTES_PER_TOKEN >= _MINIMUM_TOKENS}
+        return sizes[-1] // _BYTES_PER_TOKEN, read // _BYTES_PER_TOKEN
+
+
+def answering(till: Till, window: int, turns: int) -> Callable[[Seen], Answer | Fault]:
+    """A model that looks at one thing after another, as the request says how far it has come, and then ends."""
+
+    def answer(seen: Seen) -> Answer | Fault:
+        if len(seen.body) // _BYTES_PER_TOKEN + 4_096 > window:
+            return Fault(overflow=True)
+        usage = till.bill(seen.json)
+        if b"Answer with plain text, at most" in seen.body[-2_000:] or not seen.json.get("tools"):
+            return Answer(text="It was looked at, and nothing was found. " * 20, usage=usage)
+        at = int((_AT.findall(seen.body) or [b"0"])[-1])
+        if at < turns:
+            say = f"Step {at + 1}: the last one looks fine, so the next one is due."
+            return Answer(text=say, calls=(("look", json.dumps({"at": at + 1}), None),), usage=usage)
+        if b'"finish"' in seen.body:
+            return Answer(calls=(("finish", '{"result": "All of them are fine."}', None),), usage=usage)
+        return Answer(text="All of them are fine.", usage=usage)
+
+    return answer
+
+
+Work = Callable[
+    [str, str, int, int], Awaitable[bool]
+]  # Provider, its address, window, which teammate: whether it ended.
+
+
+async def billed(work: Work, kind: str, window: int, turns: int, teammates: int = 1) -> Till:
+    till = Till(kind)
+    async with ProviderServer(answering(till, window, turns)) as server:
+        url = server.url if kind == "anthropic" else f"{server.url}/v1"
+        till.ended = all([await work(kind, url, window, number) for number in range(teammates)])
+    return till
+
+
+async def dugnad(kind: str, url: str, window: int, number: int) -> bool:
+    """One teammate on one task of the goal, with the tools of a tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        board = await open_board(f"sqlite:///{folder}/board.db")
+        model = open_model(MODELS[kind], api_key="bench", base_url=url)
+        model.facts = Facts(window_tokens=window)  # type: ignore[misc]
+        try:
+            host = await board.start_host("bench")
+            teammate = await board.spawn(f"mate{number}", roles=["coder"])
+            await board.seat(host, name=teammate.name)
+            await board.put(f"Look at part {number} of it", body="Look at each one, and say what is wrong with it.")
+            claim = await board.claim(teammate.name, host)
+            assert claim is not None
+            limits = AgentLimits(turns_max=10 * TURNS)
+            agent = Agent(board=board, teammate=teammate, model=model, tools=[look], limits=limits)
+            agent.equip(file_tools(Files(Path(folder))))
+            return isinstance(await agent.work(claim), Done)
+        finally:
+            await model.close()
+            await board.close()
+
+
+def tools_of_others() -> list[ToolSpec]:
+    """As many tools as a teammate has, so that the others have as much to send."""
+    tools = (*BUILT_IN, *file_tools(Files(Path(tempfile.gettempdir()))))
+    return [each.spec for each in tools if not each.former and each.name != "finish"]
+
+
+def goal(number: int) -> str:
+    return f"Look at part {number} of it: look at each one, and say what is wrong with it."
+
+
+async def pydantic_ai(kind: str, url: str, window: int, number: int) -> bool:
+    from pydantic_ai import Agent as Loop
+    from pydantic_ai import Tool
+    from pydantic_ai.exceptions import AgentRunError
+    from pydantic_ai.usage import UsageLimits
+
+    if kind == "anthropic":
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        model: Any = AnthropicModel("claude-sonnet-5-5", provider=AnthropicProvider(api_key="bench", base_url=url))
+    else:
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(api_key="bench", base_url=url))
+
+    async def never(**given: Any) -> str:
+        return ""
+
+    async def sees(at: int) -> str:
+        return str(await look(at))
+
+    others = [
+        Tool.from_schema(never, name=each.name, description=each.description, json_schema=dict(each.schema))
+        for each in tools_of_others()
+    ]
+    seeing = Tool.from_schema(sees, name="look", description=look.spec.description, json_schema=dict(look.spec.schema))
+    loop = Loop(model, instructions=RULES, tools=[*others, seeing], model_settings={"cache": True})
+    try:
+        await loop.run(goal(number), usage_limits=UsageLimits(request_limit=10 * TURNS))
+    except AgentRunError:
+        return False
+    return True
+
+
+async def openai_agents(kind: str, url: str, window: int, number: int) -> bool:
+    import agents
+    from openai import APIStatusError, AsyncOpenAI
+
+    if kind != "openai":
+        return False
+    agents.set_tracing_disabled(True)
+
+    async def never(context: Any, arguments: str) -> str:
+        return ""
+
+    async def sees(context: Any, arguments: str) -> str:
+        return str(await look(**json.loads(arguments)))
+
+    tools = [
+        agents.FunctionTool(each.name, each.description, dict(each.schema), never, strict_json_schema=False)
+        for each in tools_of_others()
+    ]
+    tools.append(
+        agents.FunctionTool("look", look.spec.description, dict(look.spec.schema), sees, strict_json_schema=False)
+    )
+    client = AsyncOpenAI(api_key="bench", base_url=url, max_retries=0)
+    model = agents.OpenAIChatCompletionsModel("gpt-4o", client)
+    loop = agents.Agent(name="bench", instructions=RULES, model=model, tools=tools)
+    try:
+        await agents.Runner.run(loop, goal(number), max_turns=10 * TURNS)
+    except APIStatusError:  # The window is full.
+        return False
+    finally:
+        await client.close()
+    return True
+
+
+PEERS: dict[str, Work] = {"pydantic_ai": pydantic_ai, "openai_agents": openai_agents}
+
+
+async def succeeds(*command: str, cwd: Path, env: Mapping[str, str]) -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=env, **pipes)
+    said, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{said.decode()}")
+
+
+async def first_requests() -> dict[str, int]:
+    """Tokens of the first request of a worker and of a reviewer, as the command line sends them."""
+    found: dict[str, int] = {}
+
+    def answer(seen: Seen) -> Answer | Fault:
+        body = seen.json
+        offered = {each["function"]["name"] for each in body.get("tools", [])}
+        found.setdefault("worker" if "write_file" in offered else "reviewer", len(seen.body) // _BYTES_PER_TOKEN)
+        if "write_file" not in offered:
+            return Answer(calls=(("finish", '{"result": "Fine.", "outcome": "approved"}', None),))
+        written = any(each["role"] == "tool" for each in body["messages"])
+        done = ("finish", '{"result": "Written."}', None)
+        return Answer(calls=(done if written else ("write_file", '{"path": "a.txt", "text": "a"}', None),))
+
+    with tempfile.TemporaryDirectory() as folder:
+        root, home = Path(folder, "project"), Path(folder, "home")
+        for each in (root, home):
+            each.mkdir()
+        git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+        for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "Begin")):
+            await succeeds(*git, *words, cwd=root, env=os.environ)
+        async with ProviderServer(answer) as server:
+            keep = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "TMPDIR")}
+            there = {"HOME": str(home), "DUGNAD_MODEL": "openai:bench", "DUGNAD_BASE_URL": f"{server.url}/v1"}
+            for words in (
+                ("spawn", "ann", "--role", "coder"), ("spawn", "rita", "--role", "reviewer"),
+                ("add", "Write a file", "--role", "coder", "--review", "reviewer"), ("run",),
+            ):  # fmt: skip
+                await succeeds(sys.executable, "-m", "dugnad", *words, cwd=root, env=keep | there)
+    return found
+
+
+async def measured_of(work: Work, turns: int, team_turns: int) -> dict[str, Any]:
+    alone = {window: {kind: await billed(work, kind, window, turns) for kind in MODELS} for window in WINDOWS}
+    team = {kind: await billed(work, kind, WINDOWS[0], team_turns, TEAM) for kind in MODELS}
+    return {
+        "full_price_share": {
+            str(window): {kind: each.share for kind, each in of.items()} for window, of in alone.items()
+        },
+        "team_full_price_share": {kind: each.share for kind, each in team.items()},
+        "first_request_tokens": {"worker": alone[WINDOWS[0]]["openai"].first, "reviewer": None},
+    }
+
+
+async def measured(turns: int, team_turns: int) -> dict[str, Any]:
+    ours = await measured_of(dugnad, turns, team_turns)
+    peers: dict[str, Any] = {}
+    for name, work in PEERS.items():
+        there = name != "openai_agents" or importlib.util.find_spec("agents") is not None
+        peers[name] = await measured_of(work, turns, team_turns) if there else None
+    return {**ours, "first_request_tokens": await first_requests(), "peers": peers}
+
+
+def shown(title: str, found: dict[str, Any]) -> None:
+    print(title)
+    for window, shares in found["full_price_share"].items():
+        print(f"  at full price, window {window:>7}: {told(shares)}")
+    print(f"  at full price, team of {TEAM}:       {told(found['team_full_price_share'])}")
+    first = ", ".join(f"{who} {tokens:,}" for who, tokens in found["first_request_tokens"].items() if tokens)
+    print(f"  tokens of a first request:     {first}")
+
+
+def told(shares: dict[str, float | None]) -> str:
+    return ", ".join(f"{kind} {'-' if share is None else f'{share:.1%}'}" for kind, share in shares.items())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="Half as many turns.")
+    given = parser.parse_args()
+    found = asyncio.run(measured(TURNS // 2, TEAM_TURNS // 2) if given.quick else measured(TURNS, TEAM_TURNS))
+    if given.json:
+        print(json.dumps(found))
+        return
+    shown("dugnad", found)
+    for name, peer in found["peers"].items():
+        if peer:
+            shown(name, peer)
+        else:
+            print(f"{name} is not installed.")
+
+
+if __name__ == "__main__":
+    main()
