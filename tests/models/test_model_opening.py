@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpcore2
 import pytest
 
 from dugnad.errors import DugnadError, ModelMisconfigured
@@ -55,6 +56,15 @@ def test_a_model_has_the_name_it_was_asked_for_by() -> None:
 
 def test_a_local_server_needs_no_key() -> None:
     assert open_model("openai:qwen:14b", base_url="http://127.0.0.1:11434/v1").name == "openai:qwen:14b"
+
+
+async def test_the_certificates_of_the_machine_are_read_at_most_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    found = httpcore2.default_ssl_context
+    monkeypatch.setattr("httpcore2.default_ssl_context", lambda **given: read.append(1) or found(**given))
+    for name in ("openai:one", "openai:two", "anthropic:one"):
+        await open_model(name, base_url="http://localhost:1", api_key="k").close()
+    assert len(read) <= 1
 
 
 async def test_a_script_is_played_from_its_path(tmp_path: Path) -> None:

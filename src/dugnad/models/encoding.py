@@ -9,9 +9,11 @@ same at its hundredth message as at its first, and with a thousand open calls as
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -42,6 +44,12 @@ class Exchange:
 exchange: ContextVar[Exchange] = ContextVar("exchange")
 
 
+@cache
+def certificates() -> ssl.SSLContext:
+    """What servers are checked with. All connections share it: to read it takes longer than to open a model."""
+    return httpx2.create_ssl_context()
+
+
 class ProviderWire:
     """The connections to one provider."""
 
@@ -56,7 +64,7 @@ class ProviderWire:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             # No limit on connections: budgets and rate limits bound the number of calls.
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=httpx2.create_ssl_context())
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=certificates())
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # The caller bounds the whole call.
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
         return self._session

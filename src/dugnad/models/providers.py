@@ -47,7 +47,7 @@ from ..errors import (
 )
 from ..logs import without_secrets
 from ..text import length
-from .encoding import Exchange, ProviderWire, exchange
+from .encoding import Exchange, ProviderWire, certificates, exchange
 from .port import Facts, Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolSpec, Usage
 
 _DIRECT = ("anthropic", "openai", "openai-chat", "openai-responses")
@@ -64,7 +64,7 @@ class ProviderClients:
     def __init__(self) -> None:
         self.wire = ProviderWire()
         # The number of open connections is not limited.
-        transport = AiohttpTransport(limits=httpx2.Limits(max_connections=0))
+        transport = AiohttpTransport(verify=certificates(), limits=httpx2.Limits(max_connections=0))
         self.client = httpx2.AsyncClient(transport=transport, timeout=httpx2.Timeout(600, connect=15))
 
     async def close(self) -> None:
