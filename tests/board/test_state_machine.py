@@ -314,7 +314,7 @@ def test_both_boards_do_what_the_rules_say(stage: Stage, examples: int) -> None:
     walk(stage, examples)
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(130, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("examples", [15, pytest.param(130, marks=pytest.mark.proof)])
 @pytest.mark.timeout(1_800)
 def test_sqlite_does_what_the_rules_say(examples: int) -> None:
     """The rules are the same code on both databases, and here a step costs a quarter: so many more of them."""
