@@ -230,6 +230,10 @@ class Done:
     merged_as: str | None = None  # and the commit there; None: the branch had all of it before.
     files_in: str | None = None  # The folder with its files, where nothing is merged.
     triggers: str | None = None  # The files it changes that make other programs run something.
+    by: str | None = None  # Who did the work, if the holder only brought it in.
+
+
+DELIVERY = tuple(name for name in Done.__slots__ if name != "by")  # What the task of a `Done` says of it, by column.
 
 
 @dataclass(frozen=True, slots=True)

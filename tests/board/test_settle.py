@@ -35,6 +35,15 @@ async def test_a_done_task_keeps_its_result_and_outcome(board: Board) -> None:
     assert (attempt.ended_as, attempt.handover) == ("done", "h")
 
 
+async def test_a_done_task_names_who_did_it_although_another_brought_it_in(board: Board) -> None:
+    team = await crew(board, "alice", "bob")
+    task = await board.put("task")
+    claim = await team.must_claim("bob")
+    assert await board.settle(claim, Done("ok", by="alice")) == "done"
+    assert (await board.find(task.id)).teammate == "alice"
+    assert [attempt.teammate for attempt in await board.attempts(task.id)] == ["bob"]
+
+
 async def test_a_failed_task_keeps_its_reason_and_is_not_tried_again(board: Board) -> None:
     task = await board.put("task")
     team = await crew(board)

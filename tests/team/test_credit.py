@@ -76,5 +76,6 @@ async def test_when_the_author_was_shut_down_another_brings_it_in_and_the_commit
         await until_state(board, task, "waiting")
         await board.stop_teammate("alice", reason="no more of this")
         (done,) = await until_ended(board, task)
-    assert (done.state, asks(model, "Write a")) == ("done", 2)
+    assert (done.state, done.teammate, asks(model, "Write a")) == ("done", "alice", 2)
+    assert (await board.attempts(task.id))[-1].teammate != "alice"
     assert git(root, "log", "-1", "--format=%an", "dugnad/main") == "alice"

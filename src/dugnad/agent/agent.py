@@ -106,6 +106,8 @@ class Agent:
         finally:
             self._note("")
         self._begun.clear()
+        if isinstance(outcome, Done) and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
+            outcome = replace(outcome, by=who)  # Nothing was said since; this teammate only brings it in.
         return await hand_over(self.board, claim, talk, outcome)
 
     async def _find_skills(self) -> None:

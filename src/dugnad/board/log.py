@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
-from ..types import GIVEN, Done
+from ..types import DELIVERY, GIVEN
 from . import records, replay
 from .store.seam import Row, Tx, event
 from .verbs.idempotency import once
@@ -68,7 +68,7 @@ async def observed(fetch: Fetch) -> replay.State:
 
 _TASK = (
     "root", "depth", "state", "due_at", "put_by", "epoch", "claims", "tries", "children", "repeats", "teammate", "host",
-    "continues", "waiting_for", "request", *Done.__slots__, "reason", "open_needs",
+    "continues", "waiting_for", "request", *DELIVERY, "reason", "open_needs",
 )  # fmt: skip
 _ATTEMPT = ("number", "teammate", "host", "continues", "ended_as", "handover")
 _RESERVATION = ("root", "task", "epoch", "state", *replay.COLUMNS)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..types import GIVEN, Amount, Done, Event
+from ..types import DELIVERY, GIVEN, Amount, Event
 from . import rules
 
 Entity = dict[str, Any]
@@ -70,7 +70,7 @@ def load(rows: Iterable[Mapping[str, Any]] = ()) -> State:
     for row in rows:
         dict.__setitem__(state[row["entity"]], row["id"], json.loads(row["state"]))
     for task, facts in state["task"].items():
-        facts.update(dict.fromkeys(Done.__slots__) | facts | given(facts))
+        facts.update(dict.fromkeys(DELIVERY) | facts | given(facts))
         state.link(task, facts["needs"])
     return state
 
@@ -103,7 +103,7 @@ def _put(state: State, event: Event, data: Data) -> None:
         **given(data), **{name: data.get(name) for name in ("depth", "state", "due_at")},
         "root": event.root, "put_by": event.actor, "epoch": 0, "claims": 0, "tries": 0, "children": 0, "repeats": 0,
         "teammate": None, "host": None, "continues": None, "waiting_for": None, "request": None,
-        **dict.fromkeys(Done.__slots__), "reason": None, "needs": {},
+        **dict.fromkeys(DELIVERY), "reason": None, "needs": {},
     }  # fmt: skip
     for needed, outcome, _ in data["needs"]:
         other = state["task"].get(str(needed))  # None: it comes later in the same batch.
@@ -171,7 +171,8 @@ def _settled(state: State, event: Event, data: Data) -> None:
         tries=task["tries"] + data.get("tried", 0), claims=task["claims"] - data.get("back", 0),
     )  # fmt: skip
     if not by_hand:
-        task.update(**{name: data.get(name) for name in Done.__slots__}, continues=data["epoch"] if goes_on else None)
+        task.update(**{name: data.get(name) for name in DELIVERY}, continues=data["epoch"] if goes_on else None)
+        task["teammate"] = data.get("by") or task["teammate"]
         still_open = [each for each in data["tasks"] if not _has_ended(state, each)]
         task["needs"].update({str(each): ["ended", "open"] for each in still_open})
         task["open_needs"] = len(still_open)

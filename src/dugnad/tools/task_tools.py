@@ -13,7 +13,7 @@ from ..board.rules import content_key
 from ..errors import ToolError
 from ..prompts import tell
 from ..text import Told, counted, one_line
-from ..types import Done, Need, NewTask, Spending, Task, TaskState, Waiting
+from ..types import DELIVERY, Done, Need, NewTask, Spending, Task, TaskState, Waiting
 from .context import Context, Ends
 from .message_tools import GONE
 from .tool import own_tool
@@ -61,7 +61,7 @@ def budget_line(spending: Spending) -> str:
 
 def whole_result(said: Task | Done | Mapping[str, Any]) -> str:
     """The result of a task, followed by where its work went in brackets, as people and models read it."""
-    facts = said if isinstance(said, Mapping) else {name: getattr(said, name) for name in Done.__slots__}
+    facts = said if isinstance(said, Mapping) else {name: getattr(said, name) for name in DELIVERY}
     words, into, commit = facts.get("result") or "", facts.get("merged_into"), facts.get("merged_as")
     notes = [f"[merged into {into}{f' as {commit[:12]}' if commit else ' before'}]"] if into else []
     notes += [f"[its files are in {folder}]"] if (folder := facts.get("files_in")) else []

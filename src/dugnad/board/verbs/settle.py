@@ -59,7 +59,7 @@ class Move:
 
     @property
     def delivery(self) -> dict[str, str | None]:
-        """What a task that is done says; nothing of any other."""
+        """What a task that is done says, and who did it; nothing of any other."""
         return {name: getattr(self.done, name, None) for name in Done.__slots__}
 
 
@@ -68,7 +68,7 @@ def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
     if isinstance(outcome, Done):
         rules.text("result", outcome.result, bytes_max=limits.body_bytes_max)
         rules.outcome_word(outcome.outcome, limits)
-        for said in (outcome.merged_into, outcome.merged_as, outcome.files_in, outcome.triggers):
+        for said in (outcome.merged_into, outcome.merged_as, outcome.files_in, outcome.triggers, outcome.by):
             rules.text("delivery", said or "", bytes_max=limits.body_bytes_max)
     elif isinstance(outcome, Failed):
         rules.text("reason", outcome.reason, bytes_max=limits.body_bytes_max)

@@ -125,7 +125,8 @@ WHERE claim_key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))
 UPDATE tasks SET lane = coalesce(given.own_lane, CASE WHEN assignee IS NULL THEN coalesce(role, '') ELSE '@' || assignee END),
   state = given.state, epoch = epoch + 1, tries = tries + given.tried, claims = claims - given.back,
   outcome = given.outcome, result = given.result, merged_into = given.merged_into, merged_as = given.merged_as,
-  files_in = given.files_in, triggers = given.triggers, reason = given.reason, continues = given.continues,
+  files_in = given.files_in, triggers = given.triggers, teammate = coalesce(given.author, teammate),
+  reason = given.reason, continues = given.continues,
   waiting_for = given.waiting_for, request = given.request, open_needs = given.open_needs,
   due_at = CASE WHEN given.delay > 0 THEN now_ms() + given.delay END,
   ended_at = CASE WHEN given.state IN ('done', 'failed') THEN now_ms() END
@@ -133,7 +134,7 @@ FROM (
   SELECT CAST(value ->> 'id' AS bigint) AS given_id, value ->> 'state' AS state,
     CAST(value ->> 'tried' AS bigint) AS tried, CAST(value ->> 'back' AS bigint) AS back, value ->> 'outcome' AS outcome, value ->> 'result' AS result,
     value ->> 'merged_into' AS merged_into, value ->> 'merged_as' AS merged_as, value ->> 'files_in' AS files_in,
-    value ->> 'triggers' AS triggers,
+    value ->> 'triggers' AS triggers, value ->> 'by' AS author,
     value ->> 'reason' AS reason, CAST(value ->> 'continues' AS bigint) AS continues,
     value ->> 'waiting_for' AS waiting_for, value ->> 'request' AS request, value ->> 'lane' AS own_lane,
     CAST(value ->> 'open_needs' AS bigint) AS open_needs, CAST(value ->> 'delay' AS bigint) AS delay
