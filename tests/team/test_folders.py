@@ -11,6 +11,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.errors import ToolError
 from dugnad.models import ScriptedModel
+from dugnad.prompts import tell
 from dugnad.settings import Limits
 from dugnad.team.workspaces.folders import Folder, folders
 from dugnad.team.workspaces.workspace import Workspace, shared
@@ -73,7 +74,7 @@ async def test_one_at_a_time_and_who_could_not_begin_leaves_no_lock(board: Board
             await places(claim, ())
         await place.close(Released("given up", resume=True), settled=True)
         again = await places(claim, ())
-        assert again.told == ""  # It was made already.
+        assert again.told == tell("delivery.tmp_empty")  # The folder was made already.
 
 
 async def _in_the_end(places: object, claim: Claim) -> Workspace:

@@ -22,6 +22,7 @@ from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line
 from ...types import Attempt, Claim, Done, Outcome, Task
 from ...workspace.git.triggers import changed_triggers, named_triggers
+from ...workspace.git.worktrees import remove_all
 from .workspace import OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
@@ -47,8 +48,10 @@ class Folder(TreeWorkspace):
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         await super().close(outcome, settled=settled)
-        if self.reviews and not continues(outcome):
-            await asyncio.to_thread(shutil.rmtree, self.tree, ignore_errors=True)
+        if not continues(outcome):
+            await remove_all(_scratch_of(self.tree), outside=self.project)
+            if self.reviews:
+                await asyncio.to_thread(shutil.rmtree, self.tree, ignore_errors=True)
         os.close(self.lock)
 
 
@@ -65,12 +68,17 @@ def folders(shop: Workshop, project: Path, folder: Path) -> OpenWorkspace:
         except asyncio.CancelledError:  # A thread cannot be stopped; let go of what it will hold.
             opening.add_done_callback(_let_go)
             raise
-        return Folder(
-            told=tell("delivery.reviewing_folder") if reviews and told else told, lock=lock, reviews=reviews,
-            project=project, **shop.equipped(claim, tree),
-        )  # fmt: skip
+        told = tell("delivery.reviewing_folder") if reviews and told else told
+        if claim.continues is None:  # A crash may have left that of another attempt.
+            await remove_all(_scratch_of(tree), outside=project)
+        equipped = shop.equipped(claim, tree, _scratch_of(tree), told=told)
+        return Folder(lock=lock, reviews=reviews, project=project, **equipped)
 
     return open_workspace
+
+
+def _scratch_of(tree: Path) -> Path:
+    return tree.with_name(f"{tree.name}.tmp")
 
 
 def _let_go(opened: asyncio.Future[tuple[Path, int, Told]]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
 import shlex
 import unicodedata
@@ -23,12 +24,14 @@ from ...board.roots import root_name
 from ...errors import BudgetSpent, DugnadError, ToolError
 from ...logs import logger
 from ...prompts import tell
+from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line
 from ...tools import Context, Tool, file_tools
 from ...tools.shell.bash import OUTPUT_BYTES_MAX, ShellTools, ran_text
 from ...tools.shell.runner import MARGIN_SECONDS, echo_of, time_of
 from ...types import Amount, Attempt, Claim, Done, Outcome, Released, Task, Waiting
 from ...workspace.files.files import Files
+from ...workspace.git.worktrees import remove_all
 from ...workspace.sandbox.sandbox import Sandbox
 
 _LOG = logger(__name__)
@@ -166,14 +169,23 @@ class Workshop:
     project_checks: tuple[str, ...] = ()  # For everything that changes the project.
     prefix: Path = Path()  # Where the project is in a tree.
 
-    def equipped(self, claim: Claim, tree: Path, *, readable: tuple[Path, ...] = ()) -> dict[str, Any]:
-        """The fields of a `TreeWorkspace` for an attempt in this tree."""
+    def equipped(
+        self, claim: Claim, tree: Path, scratch: Path, *, readable: tuple[Path, ...] = (), told: Told = NOTHING
+    ) -> dict[str, Any]:
+        """The fields of a `TreeWorkspace` for an attempt in this tree. `scratch` is the /tmp of its own commands. A
+        check has an empty one: what lies in /tmp is not part of the work."""
         files = file_tools(Files(tree))
-        fields = {"shop": self, "claim": claim, "tree": tree, "readable": readable}
+        fields = {"shop": self, "claim": claim, "tree": tree, "readable": readable, "told": told}
         if self.sandbox is None:
             return {**fields, "tools": files}
+        with held(scratch, make=True) as folder:
+            os.fchmod(folder, 0o700)
+        sandbox = self.sandbox.sharing(scratch)
+        if claim.continues is None and not sandbox.bare:
+            kept = sandbox.keeps_tmp(tree, readable)
+            fields["told"] = joined((told, tell("delivery.tmp_kept") if kept else tell("delivery.tmp_empty")), " ")
         commands = ShellTools(
-            self.sandbox, tree, claim=claim, board=self.board, environment=self.environment, outputs=self.outputs,
+            sandbox, tree, claim=claim, board=self.board, environment=self.environment, outputs=self.outputs,
             readable=readable, hosts=self.hosts if claim.task.network else (),
         )  # fmt: skip
         return {**fields, "tools": (*files, *commands.tools), "commands": commands}
@@ -299,10 +311,20 @@ class TreeWorkspace(Workspace):
             await self.commands.close()
 
 
+@dataclass(kw_only=True)
+class SharedFolder(TreeWorkspace):
+    scratch: Path
+
+    async def close(self, outcome: Outcome, *, settled: bool) -> None:
+        await super().close(outcome, settled=settled)
+        await remove_all(self.scratch, outside=self.tree)
+
+
 def shared(shop: Workshop, tree: Path) -> OpenWorkspace:
     """One folder for all attempts, because a person said so."""
 
     async def open_workspace(claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
-        return TreeWorkspace(**shop.equipped(claim, tree))
+        scratch = shop.outputs.parent / "tmp" / f"{mark_of(claim.task)}.{claim.epoch}"
+        return SharedFolder(scratch=scratch, **shop.equipped(claim, tree, scratch))
 
     return open_workspace

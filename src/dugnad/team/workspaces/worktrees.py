@@ -59,9 +59,10 @@ class Worktrees:
         attempt = AttemptRef(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=at)
         tree = await self.trees.begin(attempt)
         return Worktree(
-            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew,
-            told=await self._told(claim, tree, trial), sees_changes=True,
-            **self.shop.equipped(claim, tree.path, readable=tree.readable),
+            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew, sees_changes=True,
+            **self.shop.equipped(
+                claim, tree.path, tree.scratch, readable=tree.readable, told=await self._told(claim, tree, trial)
+            ),
         )  # fmt: skip
 
     async def _told(self, claim: Claim, tree: Tree, trial: TrialMerge | None) -> Told:

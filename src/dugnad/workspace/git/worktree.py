@@ -80,6 +80,11 @@ class Tree:
         return FENCES + self.attempt.mark
 
     @property
+    def scratch(self) -> Path:
+        """What its commands have as /tmp. It stays as long as the tree."""
+        return scratch_of(self.path)
+
+    @property
     def readable(self) -> tuple[Path, ...]:
         """The parts of the repository that a command may read, to see its history: not the settings, which may hold
         secrets, and not what belongs to other trees."""
@@ -263,6 +268,10 @@ class Tree:
 def branch_of(name: str) -> str:
     """The branch of the tree that has this name."""
     return f"refs/heads/{BRANCHES}task-{name}"
+
+
+def scratch_of(tree: Path) -> Path:
+    return tree.with_name(f"{tree.name}.tmp")
 
 
 def _modes(raw: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from .git import Git
 from .merge_lock import is_at
 from .merging import TrialMerge, try_merge
 from .ownership import GitTrouble
-from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch
+from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch, scratch_of
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _STAGE_TRIES = 10
@@ -257,7 +257,8 @@ class Trees:
         own = self._own(name)
         if own is not None:
             (own / _WHOLE).unlink(missing_ok=True)
-        await _remove_all(self.folder / name, outside=self.git.top)
+        for each in (scratch_of(self.folder / name), self.folder / name):
+            await remove_all(each, outside=self.git.top)
         if own is not None:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         if not keep_branch:
@@ -319,7 +320,7 @@ class Trees:
         return tree.branch.removeprefix("refs/heads/") if kept else None
 
 
-async def _remove_all(path: Path, *, outside: Path) -> None:
+async def remove_all(path: Path, *, outside: Path) -> None:
     """Remove a folder with a program, because folders can be nested deeper than Python can follow. A command may have
     made some of them unreadable; they are removed too."""
     for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):

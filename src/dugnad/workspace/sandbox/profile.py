@@ -71,6 +71,14 @@ class Confinement:
     environment: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()  # What can be reached through the proxy; the network itself is always empty.
     limits: CommandLimits = field(default_factory=CommandLimits)
+    scratch: Path | None = None  # A folder outside the tree that is /tmp. None: /tmp is empty for each command.
+
+    @property
+    def shared_scratch(self) -> Path | None:
+        """The scratch folder, unless something else is mounted beneath /tmp: a command could have left a link where
+        bubblewrap makes the folders for it."""
+        beneath = any(each.is_relative_to("/tmp") for each in (self.tree, *self.readable))
+        return None if beneath else self.scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,9 @@ def strict(policy: Confinement, machine: Machine) -> Profile:
     arguments += [("--proc", "/proc"), *_proc_covers(machine), ("--dev", "/dev")]
     size = str(policy.limits.scratch_bytes_max)
     # A size stands before the mount it is for, so the two are one.
-    arguments += [("--size", size, "--tmpfs", "/dev/shm"), ("--size", size, "--tmpfs", "/tmp"), ("--dir", HOME)]
+    scratch = policy.shared_scratch
+    own = ("--size", size, "--tmpfs", "/tmp") if scratch is None else ("--bind", str(scratch), "/tmp")
+    arguments += [("--size", size, "--tmpfs", "/dev/shm"), own, ("--dir", HOME)]
     within = [each for each in policy.readable if each.is_relative_to(policy.tree)]
     arguments += [("--ro-bind", str(each), str(each)) for each in policy.readable if each not in within]
     arguments += [("--bind", tree, tree), *(("--ro-bind", str(each), str(each)) for each in within)]

@@ -105,12 +105,24 @@ class Sandbox:
         self.network = network or Network()
         self._starter = StarterProcess()
         self._enough: asyncio.Event | None = None
+        self._scratch: Path | None = None
 
     def until(self, enough: asyncio.Event) -> Sandbox:
         """This sandbox, but what it runs is asked to end (SIGTERM) once there is enough, and killed after a grace."""
         same = copy.copy(self)
         same._enough = enough
         return same
+
+    def sharing(self, scratch: Path) -> Sandbox:
+        """This sandbox, but its commands share a folder as /tmp, which they and nobody else may write."""
+        same = copy.copy(self)
+        same._scratch = scratch
+        return same
+
+    def keeps_tmp(self, tree: Path, readable: tuple[Path, ...]) -> bool:
+        """Whether commands in this tree really share it."""
+        wanted = Confinement(tree=tree, readable=(*self.readable, *readable), scratch=self._scratch)
+        return wanted.shared_scratch is not None
 
     async def start(self) -> None:
         """Start the helper, if it does not run. ToolError: there is no sandbox, and nobody said to do without."""
@@ -195,6 +207,7 @@ class Sandbox:
         policy = Confinement(
             tree=_checked_tree(tree), readable=(*self.readable, *readable), limits=self.limits,
             environment=_checked_environment(environment or {}), hosts=() if self.bare else hosts,
+            scratch=self._scratch,
         )  # fmt: skip
         if not self.bare:
             policy = replace(policy, covered=await self._sockets(policy))
