@@ -163,18 +163,22 @@ async def test_a_reviewer_that_begins_when_the_work_conflicts_sees_it_as_it_was_
     assert answers(asked[-1])[0].endswith("\n2")
 
 
-async def test_in_a_folder_the_reviewer_is_told_of_the_check_too(opener: Opener, tmp_path: Path) -> None:
+async def test_in_a_folder_the_reviewer_is_told_of_the_check_and_what_differs(opener: Opener, tmp_path: Path) -> None:
     board = await opener(limits=SOON)
     project = tmp_path / "p"
     project.mkdir()
+    (project / "same").write_text("0\n")
+    (project / "gone").write_text("0\n")
     await board.spawn("alice", roles=["coder"])
     await board.spawn("bob", roles=["reviewer"])
-    model = ScriptedModel({"Write a": [write("a", "1\n"), finish("I wrote a.")], "*": [shell("cat a"), APPROVES]})
+    author = [write("a", "1\n"), shell("rm gone"), finish("I wrote a.")]
+    model = ScriptedModel({"Write a": author, "*": [shell("cat a"), APPROVES]})
     async with workshop(board, "test -f a") as shop:
         places = folders(shop, project, project / ".dugnad" / "work")
         async with hosting(board, model, workspaces=places):
             (done,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
     told = first_told(next(each for each in model.asked if each.title.startswith("Review")))
-    assert "alice finished #1. Review it: may it go in as it is? `test -f a` succeeded there." in told
+    assert "alice finished #1. Review it: may it go in as it is?" in told
+    assert "Compared with the project, this differs: a, gone. `test -f a` succeeded there." in told
     assert "in a copy of the folder that the work was done in" in told
     assert done.state == "done"

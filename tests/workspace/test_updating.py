@@ -73,6 +73,15 @@ async def test_a_conflict_is_marked_and_told_and_counts_as_resolved_when_the_mar
     assert (at(root, "dugnad/main", "a"), at(root, "dugnad/main", "gone")) == ("both", "changed")
 
 
+async def test_attributes_of_the_tree_hide_no_marks(tmp_path: Path) -> None:
+    files = {"a": "0\n", ".gitattributes": "a -diff\n"}
+    trees, tree = await moved(new_repository(tmp_path / "p", files), {"a": "theirs\n"})
+    (tree.path / "a").write_text("mine\n")
+    await trees.update(tree, "alice")
+    assert (tree.path / "a").read_text().startswith("<<<<<<< ")
+    assert await tree.unresolved(trees.target_name) == ["a"]
+
+
 async def test_marks_that_a_project_has_of_its_own_are_no_conflict(tmp_path: Path) -> None:
     mark = f"<<<<<<< {'a' * 40}\n"
     trees, tree = await moved(new_repository(tmp_path / "p", {"doc": mark}), {"b": "theirs\n"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import filecmp
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +20,11 @@ from pathlib import Path
 from ...errors import ToolError
 from ...prompts import tell
 from ...safe_open import held
-from ...text import NOTHING, Told, joined, one_line
+from ...text import NOTHING, Told, clean, joined, one_line
 from ...types import Attempt, Claim, Done, Outcome, Task
 from ...workspace.git.triggers import changed_triggers, named_triggers
 from ...workspace.git.worktrees import remove_all
-from .workspace import OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
+from .workspace import Again, OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
 
 _ENTRIES_MAX = 5_000
 _BYTES_MAX = 200 * 1024 * 1024
@@ -41,6 +42,13 @@ class Folder(TreeWorkspace):
 
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return await asyncio.to_thread(changed_triggers, self.tree, self.project)
+
+    async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
+        """Nothing is merged, so a reviewer is told what differs from the project."""
+        checked = await super().fits(task, done, tip, last=last)
+        paths = await asyncio.to_thread(_differing, self.tree, self.project)
+        assert isinstance(checked, Told)
+        return joined((tell("delivery.differs", what=_shown(paths) or "nothing"), checked), " ")
 
     async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done:
         where = str(self.tree.relative_to(self.project))
@@ -137,10 +145,14 @@ def fill(source: Path, tree: Path) -> Told:
     tree.mkdir()
     if not _is_small(source):
         return joined((tell("delivery.empty_folder"), tell("delivery.folder_stays")), " ")
-    left_out = [one_line(each) for each in _copy(source, tree)]
-    names = ", ".join(left_out[:_SHOWN_MAX]) + (" and more" if len(left_out) > _SHOWN_MAX else "")
-    without = tell("delivery.copied_without", names=names) if left_out else None
+    left_out = list(_copy(source, tree))
+    without = tell("delivery.copied_without", names=_shown(left_out)) if left_out else None
     return joined((tell("delivery.copy"), without, tell("delivery.folder_stays")), " ")
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = " and more" if len(names) > _SHOWN_MAX else ""
+    return ", ".join(one_line(clean(each)) for each in names[:_SHOWN_MAX]) + more
 
 
 def _copy(source: Path, tree: Path) -> Iterator[str]:
@@ -162,6 +174,25 @@ def _copy(source: Path, tree: Path) -> Iterator[str]:
             if trouble.errno not in _ITS_OWN_TROUBLE:
                 raise
             yield os.path.relpath(entry.path, source)
+
+
+def _differing(tree: Path, project: Path) -> list[str]:
+    """The files that are not the same in both, by content."""
+    names = {os.path.relpath(each.path, root) for root in (tree, project) for each in entries(root) if _is_file(each)}
+    return sorted(each for each in names if not _same(tree / each, project / each))
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() or entry.is_file(follow_symlinks=False)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        if one.is_symlink() or other.is_symlink():
+            return os.readlink(one) == os.readlink(other)
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def entries(source: Path) -> Iterator[os.DirEntry[str]]:

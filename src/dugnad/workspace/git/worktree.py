@@ -250,7 +250,7 @@ class Tree:
         if not await self.run(*words):
             return []
         await self.stage()
-        marks = ("grep", "--cached", "-I", "-l", "-z", "-E", "^(<{7}|>{7}) [0-9a-f]{40,64}")
+        marks = ("grep", "--cached", "--text", "-l", "-z", "-E", "^(<{7}|>{7}) [0-9a-f]{40,64}")
         return [each for each in (await self.run(*marks, may_fail=True)).split("\0") if each]
 
     async def back_to_branch(self) -> None:
