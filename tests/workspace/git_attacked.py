@@ -15,11 +15,13 @@ from pathlib import Path
 from dugnad.cli.checks import Scene
 from dugnad.cli.checks import git as doctors_git
 from dugnad.errors import StaleClaim
-from dugnad.workspace.git.merge_queue import prepare_target
+from dugnad.workspace.git.merge_queue import Work, prepare_target, rehearse
+from dugnad.workspace.git.merging import came_between
 from dugnad.workspace.git.ownership import GitTrouble
+from dugnad.workspace.git.worktree import Tree
 from dugnad.workspace.git.worktrees import Trees
 from tests.workspace.git_attacks import ATTACKS, FILES, Attack
-from tests.workspace.repository import CLEAN, PERSON, attempt, finish, git, new_repository, trees_of
+from tests.workspace.repository import CLEAN, PERSON, attempt, finish, git, green, new_repository, trees_of
 
 
 @dataclass(kw_only=True)
@@ -107,8 +109,8 @@ async def everything(stage: Stage, change: Change = lambda trees: None) -> None:
     """Every command of ours that touches git. `change` is made to the trees once they are found."""
     trees = await trees_of(stage.root)
     change(trees)
-    first, second, third = [await trees.begin(attempt(task)) for task in (1, 2, 3)]
-    for tree in (first, second, third):
+    first, second, third, fourth = [await trees.begin(attempt(task)) for task in (1, 2, 3, 4)]
+    for tree in (first, second, third, fourth):
         stage.shell(stage.attack.left, tree.path, plain=True)
         stage.told.unlink(missing_ok=True)  # What a command runs itself is not our doing.
         (tree.path / "a.txt").write_text(f"by {tree.name}\n")
@@ -127,6 +129,8 @@ async def everything(stage: Stage, change: Change = lambda trees: None) -> None:
         with suppress(GitTrouble):
             await tree.show(await tree.head())
             await tree.back_to_branch()
+    with suppress(GitTrouble):
+        await look_and_update(trees, fourth)
     with suppress(GitTrouble):
         await trees.put_away(second, keep=True)
     lost = await trees.begin(attempt(1, epoch=2, born=1, in_order=False))
@@ -154,6 +158,18 @@ async def everything(stage: Stage, change: Change = lambda trees: None) -> None:
     ):
         await asked
     await doctors_git(Scene(start=stage.root, environment=os.environ))
+
+
+async def look_and_update(trees: Trees, tree: Tree) -> None:
+    """As for a review, and after a conflict."""
+    tip = await tree.commit("Some work", "alice")
+    await rehearse(trees, tree, Work(tip=tip, message="Some work", author="alice"), check=green)
+    commit, trial = await trees.would_be(tip)
+    await trees.git.change_size(await trees.target_head(), commit)
+    if trial is not None:
+        await came_between(trees.git, trial, ["a.txt"])
+    await trees.update(tree, "alice")
+    await tree.unresolved(trees.target_name)
 
 
 async def count(folder: Path) -> tuple[int, list[str]]:
