@@ -10,6 +10,7 @@ import pytest
 from dugnad.agent import ExternalAgent, ExternalCommand
 from dugnad.board import Board
 from dugnad.errors import ModelMisconfigured
+from dugnad.settings import AgentLimits
 from dugnad.team import requests
 from dugnad.types import HUMAN, Amount, Budget, Done, Failed, Released, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
@@ -222,6 +223,18 @@ async def test_a_busy_provider_gives_the_task_back_for_later(
     assert isinstance(outcome, Released)
     assert outcome.delay_seconds > 0
     assert "529" in outcome.why
+
+
+@pytest.mark.parametrize(("most", "waits"), [(0.0, False), (1e6, False), (1e12, True)])
+async def test_a_subscription_is_waited_for_until_it_has_more_if_that_was_asked_for(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path, most: float, waits: bool
+) -> None:
+    script(tree, {"say": "Claude AI usage limit reached|9999999999", "refused": True, "status": 429})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder))
+    stage.agent.limits = AgentLimits(quota_seconds_max=most, give_back_seconds=7)
+    outcome = await stage.run()
+    assert isinstance(outcome, Released)
+    assert (outcome.delay_seconds > 1e9, outcome.delay_seconds == 7) == (waits, not waits)
 
 
 async def test_a_provider_that_does_not_know_us_is_for_a_person_and_the_next_try_runs_again(

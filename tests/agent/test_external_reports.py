@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dugnad.agent.external.answer import own_words, protocol, read_answer
 from dugnad.agent.external.command import READS, ExternalCommand
-from dugnad.agent.external.reports import read_report
+from dugnad.agent.external.reports import read_report, resets_in
 from dugnad.models.port import Usage
 from dugnad.types import Amount, Spending
 from dugnad.workspace.sandbox.sandbox import CommandResult
@@ -84,6 +84,15 @@ def test_what_a_failed_agent_says_decides_nothing(said: str) -> None:
     ):
         assert found.ended == "failed"
         assert said in found.trouble
+
+
+def test_a_subscription_says_when_it_has_more_and_only_the_status_makes_that_count() -> None:
+    said = "Claude AI usage limit reached|1800003600"
+    at = 1_800_000_000_000
+    busy = read_report("claude-json", ran(claude(is_error=True, api_error_status=429, result=said), 1))
+    assert (busy.ended, resets_in(busy, at), resets_in(busy, at + 9_000_000)) == ("busy", 3_600.0, 1.0)
+    assert resets_in(read_report("claude-json", ran(claude(is_error=True, result=said), 1)), at) is None
+    assert resets_in(read_report("claude-json", ran(claude(is_error=True, api_error_status=429), 1)), at) is None
 
 
 def test_words_of_a_result_that_went_well_are_no_trouble() -> None:

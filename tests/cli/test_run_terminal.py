@@ -97,7 +97,7 @@ def test_the_view_is_drawn_in_place_and_then_gives_way_to_the_report(folder: Pat
         assert screen.ends() == 0
         nothing_is_left_of_the_view(screen)
         report = screen.text[screen.text.index("All done.") :].splitlines()
-        assert [line.split()[0] for line in report] == ["All", "done", "It", "budget", "alice"]
+        assert [line.split()[0] for line in report] == ["All", "done", "It", "budget", "alice", "took"]
 
 
 HOSTILE = """

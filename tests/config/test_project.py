@@ -384,8 +384,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 def test_the_examples_of_the_page_can_be_read(folder: Path) -> None:
     ours, models, review, users, *_ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = project(folder, ours)
-    assert (found.team_limits.agents_max, found.budget.seconds) == (5, 1_800)
-    assert [member.name for member in found.members] == ["alice", "bob"]
+    assert (found.team_limits.agents_max, [member.name for member in found.members]) == (5, ["alice", "bob"])
     assert project(folder, models).roles["reviewer"].model == "openai:gpt-5.5-mini"
     assert getattr(project(folder, review).review, "from_lines", None) == 20
     (folder / "dugnad").mkdir()

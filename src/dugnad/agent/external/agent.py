@@ -37,7 +37,7 @@ from .answer import TOOLS, own_words, protocol, remove_file, with_file
 from .command import ExternalCommand
 from .decide import GUARD, decide, understood
 from .prompt import prompt_text, remark
-from .reports import AgentReport, read_report
+from .reports import AgentReport, read_report, resets_in
 
 _OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 _TEXT_CHARS_MAX = 500_000  # Of its answer; a turn has a bound.
@@ -233,6 +233,9 @@ class ExternalAgent:
         talk.number = await self._record(claim, turn)
         talk.apply_reply(said, reply)
         talk.recorded = claim.epoch
+        reset = resets_in(report, self.sources.now_ms())
+        if reset is not None and reset <= self.limits.quota_seconds_max:
+            raise PutDown(Released(f"{self.command.name}: {clean(report.trouble)}", reset))
         if report.ended == "refused":  # That is no fault of the task.
             raise ModelMisconfigured(f"{self.command.name} was refused by its provider: {clean(report.trouble)}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,6 +30,9 @@ Ending = Literal[
 # because it worked on that.
 _BY_STATUS: dict[Any, Ending] = {401: "refused", 402: "refused", 403: "refused", 429: "busy", 503: "busy", 529: "busy"}
 _NUMBER_MAX = 2**53
+_RESETS = re.compile(
+    r"usage limit reached\|([0-9]{10})\b"
+)  # What `claude` says of a subscription, in seconds since 1970.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,12 @@ def read_report(reads: Reads, ran: CommandResult) -> AgentReport:
     if found.ended != "well" and ran.code != 0:
         return replace(found, trouble=f"{found.trouble} (exit code {ran.code})")
     return found
+
+
+def resets_in(report: AgentReport, now_ms: int) -> float | None:
+    """The seconds until a subscription has more again, if its provider has no room now and the agent says when."""
+    found = _RESETS.search(report.trouble) if report.ended == "busy" else None
+    return None if found is None else max(1.0, int(found[1]) - now_ms / 1000)
 
 
 def _tail(output: str) -> str:
