@@ -57,6 +57,11 @@ def test_one_alone_does_the_same_work_without_reviews_and_hand_offs() -> None:
     assert alone == Amount(tokens=8_000, microdollars=800_000, milliseconds=(60 + 45 + 60) * SECOND)
 
 
+def test_the_only_reply_of_a_task_is_its_work() -> None:
+    past = [attempt("alice", 0, 60), attempt("bob", 10, 60, replies=1)]
+    assert compared(past, 0)[2] == Amount(tokens=6_000, microdollars=600_000, milliseconds=(60 + 55) * SECOND)
+
+
 def test_the_report_says_both_in_one_line_and_the_json_has_the_figures() -> None:
     took = Amount(tokens=124_000, microdollars=310_000, milliseconds=248_000)
     alone = Amount(tokens=40_000, microdollars=120_000, milliseconds=230_000)
@@ -86,5 +91,5 @@ async def test_a_real_run_is_measured_from_its_own_beginning(url: str) -> None:
         await team.put("one", assignee="alice")
         await team.put("two", assignee="bob")
         end = await within(team.run())
-    assert (end.teammates, end.took and end.took.tokens, end.alone and end.alone.tokens) == (2, 2_000, 1_000)
+    assert (end.teammates, end.took and end.took.tokens, end.alone and end.alone.tokens) == (2, 2_000, 2_000)
     assert end.spent.tokens == 3_000, "the whole account, with the run before"

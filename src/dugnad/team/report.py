@@ -210,8 +210,8 @@ def compared(past: Sequence[PastAttempt], began_ms: int) -> tuple[int, Amount | 
     """How many worked, what these attempts took from the beginning on, and what one alone would have taken.
 
     One alone does the same work, task by task in one conversation. Left out for it are the reviews, attempts without a
-    reply, and what handing over took: the first reply of each further task, the time before it, and the time for the
-    check and the merge after the last turn.
+    reply, and what handing over took: of each further task the time for the check and the merge after its last turn,
+    and its first reply with the time before it. The only reply of a task is its work, and stays.
     """
     if not past:
         return 0, None, None
@@ -222,7 +222,8 @@ def compared(past: Sequence[PastAttempt], began_ms: int) -> tuple[int, Amount | 
         return count, took, None
     work = sorted((each for each in past if each.kind != "review" and each.replies), key=lambda each: each.claimed_at)
     done, handed = _sum(each.used for each in work), [each for each in work[1:] if each.fresh]
-    over = _sum(replace(each.first, milliseconds=each.first.milliseconds + each.after_ms) for each in handed)
+    begun = _sum(each.first for each in handed if each.replies > 1)
+    over = replace(begun, milliseconds=begun.milliseconds + sum(each.after_ms for each in handed))
     return count, took, Amount(**{name: max(0, getattr(done, name) - getattr(over, name)) for name in Amount.__slots__})
 
 
