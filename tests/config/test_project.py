@@ -164,9 +164,7 @@ WRONG = {
     "[team]\nagent = 3": "dugnad.toml: [team] has no key 'agent'; did you mean 'agents'?",
     "modle = 'a:b'": "dugnad.toml: the top level has no key 'modle'; did you mean 'model'?",
     "[budgets]\ntasks = 3": "dugnad.toml: the top level has no key 'budgets'; did you mean 'budget'?",
-    "[roles.c]\ntools = []": (
-        "dugnad.toml: [roles.c] has no key 'tools'; there are keep_context, model, plan, prompt, prompt_file."
-    ),
+    "[roles.c]\ntools = []": "dugnad.toml: [roles.c] has no key 'tools'; there are model, plan, prompt, prompt_file.",
     "[team]\nagents = 'three'": "dugnad.toml: [team] agents must be a whole number from 1 upwards, not 'three'.",
     "[team]\nagents = true": "dugnad.toml: [team] agents must be a whole number from 1 upwards, not True.",
     "[team]\nagents = 0": "dugnad.toml: [team] agents must be a whole number from 1 upwards, not 0.",

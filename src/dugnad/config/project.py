@@ -81,7 +81,6 @@ class Role:
     prompt: Annotated[str, "prompt", Key("prompt_file", _prompt_file)] = ""
     model: Annotated[str | None, _model] = None
     plan: bool = False  # An approved plan is needed before anything may be changed.
-    keep_context: bool = False  # Its conversation goes on from task to task.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +90,7 @@ class Member(Role):
     name: Annotated[str, UNREAD]
     roles: Annotated[tuple[str, ...], _roles, "role", "roles"] = ()
     lead: bool = False
+    keep_context: bool = False  # Its conversation goes on from task to task.
 
 
 def _path_pattern(place: FileLocation, value: Any) -> str:
