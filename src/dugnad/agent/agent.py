@@ -56,6 +56,7 @@ class Agent:
     claimed: list[Claim] = field(default_factory=list)  # Claimed by name during another task; worked on next.
     may_act: Callable[[], bool] = lambda: True  # False: the host's lease ran out, so another may have the claim.
     stop: Stop = field(default_factory=Stop)  # The host says: put the task down when the turn is recorded.
+    hears: Callable[[Claim, str], None] | None = None  # Is told what the model writes to a person, as it comes.
     doing: str = ""  # What it does right now, for people who watch,
     doing_since: int = 0  # and since when.
     turn: int = 0
@@ -206,6 +207,8 @@ class Agent:
             who = self._who if talk.who != self._who else NOTHING
             said = self._said(talk, who, before, spending)
             request = self._request(claim, talk, said)
+            if self.hears is not None and claim.task.kind == "human_message":
+                request = replace(request, hears=partial(self.hears, claim))
             try:
                 self.turn = talk.turns + 1
                 self._note(f"asks {self.model.name}")

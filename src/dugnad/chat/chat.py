@@ -27,6 +27,7 @@ from .incoming import Incoming
 from .prompt import make_prompt, open_history
 from .screen import LineScreen, PromptScreen, said
 from .session import ChatLimits, Session, alongside, follow
+from .spoken import Spoken
 from .status import look
 
 _WAIT_SECONDS = 15.0  # For a push. Then look anyway, for what changes without one, such as a lost host.
@@ -34,7 +35,7 @@ _WAIT_SECONDS = 15.0  # For a push. Then look anyway, for what changes without o
 
 async def chat(
     board: Board, *, lead: str, team_name: str, input: Input | None = None, output: Output | None = None,
-    limits: ChatLimits | None = None, account: int | None = None,
+    limits: ChatLimits | None = None, account: int | None = None, spoken: Spoken | None = None,
 ) -> None:  # fmt: skip
     """Run the chat until the person leaves: with a prompt on a terminal, or else line by line."""
     settings = limits or ChatLimits()
@@ -50,11 +51,16 @@ async def chat(
         return
     # Other output of this process is also shown above the prompt.
     with create_app_session(input=input, output=output), patch_stdout():
-        session = Session(board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account)
+        spoken = spoken or Spoken()
+        session = Session(
+            board=board, lead=lead, screen=PromptScreen(), limits=settings, account=account, spoken=spoken
+        )
+        spoken.name, spoken.screen = lead, session.screen
         history = open_history(user_state(os.environ, "chat_history"), settings.history_bytes_max)
         prompt = make_prompt(session, history)
         await session.screen.show(said(greeting))
-        async with alongside(session, Incoming(session).listen(), _keep_standing(session, prompt)):
+        showing = Incoming(session).listen(), _keep_standing(session, prompt), _keep_showing(session)
+        async with alongside(session, *showing):
             await _converse(session, prompt)
 
 
@@ -90,6 +96,13 @@ async def _converse(session: Session, prompt: PromptSession[str]) -> None:
         await asyncio.wait(running, timeout=session.limits.leave_seconds)
     for task in tuple(running):
         task.cancel()
+
+
+async def _keep_showing(session: Session) -> None:
+    """Show what the lead writes, until the person has left."""
+    showing = asyncio.ensure_future(session.spoken.follow())
+    await session.left.wait()
+    showing.cancel()
 
 
 async def _keep_standing(session: Session, prompt: PromptSession[str]) -> None:

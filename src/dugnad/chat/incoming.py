@@ -102,6 +102,8 @@ class Incoming:
 
     async def _announce(self, message: Message, *, waits: bool) -> None:
         self._announced.add(message.id)
+        if await self._session.spoken.has_shown(message):
+            return
         await self._session.screen.show(announcement(message, lead=self._session.lead, waits=waits))
 
     async def listen(self) -> None:

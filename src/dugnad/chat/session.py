@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from ..board import Board
 from .screen import Screen
+from .spoken import Spoken
 from .status import BoardStatus
 
 
@@ -39,6 +40,7 @@ class Session:
     board: Board
     lead: str
     screen: Screen
+    spoken: Spoken = field(default_factory=Spoken)  # What the lead is writing.
     account: int | None = None  # The goal whose budget pays for this chat; None: each task has its own.
     limits: ChatLimits = field(default_factory=ChatLimits)
     standing: BoardStatus = field(default_factory=BoardStatus)

@@ -144,8 +144,13 @@ async def attend(run: Run, *, forever: bool) -> int:
 async def converse(run: Run, *, account: Budget | None = None, others: bool = False) -> int:
     """`dugnad chat`. `account`: the caps of everything that is added in the chat."""
     from ..chat.chat import chat
+    from ..chat.spoken import Spoken
 
-    async with run.opened() as (board, given, plan), Team(plan, board=board, models=run.models) as team:
+    spoken = Spoken()
+    async with (
+        run.opened() as (board, given, plan),
+        Team(replace(plan, hears=spoken.hear), board=board, models=run.models) as team,
+    ):
         run.say(*given.told)
         root = None if account is None else await team.cap_all(account, others=others)
         if waiting := await team.waiting_elsewhere():
@@ -154,7 +159,7 @@ async def converse(run: Run, *, account: Budget | None = None, others: bool = Fa
         await team.start()
         why = "the chat was closed"
         async with stopping(why, at_once=False, but=signal.SIGINT) as stop:  # Ctrl-C is the prompt's.
-            talking = asyncio.ensure_future(chat(board, lead=lead, team_name=plan.name, account=root))
+            talking = asyncio.ensure_future(chat(board, lead=lead, team_name=plan.name, account=root, spoken=spoken))
             talking.add_done_callback(lambda _: stop.say(why))
             await team.work(stop=stop, forever=True)
             talking.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +22,7 @@ import httpx2
 import orjson
 
 from ..errors import AnswerLost, ModelMisconfigured, ModelUnavailable
-from .streaming import EndedEarly, Fold, Folded, Json, events
+from .streaming import EndedEarly, Fold, Folded, Json, events, heard
 
 _SYSTEM = ("system", "developer")
 _LOOK_BACK_BLOCKS = 20  # From a breakpoint, Anthropic looks this far back for what an earlier request wrote.
@@ -35,6 +35,7 @@ class Exchange:
 
     before: list[bytes] = field(default_factory=list)  # Earlier messages, as bytes.
     tools: dict[str, bytes] | None = None  # The tools, as bytes; then the request itself names none.
+    hears: Callable[[str], None] | None = None  # Is told the text of the answer as it comes.
     sent: list[bytes] | None = None  # Filled in: the messages of this request, as bytes.
     sent_tools: dict[str, bytes] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # Filled in: of the answer.
@@ -89,7 +90,8 @@ class ProviderWire:
                 now.headers = {key.lower(): value for key, value in answer.headers.items()}
                 if answer.status >= 300 or "text/event-stream" not in answer.headers.get("content-type", ""):
                     return answer.status, _json(answer.status, await answer.read())
-                return await fold(events(answer.content.iter_any()))  # type: ignore[no-any-return]
+                stream = events(answer.content.iter_any())
+                return await fold(stream if now.hears is None else heard(stream, now.hears))  # type: ignore[no-any-return]
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
             raise ModelMisconfigured(f"{url!r} is not the address of a server; write http://host:port/v1.") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

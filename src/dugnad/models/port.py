@@ -7,7 +7,7 @@ blocks and signatures go back as they came.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -104,6 +104,8 @@ class Request:
     title: str = ""  # Of the task; a scripted model chooses its step by this and the turn.
     turn: int = 1
     memory: Memory = field(default_factory=Memory)
+    # Is told the reply's text as it comes, for people who watch; "" when a reply begins. Nothing may depend on it.
+    hears: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,10 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
     TextPart,
+    TextPartDelta,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -93,7 +96,9 @@ class ProviderModel:
         if known and self._chat and _thinks_at_times(request.messages):
             known = 0
         tools = self._tools.get(request.tools)
-        now = Exchange(before=request.memory.encoded[:] if known else [], tools=tools)
+        now = Exchange(before=request.memory.encoded[:] if known else [], tools=tools, hears=request.hears)
+        if request.hears is not None:
+            request.hears("")
         try:
             async with asyncio.timeout(request.seconds_max):
                 token = exchange.set(now)
@@ -135,12 +140,22 @@ class ProviderModel:
         if self._direct:
             return await self._native.request(messages, settings, parameters)
         async with self._native.request_stream(messages, settings, parameters) as stream:
-            async for _ in stream:
-                pass
+            async for event in stream:
+                if (hears := exchange.get().hears) is not None and (text := _text_of(event)):
+                    hears(text)
             response = stream.get()
         if response.finish_reason is None and type(self._native).__name__ == "GoogleModel":
             raise AnswerLost("the stream ended before the answer was whole.")  # The library would take it for complete.
         return response
+
+
+def _text_of(event: object) -> str:
+    """The piece of the reply's text that an event of the library brings."""
+    if isinstance(event, PartStartEvent):
+        return event.part.content if isinstance(event.part, TextPart) else ""
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return event.delta.content_delta
+    return ""
 
 
 def _known(memory: Memory, messages: Sequence[Message]) -> int:

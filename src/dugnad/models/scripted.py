@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,9 @@ class ScriptedModel:
             kind, words = FAULTS[step.faults[tried - 1]]
             more = {"seconds": self._retry_after} if kind is RateLimited else {}
             raise kind(f"{self.name}: {words}.", **more)
+        if request.hears is not None:
+            for text in ("", *re.findall(r"\S*\s*", step.say)[:-1]):  # In words, as a provider's words come.
+                request.hears(text)
         if step.odd:
             return Reply(usage=_guess(request, Step()), model=self.name, **ODD[step.odd])
         calls = tuple(

@@ -43,6 +43,28 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Json]:
                 yield {"type": "[DONE]"} if body == b"[DONE]" else orjson.loads(body)
 
 
+async def heard(stream: AsyncIterator[Json], hears: Callable[[str], None]) -> AsyncIterator[Json]:
+    """The same events; `hears` is told the text in them."""
+    async for event in stream:
+        if text := text_of(event):
+            hears(text)
+        yield event
+
+
+def text_of(event: Json) -> str:
+    """The piece of the reply's text that an event of one of the three protocols brings, without thoughts and calls."""
+    found: Any = None
+    if event.get("type") == "content_block_delta":
+        delta = event.get("delta")
+        found = delta.get("text") if isinstance(delta, dict) and delta.get("type") == "text_delta" else None
+    elif event.get("type") == "response.output_text.delta":
+        found = event.get("delta")
+    elif isinstance(choices := event.get("choices"), list) and choices and isinstance(choices[0], dict):
+        delta = choices[0].get("delta")
+        found = delta.get("content") if isinstance(delta, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 async def fold_messages(stream: AsyncIterator[Json]) -> Folded:
     """Anthropic Messages."""
     message: Json = {}

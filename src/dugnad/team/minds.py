@@ -115,7 +115,7 @@ class Minds:
             raise ModelMisconfigured(f"{summary_model.name} cannot write summaries; choose a model for summary_model.")
         return Agent(
             model=model, summary_model=summary_model, tools=tools, requests_per_minute=requests,
-            tokens_per_minute=tokens, **common,
+            tokens_per_minute=tokens, hears=plan.hears, **common,
         )  # fmt: skip
 
 

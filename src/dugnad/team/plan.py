@@ -13,7 +13,7 @@ from ..models import open_model
 from ..models.port import Model
 from ..settings import AgentLimits, Limits, TeamLimits
 from ..tools import Policy, Tool
-from ..types import Budget, Teammate
+from ..types import Budget, Claim, Teammate
 from ..workspace.sandbox.sandbox import Sandbox
 from .workspaces.workspace import Check, OpenWorkspace
 
@@ -49,6 +49,7 @@ class RunPlan:
     # The requests and tokens per minute of a model.
     rates: Callable[[str], tuple[int | None, int | None]] = lambda name: (None, None)
     sandbox: Sandbox | None = None  # Where external agents run.
+    hears: Callable[[Claim, str], None] | None = None  # Is told what teammates write to a person, as it comes.
     red_base: bool = False  # The project's check failed before the run began.
     seats_max: int = 10_000  # The most teammates that this process takes.
     knows_neighbours: bool = True  # False: only the lease tells that another host is dead.
