@@ -13,7 +13,7 @@ from dugnad.errors import ToolError
 from dugnad.models import ScriptedModel
 from dugnad.prompts import tell
 from dugnad.settings import Limits
-from dugnad.team.workspaces.folders import Folder, folders
+from dugnad.team.workspaces.folders import Folder, differing, folders
 from dugnad.team.workspaces.workspace import Workspace, shared
 from dugnad.tools.task_tools import whole_result
 from dugnad.types import Claim, Done, Released
@@ -192,3 +192,13 @@ async def test_also_where_all_share_a_folder_another_round_is_another_review(ope
         (done,) = await until_ended(board, await board.put("Write it", role="coder", review="reviewer"))
     assert done.state == "done"
     assert (project / "made").read_text() == "two\n"
+
+
+def test_what_a_folder_lacks_of_a_project_that_was_not_copied_is_no_change(tmp_path: Path) -> None:
+    project = project_in(tmp_path / "p")
+    for number in range(5_001):
+        (project / str(number)).touch()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "made").write_text("made\n")
+    assert differing(tree, project) == ["made"]

@@ -46,7 +46,7 @@ class Folder(TreeWorkspace):
     async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
         """Nothing is merged, so a reviewer is told what differs from the project."""
         checked = await super().fits(task, done, tip, last=last)
-        paths = await asyncio.to_thread(_differing, self.tree, self.project)
+        paths = await asyncio.to_thread(differing, self.tree, self.project)
         assert isinstance(checked, Told)
         return joined((tell("delivery.differs", what=_shown(paths) or "nothing"), checked), " ")
 
@@ -176,9 +176,11 @@ def _copy(source: Path, tree: Path) -> Iterator[str]:
             yield os.path.relpath(entry.path, source)
 
 
-def _differing(tree: Path, project: Path) -> list[str]:
-    """The files that are not the same in both, by content."""
-    names = {os.path.relpath(each.path, root) for root in (tree, project) for each in entries(root) if _is_file(each)}
+def differing(tree: Path, project: Path) -> list[str]:
+    """The files that are not the same in both, by content. A project that is too large was not copied, so what the
+    folder lacks of it says nothing."""
+    roots = (tree, project) if _is_small(project) else (tree,)
+    names = {os.path.relpath(each.path, root) for root in roots for each in entries(root) if _is_file(each)}
     return sorted(each for each in names if not _same(tree / each, project / each))
 
 
