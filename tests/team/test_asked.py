@@ -9,7 +9,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.types import Message, Task
 from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
-from tests.team.stage_team import errands, hosting, until, until_ended, until_status
+from tests.team.stage_team import Paused, errands, hosting, until, until_ended, until_status, within
 
 WORDS = "Build a ledger.\nKeep it small."
 PLAN = [call("add_task", title="Write it", body="In ledger.py."), Step(say="I put it on the board.")]
@@ -39,6 +39,22 @@ async def test_what_follows_from_a_message_has_the_persons_words_as_its_goal(boa
     assert "You were written to" in answered
     assert "> You were written to" not in answered
     assert answered.count("> Build a ledger.") == 1
+
+
+async def test_what_is_said_during_the_answer_is_a_part_of_the_goal(board: Board) -> None:
+    await board.spawn("lena", lead=True)
+    await board.spawn("bob")
+    script = {"Answer human": [call("list_tasks"), *PLAN], "Write it": [END]}
+    model = Paused(script, where=lambda request: request.title == "Write it" or request.turn == 1)
+    async with hosting(board, model):
+        await board.tell("human", "lena", WORDS)
+        await within(model.reached.wait())
+        await board.tell("human", "lena", "In Rust.")
+        model.reached.clear()
+        model.go.set()
+        await until_ended(board, *await until(board, lambda: of_title(board, "Write it")))
+    (work,) = of_task(model, "Write it")
+    assert "> Build a ledger.\n> Keep it small.\n> \n> In Rust.\n" in told(work)
 
 
 async def of_title(board: Board, title: str) -> list[Task]:

@@ -103,7 +103,7 @@ async def packet(
     if results := [result_text(found) for found in needed if found.ended]:
         parts.append(tell("packet.builds_on", results=joined(results)))
     if asked is not None:
-        parts.append(tell("packet.asked", words=asked.body))
+        parts.append(tell("packet.asked", words=await board.words_for(task, asked)))
     if root is not None and root != asked and root.id != task.reviews:  # The order of a review has that one's words.
         of_it = tell("packet.goal_number", id=root.id) if _is_beginning(root) else None
         goal = of_it or tell("packet.goal", id=root.id, title=root.title)

@@ -163,6 +163,13 @@ class Reading:
         """The last messages from and to a teammate, a page of each, oldest first, without unread ones."""
         return (await self._list(records.message, "recent_talk", name=name, page=self._page(page)))[::-1]
 
+    async def words_for(self, task: types.Task, asked: types.Task) -> str:
+        """The words of the human that a task follows from: the message that `asked` answers, and what was said to that
+        teammate during the answer, before the task was put."""
+        until = task.put_at if asked.ended_at is None else min(task.put_at, asked.ended_at)
+        given = {"recipient": asked.assignee, "after": asked.put_at, "until": until, "page": self._page(20)}
+        return "\n\n".join((asked.body, *(row["text"] for row in await self._read("said_by_human", **given))))
+
     async def plan_approved(self, task: int) -> bool:
         return bool(await self._read("approved_plan", task=task))
 

@@ -19,12 +19,14 @@ EVERYONE, LEAD = "everyone", "lead"  # Whom `send_message` can reach besides a n
 
 def message_text(message: Message, leads: frozenset[str]) -> Told:
     """A message as the model reads it: the sender, the kind, and the quoted text."""
-    who = {HUMAN: "the human", BOARD: "the runtime"}.get(message.sender, message.sender)
-    who += " (lead)" if message.sender in leads else ""
-    kind = "" if message.kind == "text" or message.sender == BOARD else f" [{message.kind.replace('_', ' ')}]"
+    own = message.kind == "notice" and message.sender == message.recipient  # The runtime says it in that name.
+    runtime = message.sender == BOARD or own
+    who = "the runtime" if runtime else "the human" if message.sender == HUMAN else message.sender
+    who += " (lead)" if message.sender in leads and not runtime else ""
+    kind = "" if message.kind == "text" or runtime else f" [{message.kind.replace('_', ' ')}]"
     about = f", about #{message.task}" if message.task else ""
     head = tell("results.from", who=f"{who}{kind}{about}")
-    if message.kind == "notice" and message.sender == message.recipient:
+    if own and message.task is not None:
         head = tell("results.from_runtime")
     lines = [head, quote(message.text)]
     if message.accepted is not None:

@@ -99,6 +99,12 @@ SELECT * FROM (
   SELECT * FROM (SELECT * FROM messages WHERE sender = :name ORDER BY id DESC LIMIT :page) AS said
 ) AS talk ORDER BY id DESC
 
+-- name: said_by_human
+-- What the human said to a teammate after one time and until another.
+SELECT text FROM messages
+WHERE sender = 'human' AND recipient = :recipient AND kind = 'text' AND sent_at > :after AND sent_at <= :until
+ORDER BY id LIMIT :page
+
 -- name: approved_plan
 SELECT id FROM messages WHERE task_id = :task AND kind = 'plan_reply' AND accepted = 1 LIMIT 1
 
