@@ -6,7 +6,7 @@ Each method is called at the moment something happens in the simulated world, an
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,8 @@ class Witness:
     billed: dict[int, Counter[str]] = field(default_factory=dict)  # By root, in the kinds of a budget.
     asks: Counter[int] = field(default_factory=Counter)  # Of models, by task;
     reserved: Counter[int] = field(default_factory=Counter)  # and reservations made for them.
-    answered: Counter[int] = field(default_factory=Counter)  # Follow-ups, with how often one was the answer.
+    # Follow-ups, with the keys of the calls whose answer one was. A call that is run again has the same key.
+    answered: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     pressed: Counter[str] = field(default_factory=Counter)
     buttons: set[tuple[int, int, str]] = field(default_factory=set)  # Pressed: task, line of attempts, which.
     beats: dict[str, float] = field(default_factory=dict)  # A host: when its last answered heartbeat was asked for.
@@ -190,7 +191,7 @@ class Witness:
         elif verb == "put":
             self._asked_for(call.tasks, answer)
             if call.claim is not None:
-                self._asked_again(answer)
+                self._asked_again(answer, call.key)
         elif verb == "settle" and isinstance(call.outcome, Released) and call.outcome.resume and answer == "released":
             if ("goes on", call.task, call.epoch) not in self.history.seen:
                 self.fault(8, f"#{call.task} was put down to be gone on with, and begins anew")
@@ -203,12 +204,12 @@ class Witness:
             if str(one.key).startswith("same:") and words[0] != words[1]:
                 self.fault(6, f"{words[0]} was asked for, and {words[1]} was there already: they are not equal")
 
-    def _asked_again(self, put: Sequence[Task]) -> None:
-        self.answered.update(task.id for task in put)
+    def _asked_again(self, put: Sequence[Task], key: str) -> None:
         limits = self.history.limits
         for task in put:
-            if limits is not None and self.answered[task.id] > 1 + limits.repeats_max:
-                self.fault(6, f"the follow-up #{task.id} was asked for {self.answered[task.id]} times")
+            self.answered[task.id].add(key)
+            if limits is not None and (times := len(self.answered[task.id])) > 1 + limits.repeats_max:
+                self.fault(6, f"the follow-up #{task.id} was asked for {times} times")
 
     def event(self, event: Event) -> None:
         """A change was committed; the history is as it was before."""
