@@ -28,10 +28,11 @@ def knit(what: str) -> str:
 
 
 def named(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, Tool]:
-    def stands_in(task: int) -> None: ...
+    def brought() -> None:  # By a workspace, with these descriptions and without arguments.
+        ...
 
-    brought = [Tool(stands_in, name=name, prompt="show_task") for name in ("run_check", "update_tree")]
-    return {each.name: each for each in (*brought, *built_in(folder)) if each.name not in without}
+    of_a_tree = [Tool(brought, name=name, prompt=name) for name in ("run_check", "update_tree")]
+    return {each.name: each for each in (*of_a_tree, *built_in(folder)) if each.name not in without}
 
 
 def tokens(tools: tuple[Tool, ...]) -> float:
