@@ -48,6 +48,15 @@ async def test_a_task_is_done_when_its_work_is_in_the_target(board: Board, tmp_p
     assert git(root, "branch", "--format=%(refname:short)").split() == ["dugnad/main", "main"]
 
 
+async def test_a_mind_is_told_what_lies_at_the_top_of_its_tree(board: Board, tmp_path: Path) -> None:
+    root = new_repository(tmp_path / "p", {"src/a.py": "a = 1\n", "odd\nname": "", "README": "", "dugnad.toml": ""})
+    await board.spawn("alice")
+    model = ScriptedModel({"Look around": [finish("All is well.")]})
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
+        await until_ended(board, await board.put("Look around"))
+    assert "It holds README, odd name, src/." in all_told(model.asked[0])
+
+
 async def test_a_task_that_changes_nothing_needs_no_merge_and_no_check_of_the_project(
     board: Board, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from ...prompts import tell
 from ...text import NOTHING, Told, clean, counted, joined, one_line, pasted, shorten
 from ...tools import Context, Tool
 from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task
+from ...workspace.files.files import is_protected
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, Work
 from ...workspace.git.merging import TrialMerge, came_between
@@ -75,7 +78,10 @@ class Worktrees:
             return NOTHING
         here = await self._reviewing(tree, trial) if trial else tell("delivery.tree", target=self.trees.target)
         prefix = self.shop.prefix
-        return joined((here, tell("delivery.project_in_tree", where=prefix) if prefix.parts else None), " ")
+        project = tell("delivery.project_in_tree", where=prefix) if prefix.parts else None
+        names = [] if trial else await asyncio.to_thread(_top_of, tree.path / prefix)
+        holds = tell("delivery.holds", names=_named(names)) if names else None
+        return joined((here, project, holds), " ")
 
     async def _reviewing(self, tree: Tree, trial: TrialMerge) -> Told:
         target = self.trees.target
@@ -266,6 +272,16 @@ class Worktree(TreeWorkspace):
                 await trees.forget(self.work.attempt.mark)
         except (ToolError, OSError):
             self.work.let_go()  # The next sweep removes it.
+
+
+def _top_of(folder: Path) -> list[str]:
+    """The names in a folder, folders with a slash; git's and our own are left out."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [f"{each.name}/" if each.is_dir(follow_symlinks=False) else each.name for each in entries]
+    except OSError:
+        return []
+    return sorted(name for name in found if not is_protected(name.rstrip("/")))
 
 
 def _named(files: Sequence[str]) -> str:
