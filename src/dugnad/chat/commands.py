@@ -223,7 +223,7 @@ async def stop(session: Session, rest: str, *, now: bool = False) -> Shown:
 
 
 async def compact(session: Session, rest: str) -> Shown:
-    await _say(session, session.lead, "Please compact your context.")
+    await _say(session, session.lead, "Please make room in your context: call compact.")
     return f"{session.lead} is asked to compact its context."
 
 

@@ -8,7 +8,6 @@ from .former_tools import (
     approve_plan,
     broadcast,
     claim_task,
-    compact,
     consult,
     delegate,
     idle,
@@ -19,7 +18,7 @@ from .former_tools import (
     search_notes,
     todo,
 )
-from .lead_tools import assign, shutdown_teammate, spawn_teammate
+from .lead_tools import assign, compact, shutdown_teammate, spawn_teammate
 from .message_tools import ask_human, list_teammates, respond, send_message, submit_plan
 from .note_tools import note, notes, read_output
 from .policy import Policy
@@ -33,7 +32,7 @@ BUILT_IN: tuple[Tool, ...] = (
     ask_human, submit_plan, send_message, respond, list_teammates,
     note, notes, read_output, use_skill,
     schedule_followup, add_task, delegate, todo, release, idle, claim_task, broadcast, read_inbox, read_notes,
-    search_notes, compact, consult,
+    search_notes, consult, compact,
 )  # fmt: skip
 
 # Besides, for a lead.

@@ -124,12 +124,6 @@ async def todo(context: Context, items: list[str]) -> str:
     return "\n".join(items) or tell("results.no_todo")
 
 
-@_former(early=True)
-async def compact(context: Context) -> str:
-    """Ask for a summary; the agent makes it before the next turn."""
-    return tell("results.compacts")
-
-
 @_former(keyed=False, early=True)
 async def consult(context: Context, prompt: str, role: str | None = None) -> str:
     """A nested conversation; only its answer comes back."""

@@ -59,3 +59,9 @@ async def shutdown_teammate(context: Context, name: str, reason: str) -> str:
 async def assign(context: Context, task: int, name: str | None = None) -> str:
     await context.board.assign(task, name, by=context.teammate.name, key=context.key)
     return tell("results.assigned", task=task, name=name or "anyone")
+
+
+@own_tool(early=True)
+async def compact(context: Context) -> str:
+    """Ask for a summary; the agent makes it before the next turn."""
+    return tell("results.compacts")

@@ -19,7 +19,7 @@ REVIEWER = (
     "list_tasks", "show_task", "finish", "give_up", "ask_human", "send_message", "note", "notes", "read_output",
     "read_file", "grep", "bash",
 )  # fmt: skip
-LEAD = ("spawn_teammate", "shutdown_teammate", "list_teammates", "assign")  # Besides.
+LEAD = ("spawn_teammate", "shutdown_teammate", "list_teammates", "assign", "compact")  # Besides.
 _SPARE = ("update_tree", "wait_for", "jobs")
 
 
