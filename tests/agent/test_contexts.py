@@ -157,7 +157,7 @@ async def test_what_was_never_run_before_an_end_is_answered_and_outputs_can_stil
     def script(request: Request) -> Step:
         if request.title == "First":
             return calls(("list_tasks", {}), ("finish", {"result": "built"}), ("list_tasks", {}))
-        return call("read_output", output="1.1.2") if request.turn == 1 else END
+        return call("read_output", output="t1.1.2") if request.turn == 1 else END
 
     stage = await set_stage(board, script, member=KEEPS)
     await stage.run("First")

@@ -214,7 +214,7 @@ async def test_a_teammate_is_asked_to_stop_or_made_to(board: Board) -> None:
 async def test_the_lead_is_asked_to_compact(board: Board) -> None:
     await play_lead(board)
     assert "lead is asked" in await Talk(board).says("/compact")
-    assert (await board.inbox("lead"))[0].text == "Please compact your context."
+    assert (await board.inbox("lead"))[0].text == "Please make room in your context: call compact."
 
 
 async def test_the_only_question_is_answered_without_its_number(board: Board) -> None:

@@ -64,7 +64,7 @@ async def test_tab_completes_a_command(board: Board, folder: Path) -> None:
     lead = await play_lead(board)
     async with chatting(board, folder) as (keys, _):
         keys.send_text("/compa\t\r")
-        assert await heard(lead, 1) == ["Please compact your context."]
+        assert await heard(lead, 1) == ["Please make room in your context: call compact."]
         keys.send_text("\x04")
 
 

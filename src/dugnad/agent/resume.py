@@ -41,7 +41,7 @@ async def recall(
     own = [(epoch, await _turns(board, claim.task.id, epoch)) for epoch in epochs]
     if follow:
         await _fold_earlier(board, talk, chain[0].follows if chain else claim.follows, own)
-        talk.part = f"{claim.task.id}." if claim.context else ""
+        talk.part = f"t{claim.task.id}." if claim.context else ""
     talk.authors = {attempt.epoch: attempt.teammate for attempt in chain}
     _fold(talk, own)
     # An attempt that recorded something after the wait has dealt with what was waited for.
@@ -69,7 +69,7 @@ async def _fold_earlier(board: Board, talk: Conversation, task: int | None, own:
         earlier.insert(0, (task, list(turns)))
         task = chain[0].follows
     for number, each in earlier:
-        talk.part = f"{number}."
+        talk.part = f"t{number}."
         _fold(talk, each)
         talk.go_on_after(number)
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 _LOG = logger(__name__)
 # What these tools put on the board bears a name. A teammate that takes over the task acts in the author's name.
 _SIGNED = frozenset({"add_task", "add_tasks", "broadcast", "delegate", "note", "schedule_followup", "send_message"})
-_LABEL = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,9})\.([0-9]{1,9})")  # A task, an epoch and the number of a turn.
+_LABEL = re.compile(r"(?:t([0-9]{1,18})\.)?([0-9]{1,9})\.([0-9]{1,9})")  # A task, an epoch and the number of a turn.
 # These errors concern the attempt and not the call.
 _NOT_FOR_THE_MODEL = (StaleClaim, HostLost, BoardTrouble, ModelMisconfigured)
 
