@@ -182,3 +182,31 @@ async def test_in_a_folder_the_reviewer_is_told_of_the_check_and_what_differs(op
     assert "Compared with the project, this differs: a, gone. `test -f a` succeeded there." in told
     assert "in a copy of the folder that the work was done in" in told
     assert done.state == "done"
+
+
+async def test_a_second_review_says_what_the_first_asked_for_and_what_is_not_part_of_it(
+    opener: Opener, tmp_path: Path
+) -> None:
+    board = await opener(limits=SOON)
+    root = new_repository(tmp_path / "p", {"a": "0\n"})
+    await board.spawn("alice", roles=["coder"])
+    await board.spawn("bob", roles=["reviewer"])
+    rest = call("add_tasks", tasks=[{"title": "Write the rest", "role": "nobody"}])
+    works = [rest, write("a", "1\n"), finish("One."), write("a", "2\n"), finish("Two.")]
+    refuses = finish("Make it\ntwo.", outcome="changes-requested")
+
+    def script(request: Request) -> Step:
+        if request.title == "Write a":
+            return works[request.turn - 1]
+        return APPROVES if "reviewed before" in all_told(request) else refuses
+
+    async with worktrees(board, root) as places, hosting(board, ScriptedModel(script), workspaces=places):
+        await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
+    first, second = [each for each in await board.list_tasks() if each.kind == "review"]
+    assert "reviewed before" not in first.body
+    assert f"It was reviewed before: #{first.id}, by bob, ended as changes-requested" in second.body
+    assert (
+        f"`git diff {str(first.reviews_commit)[:12]} HEAD` shows what changed since.\n\n> Make it\n> two."
+        in second.body
+    )
+    assert "not part of this work: #2 'Write the rest'." in second.body

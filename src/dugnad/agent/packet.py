@@ -15,7 +15,7 @@ from ..board import Board
 from ..errors import ToolError
 from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import NOTHING, Told, joined, one_line, persons, quote, recorded, shorten
+from ..text import Told, joined, one_line, persons, quote, recorded, shorten
 from ..tools.message_tools import GONE, answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
@@ -181,10 +181,14 @@ async def _team(board: Board, name: str) -> Told:
     mates = [_mate(each, tasks.get(each.name)) for each in there[:_MATES_MAX]]
     if not mates:
         return tell("packet.alone")
-    leads = [each.name for each in there if each.lead]
-    lead = tell("packet.the_lead", name=leads[0]) if leads else tell("packet.no_lead")
-    me_lead = any(each.lead for each in team if each.name == name)
-    return tell("packet.team", team=joined(mates, "; "), lead=NOTHING if me_lead else lead)
+    lead = next((each.name for each in there if each.lead), None)
+    return joined(
+        (
+            tell("packet.team", team=joined(mates, "; ")),
+            tell("packet.the_lead", name=lead) if lead else None,
+        ),
+        " ",
+    )
 
 
 def _mate(mate: Teammate, task: Task | None) -> Told:

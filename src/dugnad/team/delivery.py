@@ -14,13 +14,15 @@ from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..logs import logger
 from ..prompts import tell
-from ..text import NOTHING, Told, counted, joined, one_line, shorten
+from ..text import NOTHING, Told, counted, joined, one_line, quote, shorten
 from ..tools.finish_tools import APPROVED, CHANGES
-from ..types import ENDINGS, HUMAN, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
+from ..types import ENDINGS, HUMAN, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, TaskState, Waiting
 from .plan import RunPlan
 from .workspaces.workspace import Again, RedCheck, Workspace, commands_told, delivered, line_of
 
 _LOG = logger(__name__)
+_OPEN: tuple[TaskState, ...] = ("blocked", "scheduled", "ready", "claimed", "waiting")
+_OTHERS_MAX = 20
 _APPROVED_AGAIN_MAX = 3  # Times `review_rounds_max` that a task may be reviewed at all.
 
 
@@ -159,7 +161,8 @@ class Delivery:
             if isinstance(fits := await self.workspace.fits(task, done, tip, last=not left), Again):
                 return fits
             try:
-                body = _review_body(task, done, claim.teammate, fits, await self.workspace.triggers(tip))
+                told = (fits, *await self._told_of_review(task, reviews))
+                body = _review_body(task, done, claim.teammate, told, await self.workspace.triggers(tip))
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
                     role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
@@ -183,6 +186,22 @@ class Delivery:
                 f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}", retry=True
             ),
         )
+
+    async def _told_of_review(self, task: Task, reviews: Sequence[Task]) -> list[Told]:
+        """What a reviewer must know besides the work: what an earlier review asked for, and what is not part of it."""
+        told = []
+        if reviews and (last := reviews[-1]).result:
+            since = last.reviews_commit if self.workspace.sees_changes else None
+            told.append(tell("delivery.reviewed_before", id=last.id, who=last.teammate, outcome=last.outcome))
+            told += [tell("delivery.changed_since", commit=since[:12])] if since else []
+            told = [joined(told, " "), quote(shorten(last.result or "", 4_000))]
+        others = await self.board.list_tasks(root=task.root, states=_OPEN, page=_OTHERS_MAX)
+        names = [
+            tell("packet.waits", id=each.id, title=each.title)
+            for each in others
+            if each.id != task.id and each.kind == "work"
+        ]
+        return [*told, *([tell("delivery.not_part", tasks=joined(names, "; "))] if names else [])]
 
     async def _pass_on(self, review: Task, claim: Claim) -> None:
         """The author reads the words of an approval too, with its next turn or task. Nobody has to answer them."""
@@ -222,11 +241,12 @@ def _with_remarks(done: Done, review: Task) -> Done:
     return replace(done, result=f"{done.result}\n{remarks}")
 
 
-def _review_body(task: Task, done: Done, who: str, fits: Told, runs: Mapping[str, str]) -> Told:
+def _review_body(task: Task, done: Done, who: str, told: Sequence[Told], runs: Mapping[str, str]) -> Told:
     listed = "\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items())
     return joined(
         (
-            joined((tell("delivery.review", id=task.id, who=who), fits), " "),
+            joined((tell("delivery.review", id=task.id, who=who), told[0]), " "),
+            *told[1:],
             tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
             tell("delivery.triggers", runs=listed) if runs else None,
             tell(
