@@ -16,13 +16,12 @@ from ..logs import logger
 from ..prompts import tell
 from ..text import NOTHING, Told, counted, joined, one_line, quote, shorten
 from ..tools.finish_tools import APPROVED, CHANGES
-from ..types import ENDINGS, HUMAN, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, TaskState, Waiting
+from ..types import ENDINGS, HUMAN, MESSAGES, Amount, Attempt, Claim, Done, Failed, Outcome, Task, Waiting
 from .plan import RunPlan
 from .workspaces.workspace import Again, RedCheck, Workspace, commands_told, delivered, line_of
 
 _LOG = logger(__name__)
-_OPEN: tuple[TaskState, ...] = ("blocked", "scheduled", "ready", "claimed", "waiting")
-_OTHERS_MAX = 20
+_OTHERS_MAX = 100
 _APPROVED_AGAIN_MAX = 3  # Times `review_rounds_max` that a task may be reviewed at all.
 
 
@@ -60,11 +59,8 @@ class Delivery:
             return NOTHING
         if task.kind == "review":
             return tell("delivery.follows_review", id=task.reviews, approved=APPROVED, changes=CHANGES)
-        parts = (
-            [tell("delivery.follows_check", commands=commands_told(checks))]
-            if (checks := self.workspace.checks(task))
-            else []
-        )
+        checks = self.workspace.checks(task)
+        parts = [tell("delivery.follows_check", commands=commands_told(checks))] if checks else []
         if role := self._role_of_reviewer(task):
             when = self.plan.review.when if self.plan.review and not task.review else ""
             follows = tell("delivery.follows_reviewer", role=role)
@@ -115,12 +111,10 @@ class Delivery:
             return Waiting(on="human", question=f"{why}. Fix that, then answer: the work need not be done again.")
 
     def _red(self, red: RedCheck, left: int) -> Again:
-        command, before = one_line(red.command), self.plan.red_base
-        told = (
-            tell("delivery.red", command=command, output=shorten(red.output, 6_000)),
-            tell("delivery.red_before") if before else None,
-            tell("delivery.tries_left", left=counted(left, "more time")),
-        )
+        command = one_line(red.command)
+        printed = tell("delivery.red", command=command, output=shorten(red.output, 6_000))
+        before = tell("delivery.red_before") if self.plan.red_base else None
+        told = (printed, before, tell("delivery.tries_left", left=counted(left, "more time")))
         why = f"the check {command!r} stayed red:\n{shorten(red.output, 2_000)}"
         return Again(joined(told, "\n"), Failed(why, retry=True))
 
@@ -180,12 +174,9 @@ class Delivery:
             return review
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
-        return Again(
-            tell("delivery.changes_wanted", who=review.teammate, id=review.id, words=words),
-            Failed(
-                f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}", retry=True
-            ),
-        )
+        why = f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}"
+        wanted = tell("delivery.changes_wanted", who=review.teammate, id=review.id, words=words)
+        return Again(wanted, Failed(why, retry=True))
 
     async def _told_of_review(self, task: Task, reviews: Sequence[Task]) -> list[Told]:
         """What a reviewer must know besides the work: what an earlier review asked for, and what is not part of it."""
@@ -195,13 +186,12 @@ class Delivery:
             told.append(tell("delivery.reviewed_before", id=last.id, who=last.teammate, outcome=last.outcome))
             told += [tell("delivery.changed_since", commit=since[:12])] if since else []
             told = [joined(told, " "), quote(shorten(last.result or "", 4_000))]
-        others = await self.board.list_tasks(root=task.root, states=_OPEN, page=_OTHERS_MAX)
-        names = [
-            tell("packet.waits", id=each.id, title=each.title)
-            for each in others
-            if each.id != task.id and each.kind == "work"
-        ]
-        return [*told, *([tell("delivery.not_part", tasks=joined(names, "; "))] if names else [])]
+        found = await self.board.list_tasks(root=task.root, page=_OTHERS_MAX)
+        others = [each for each in found if each.id != task.id and each.kind == "work" and not each.ended]
+        if others:
+            names = joined((tell("packet.waits", id=each.id, title=each.title) for each in others), "; ")
+            told.append(tell("delivery.not_part", tasks=names))
+        return told
 
     async def _pass_on(self, review: Task, claim: Claim) -> None:
         """The author reads the words of an approval too, with its next turn or task. Nobody has to answer them."""
