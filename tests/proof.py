@@ -32,6 +32,7 @@ def every(step: int, values: Iterable[Any]) -> list[Any]:
 # What starts many programs or tries many variants of one rule. `make test` runs the first of so many, `make proof` all
 # others; with 0, `make proof` runs them all.
 ONE_IN = {
+    "tests/test_time_limit.py": 0,
     "tests/test_tutorial.py": 0,
     "tests/agent/test_external.py::test_an_answer_that_is_not_understood": 4,
     "tests/board/test_fairness.py::test_processes_that_come_and_go": 0,
@@ -50,7 +51,9 @@ ONE_IN = {
     "tests/cli/test_sandbox_of_a_run.py::test_no_file_of_a_project": 3,
     "tests/cli/test_servers_command.py::test_on_a_terminal": 2,
     "tests/cli/test_strange_folders.py": 3,
+    "tests/cli/test_wrong_things.py::test_letters_in_a_language": 0,
     "tests/cli/test_wrong_things.py": 4,
+    "tests/cli/test_wrong_use.py::test_bad_use": 2,
     "tests/models/test_fold_broken.py::test_an_error_in_a_stream": 4,
     "tests/models/test_troubles.py": 4,
     "tests/models/test_wire.py": 2,
@@ -59,13 +62,15 @@ ONE_IN = {
     "tests/team/test_many_hosts.py::test_a_killed_hosts_work": 2,
     "tests/team/test_merge_fire.py": 0,
     "tests/team/test_worktree_troubles.py::test_a_board_in_trouble": 3,
-    "tests/tools/test_mcp_client.py::test_a_bad_server": 4,
+    "tests/tools/test_mcp_client.py::test_a_bad_server": 12,
+    "tests/tools/test_mcp_client.py::test_a_server_that_hangs": 0,
     "tests/workspace/test_escapes.py::test_every_attempt": 2,
     "tests/workspace/test_escapes.py::test_without_one_option": 4,
     "tests/workspace/test_git_attacks.py": 4,
     "tests/workspace/test_network_escapes.py": 4,
     "tests/workspace/test_ordinary_jobs.py": 3,
     "tests/workspace/test_starter.py::test_two_hundred": 0,
+    "tests/workspace/test_updating.py::test_stopped_at_any_step": 5,
 }  # fmt: skip
 
 # What a verb refuses before it asks the database, in many variants. `make test` runs all of them on SQLite, and on

@@ -281,7 +281,7 @@ async def test_the_packet_says_who_else_is_on_the_team_and_what_they_are_doing(b
 
 async def test_the_packet_of_one_that_is_alone_says_so_and_names_no_lead(board: Board) -> None:
     packet = await packet_of(board, role="zoe")
-    assert "Nobody else is on the team now." in packet
+    assert "Nobody else is on the team now; others may join when tasks wait." in packet
     assert "lead" not in packet.replace("[", "").split("Nobody else")[1].splitlines()[0]
 
 

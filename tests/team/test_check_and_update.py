@@ -93,7 +93,7 @@ async def test_update_tree_brings_in_what_others_merged_and_marks_conflicts(boar
         (two,) = await until_ended(board, task)
     assert (one.state, two.state) == ("done", "done")
     said = answers(next(each for each in reversed(model.asked) if each.title == "Second"))
-    assert said[1] == "Your tree has everything that dugnad/main has."
+    assert said[1] == "Your tree has everything that dugnad/main has. `git diff dugnad/main` shows what you changed."
     assert f"First (#{one.id}, by {one.teammate})" in said[2]
     assert "It conflicts with your work in a." in said[2]
     assert ("<<<<<<<" in said[3], "b" in said[3]) == (True, True)

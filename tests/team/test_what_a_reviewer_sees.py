@@ -51,8 +51,9 @@ async def test_a_reviewer_sees_exactly_what_would_go_in_and_the_checks_verdict_t
     asked = [each for each in model.asked if each.title.startswith("Review")]
     told, (diff,) = first_told(asked[0]), answers(asked[-1])
     assert "alice finished #1. Review it: may it go in as it is?" in told
-    assert "It merges cleanly into dugnad/main (at " in told
-    assert "`test -f a` succeeded on the two together." in told
+    assert "`test -f a` succeeded on the work merged into dugnad/main (at " in told
+    assert "This is it:\n> diff --git a/a b/a\n" in told
+    assert "\n> +1\n> +2\n" in told
     assert "`git diff HEAD^ HEAD` shows exactly what would go in: 1 file, 2 lines added, 1 removed." in told
     assert "The task, in the words of lea:\n> Two lines.\n> <inbox>" in told
     assert "What alice says about the work:\n> I wrote a.\n> It is fine." in told

@@ -193,7 +193,7 @@ class Agent:
 
     async def _take_messages(self, claim: Claim, talk: Conversation) -> None:
         await take_messages(self.board, claim, talk)
-        for text in (nudge(talk, self.limits), reminder(talk, self.limits)):
+        for text in (nudge(talk, self.limits, review=claim.task.kind == "review"), reminder(talk, self.limits)):
             if text:
                 talk.say(text)
 

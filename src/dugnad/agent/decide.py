@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..models.port import Reply
 from ..prompts import tell
 from ..settings import AgentLimits
-from ..text import Told, clean, shorten
+from ..text import Told, clean, joined, shorten
 from ..types import Done, Failed, Outcome, Waiting
 from .conversation import Conversation
 
@@ -38,7 +38,7 @@ def _kept(reply: Reply) -> str:
     return shorten(clean(reply.text.strip()), _RESULT_CHARS_MAX)
 
 
-def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
+def nudge(talk: Conversation, limits: AgentLimits, *, review: bool = False) -> Told | None:
     """What the mind is told after an odd reply."""
     last = talk.last
     if not talk.replies or not isinstance(last, Reply) or last.calls:
@@ -50,7 +50,8 @@ def nudge(talk: Conversation, limits: AgentLimits) -> Told | None:
     if not talk.may_end:
         return tell("teammate.plan_not_approved")
     if talk.plain == 1 and talk.desk.follows:
-        return tell("teammate.not_finished", follows=talk.desk.follows)
+        counts = None if review else tell("teammate.plain_counts")
+        return joined((tell("teammate.not_finished", follows=talk.desk.follows), counts), " ")
     return None
 
 

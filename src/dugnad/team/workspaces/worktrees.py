@@ -37,6 +37,7 @@ from .workspace import (
 )
 
 _SHOWN_MAX = 20
+_DIFF_LINES_MAX, _DIFF_CHARS_MAX = 300, 16_000  # A larger diff is not shown to a reviewer at once.
 
 
 @dataclass(kw_only=True)
@@ -76,22 +77,30 @@ class Worktrees:
             return await self._carried_over(tree)
         if claim.continues is not None:
             return NOTHING
-        here = await self._reviewing(tree, trial) if trial else tell("delivery.tree", target=self.trees.target)
+        here = await (self._reviewing(tree, trial) if trial else self._working(tree))
         prefix = self.shop.prefix
         project = tell("delivery.project_in_tree", where=prefix) if prefix.parts else None
         names = [] if trial else await asyncio.to_thread(_top_of, tree.path / prefix)
         holds = tell("delivery.holds", names=_named(names)) if names else None
         return joined((here, project, holds), " ")
 
+    async def _working(self, tree: Tree) -> Told:
+        return tell("delivery.tree", target=self.trees.target, base=(await tree.head())[:12])
+
     async def _reviewing(self, tree: Tree, trial: TrialMerge) -> Told:
         target = self.trees.target
         if trial.files:
             return tell("delivery.reviewing_conflict", target=target, files=_named(trial.files), base=trial.base[:12])
-        files, added, removed = await tree.git.change_size(trial.head, await tree.head())
-        return tell(
+        tip = await tree.head()
+        files, added, removed = await tree.git.change_size(trial.head, tip)
+        told = tell(
             "delivery.reviewing_merge", target=target, head=trial.head[:12], files=counted(files, "file"), added=added,
             removed=removed,
         )  # fmt: skip
+        diff = await tree.git.diff(trial.head, tip) if added + removed <= _DIFF_LINES_MAX else ""
+        return joined(
+            (told, tell("delivery.diff", diff=clean(diff)) if 0 < len(diff) <= _DIFF_CHARS_MAX else None), "\n"
+        )
 
     async def _carried_over(self, tree: Tree) -> Told:
         """After a lost host: which files are there, and whether the target has moved."""
@@ -161,14 +170,16 @@ class Worktree(TreeWorkspace):
         trial = await self.owner.trees.update(self.work, self.claim.teammate)
         target, marked = self.owner.trees.target, await self.work.unresolved(self.owner.trees.target_name)
         if trial is None:
-            same = tell("delivery.target_is_in", target=target)
+            same = tell("delivery.target_is_in", target=target, shown=pasted(target))
             return joined((same, tell("delivery.unresolved", files=_named(marked)) if marked else None), " ")
         return await self._brought_in(trial)
 
     async def _brought_in(self, trial: TrialMerge) -> Told:
         """What the mind is told when the target was brought into its tree."""
         others = "\n".join(map(clean, await came_between(self.work.git, trial, trial.files)))
-        told = tell("delivery.target_brought_in", target=self.owner.trees.target, others=others)
+        told = tell(
+            "delivery.target_brought_in", target=self.owner.trees.target, head=trial.head[:12], others=others
+        )  # fmt: skip
         if not trial.files:
             return told
         said = clean("\n".join(trial.said))
@@ -203,8 +214,9 @@ class Worktree(TreeWorkspace):
         if not isinstance(came, TrialMerge):
             return await self._again(came, work, last=last)
         target, checks = self.owner.trees.target, commands_told(self.checks(task))
-        clean_merge = tell("delivery.merges_cleanly", target=target, head=came.head[:12])
-        return joined((clean_merge, tell("delivery.checked_there", commands=checks) if checks else None), " ")
+        return (
+            tell("delivery.checked_there", commands=checks, target=target, head=came.head[:12]) if checks else NOTHING
+        )
 
     async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done | Again:
         if tip is None:

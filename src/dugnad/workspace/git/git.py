@@ -211,6 +211,11 @@ class Git:
         added, removed = (sum(int(pair[side]) for pair in pairs if pair[side].isdigit()) for side in (0, 1))
         return len(pairs), added, removed
 
+    async def diff(self, base: str, tip: str) -> str:
+        """What differs between two commits, as a patch."""
+        shown = await self.run("diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", base, tip)
+        return shown.text
+
     async def blob(self, text: str) -> str:
         return (await self.run("hash-object", "-w", "--stdin", "--no-filters", stdin=text.encode())).text.strip()
 
