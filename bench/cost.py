@@ -8,8 +8,7 @@ team_full_price_share   the same for eight teammates on one goal, with ten turns
 first_request_tokens    of a worker and of a reviewer, in a project with one empty commit; of a peer, in its attempt.
 peers                   the same work in the loops of pydantic-ai and of the OpenAI Agents SDK, with the same tools.
                         null: the loop cannot do it. Both let a conversation grow until the window is full. The SDK
-                        speaks only OpenAI's protocol, and is measured only if it is installed (`pip install
-                        openai-agents`).
+                        speaks only OpenAI's protocol. If it is not installed, it is fetched into a folder for this run.
 
 The providers are servers on loopback. They count four bytes as a token, and bill by the published rules: OpenAI finds
 the longest beginning that it has seen, from 1,024 tokens on and in steps of 128. Anthropic keeps what ends at a
@@ -47,6 +46,7 @@ MODELS = {"openai": "openai-chat:gpt-4o", "anthropic": "anthropic:claude-sonnet-
 WINDOWS = (200_000, 32_000)
 TURNS, TEAM, TEAM_TURNS = 40, 8, 10
 RESULT = "".join(f"{number:03}: a line of what a command printed\n" for number in range(72))  # 3 kB.
+SDK = "openai-agents==0.24.0"
 RULES = "You work on a task with the tools you have. Say what you do before each call."
 _AT = re.compile(rb'\\?"at\\?": ?(\d+)')
 _BYTES_PER_TOKEN = 4
@@ -313,10 +313,33 @@ async def measured_of(work: Work, turns: int, team_turns: int) -> dict[str, Any]
 async def measured(turns: int, team_turns: int) -> dict[str, Any]:
     ours = await measured_of(dugnad, turns, team_turns)
     peers: dict[str, Any] = {}
-    for name, work in PEERS.items():
-        there = name != "openai_agents" or importlib.util.find_spec("agents") is not None
-        peers[name] = await measured_of(work, turns, team_turns) if there else None
+    with tempfile.TemporaryDirectory() as folder:
+        for name, work in PEERS.items():
+            there = name != "openai_agents" or has_sdk(folder)
+            peers[name] = await measured_of(work, turns, team_turns) if there else None
     return {**ours, "first_request_tokens": await first_requests(), "peers": peers}
+
+
+def has_sdk(folder: str) -> bool:
+    """Whether the OpenAI Agents SDK is there; if not, it is fetched. What is installed already comes first."""
+    if importlib.util.find_spec("agents") is None:
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--target",
+            folder,
+            SDK,
+        ]
+        ran = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            print(f"{SDK} could not be fetched, so it is not measured: {ran.stderr.strip()[-300:]}", file=sys.stderr)
+            return False
+        sys.path.append(folder)
+    return True
 
 
 def shown(title: str, found: dict[str, Any]) -> None:
