@@ -102,6 +102,8 @@ class Witness:
 
     def _results(self, request: Request, task: TaskHistory) -> None:
         """Of a button that was pressed the model is told so, or that it may have been: never nothing."""
+        if request.turn == 1:
+            return  # What stands there are results of an earlier task, whose conversation goes on.
         told, line = 0, task.lines[task.epoch]
         until = -1 if isinstance(request.messages[-1], Said) else None
         for each in reversed(request.messages[:until]):

@@ -53,6 +53,21 @@ async def test_the_one_who_goes_on_is_itself_also_after_a_compaction(board: Boar
     assert "carol" not in first
 
 
+async def test_the_one_who_goes_on_is_itself_also_when_it_must_make_room_first(board: Board) -> None:
+    steps = [calls(("list_tasks", {})), calls(("compact", {}), ("ask_human", {"question": "One or two?"}))]
+    limits = AgentLimits(keep_share=0.0001)
+    carol = await set_stage(board, steps, name="carol", limits=limits)
+    await carol.run()
+    (asked,) = await board.requests(HUMAN)
+    await board.reply(asked.request, HUMAN, "One.")
+    await board.stop_teammate("carol")
+    alice = await set_stage(board, [*steps, END], name="alice", limits=limits, others={"(summary)": [END]})
+    assert isinstance(await alice.go_on(), Done)
+    first = alice.model.asked[0]
+    assert first.title == "(summary)"
+    assert first.messages[-1].text.startswith("You are alice.\n\nThe conversation is getting too long.")
+
+
 def told_before(reply: str, *, said: str, packet: str | None = None) -> str:
     """The body of a reply as earlier versions recorded it: the request ended with where the teammate stood."""
     first = {} if packet is None else {"packet": packet}

@@ -318,7 +318,8 @@ class Agent:
             request = compaction.summary_request(talk, kept_from, who, window, self.limits)
             request = replace(request, teammate=self.teammate.name, task=claim.task.id)
         else:
-            request = compaction.sum_up_request(self._request(claim, talk, None), talk, kept_from, self.limits)
+            who = self._who if talk.who != self._who else NOTHING
+            request = compaction.sum_up_request(self._request(claim, talk, None), talk, kept_from, who, self.limits)
         try:
             asker = self._asker(claim, self.summary_model)
             return await asker.ask(request, await self.board.budget(claim.task.root))

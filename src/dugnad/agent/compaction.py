@@ -65,13 +65,13 @@ def lost(talk: Conversation, kept_from: int) -> list[Message]:
     return talk.entries[1 if stays else 0 : kept_from]
 
 
-def sum_up_request(request: Request, talk: Conversation, kept_from: int, limits: AgentLimits) -> Request:
+def sum_up_request(request: Request, talk: Conversation, kept_from: int, who: Told, limits: AgentLimits) -> Request:
     """The request for a summary at the end of the conversation, so that the provider finds all before it in its
-    cache."""
+    cache. `who`: the teammate that asks, if the conversation so far is another's."""
     ask = tell("teammate.sum_up", words=limits.summary_tokens_max // 2, told=_beginning(talk, kept_from))
     return replace(
-        request, messages=(*talk.entries, Said(ask)), output_tokens_max=limits.summary_tokens_max, title="(summary)",
-        turn=talk.replies,
+        request, messages=(*talk.entries, Said(joined((who, ask)))), output_tokens_max=limits.summary_tokens_max,
+        title="(summary)", turn=talk.replies,
     )  # fmt: skip
 
 
