@@ -16,6 +16,7 @@ from dugnad.team.workspaces.folders import folders
 from dugnad.team.workspaces.workspace import shared
 from dugnad.workspace.sandbox.profile import Confinement, Machine, strict
 from tests.agent.stage_agent import all_told, call, calls
+from tests.team import stage_trees
 from tests.team.stage_team import hosting, until_ended, until_state
 from tests.team.stage_trees import finish, has_no_trees, shell, workshop, worktrees
 from tests.team.test_ends import answers
@@ -41,8 +42,9 @@ def steps() -> list[object]:
 
 @pytest.mark.parametrize("kind", ["worktree", "folder", "in place"])
 async def test_the_commands_of_an_attempt_share_tmp_and_nobody_else_sees_it(
-    board: Board, elsewhere: Path, kind: str
+    board: Board, elsewhere: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stage_trees, "OWN", ())  # The tests' own Python may lie beneath /tmp.
     root = elsewhere / "p"
     root.mkdir()
     if kind == "worktree":
