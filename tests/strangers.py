@@ -1,4 +1,4 @@
-"""A file of another user, whoever runs the tests."""
+"""Makes a file belong to another user, also if the tests do not run as root."""
 
 from __future__ import annotations
 

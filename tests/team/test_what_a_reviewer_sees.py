@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Request, Said
 from dugnad.models.scripted import Step
@@ -21,6 +22,22 @@ APPROVES = finish("Good. Next time name it better.", outcome="approved")
 DIFF = "git diff HEAD^ HEAD; ls a b"
 
 
+async def team_of(opener: Opener, **roles: str) -> Board:
+    """A board with these teammates, by name."""
+    board = await opener(limits=SOON)
+    for name, role in roles.items():
+        await board.spawn(name, roles=[role])
+    return board
+
+
+def merge_by_hand(root: Path, tree: Path) -> None:
+    """The same file is changed in the target by a person, from another worktree."""
+    git(root, "worktree", "add", "--quiet", "--detach", str(tree), "dugnad/main")
+    (tree / "a").write_text("1\n")
+    git(tree, "commit", "--quiet", "--all", "-m", "By hand")
+    git(root, "update-ref", "refs/heads/dugnad/main", git(tree, "rev-parse", "HEAD"))
+
+
 def first_told(request: Request) -> str:
     assert isinstance(request.messages[0], Said)
     return request.messages[0].text
@@ -30,11 +47,8 @@ async def test_a_reviewer_sees_exactly_what_would_go_in_and_the_checks_verdict_t
     opener: Opener, tmp_path: Path
 ) -> None:
     """The target moved while the work was done."""
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder", bob="reviewer", carol="other")
     root = new_repository(tmp_path / "p", {"a": "0\n"})
-    await board.spawn("alice", roles=["coder"])
-    await board.spawn("bob", roles=["reviewer"])
-    await board.spawn("carol", roles=["other"])
     script = {
         "Other": [write("b", "b\n"), finish()],
         "Write a": [write("a", "1\n2\n"), finish("I wrote a.\nIt is fine.")],
@@ -67,10 +81,8 @@ async def test_a_reviewer_sees_exactly_what_would_go_in_and_the_checks_verdict_t
 async def test_the_words_of_an_approval_reach_the_author_and_stand_in_the_result(
     opener: Opener, tmp_path: Path
 ) -> None:
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder", bob="reviewer")
     root = new_repository(tmp_path / "p")
-    await board.spawn("alice", roles=["coder"])
-    await board.spawn("bob", roles=["reviewer"])
     script = {"Write a": [write("a", "1\n"), finish("I wrote a. [Approved by carol in #9: nice]")],
               "Review #1: Write a": [APPROVES], "Next": [finish()]}  # fmt: skip
     model = ScriptedModel(script)
@@ -85,11 +97,8 @@ async def test_the_words_of_an_approval_reach_the_author_and_stand_in_the_result
 
 
 async def test_work_that_conflicts_is_resolved_before_anybody_reviews_it(opener: Opener, tmp_path: Path) -> None:
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder", bob="reviewer", carol="other")
     root = new_repository(tmp_path / "p", {"a": "0\n"})
-    await board.spawn("alice", roles=["coder"])
-    await board.spawn("bob", roles=["reviewer"])
-    await board.spawn("carol", roles=["other"])
     script = {
         "Other": [write("a", "1\n"), finish()],
         "Write a": [write("a", "2\n"), finish(), shell("echo both > a"), finish("Both.")],
@@ -109,22 +118,15 @@ async def test_work_that_conflicts_is_resolved_before_anybody_reviews_it(opener:
 async def test_work_that_conflicts_after_its_approval_is_resolved_by_its_author_and_reviewed_again(
     opener: Opener, tmp_path: Path
 ) -> None:
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder", dora="coder", bob="reviewer")
     root = new_repository(tmp_path / "p", {"a": "0\n"})
-    await board.spawn("alice", roles=["coder"])
-    await board.spawn("dora", roles=["coder"])
-    await board.spawn("bob", roles=["reviewer"])
 
     def step(request: Request) -> Step:
         if not request.title.startswith("Review"):
             steps = [write("a", "2\n"), finish("Two."), shell("echo both > a"), finish("Both.")]
             return steps[request.turn - 1]
         if not git(root, "log", "--format=%s", "dugnad/main").startswith("By hand"):
-            tree = tmp_path / "theirs"  # Somebody else's work comes in while the reviewer looks.
-            git(root, "worktree", "add", "--quiet", "--detach", str(tree), "dugnad/main")
-            (tree / "a").write_text("1\n")
-            git(tree, "commit", "--quiet", "--all", "-m", "By hand")
-            git(root, "update-ref", "refs/heads/dugnad/main", git(tree, "rev-parse", "HEAD"))
+            merge_by_hand(root, tmp_path / "theirs")  # While the reviewer looks.
         return APPROVES
 
     model = ScriptedModel(step)
@@ -143,20 +145,15 @@ async def test_work_that_conflicts_after_its_approval_is_resolved_by_its_author_
 async def test_a_reviewer_that_begins_when_the_work_conflicts_sees_it_as_it_was_left(
     opener: Opener, tmp_path: Path
 ) -> None:
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder")
     root = new_repository(tmp_path / "p", {"a": "0\n"})
-    await board.spawn("alice", roles=["coder"])
     model = ScriptedModel(
         {"Write a": [write("a", "2\n"), finish()], "*": [shell("cat a"), call("ask_human", question="?")]}
     )
     async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         task = await board.put("Write a", role="coder", review="reviewer")
         await until_state(board, task, "waiting")
-        tree = tmp_path / "theirs"
-        git(root, "worktree", "add", "--quiet", "--detach", str(tree), "dugnad/main")
-        (tree / "a").write_text("1\n")
-        git(tree, "commit", "--quiet", "--all", "-m", "By hand")
-        git(root, "update-ref", "refs/heads/dugnad/main", git(tree, "rev-parse", "HEAD"))
+        merge_by_hand(root, tmp_path / "theirs")
         await board.spawn("bob", roles=["reviewer"])
         await until_state(board, 2, "waiting")
     asked = [each for each in model.asked if each.title.startswith("Review")]
@@ -165,13 +162,11 @@ async def test_a_reviewer_that_begins_when_the_work_conflicts_sees_it_as_it_was_
 
 
 async def test_in_a_folder_the_reviewer_is_told_of_the_check_and_what_differs(opener: Opener, tmp_path: Path) -> None:
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder", bob="reviewer")
     project = tmp_path / "p"
     project.mkdir()
     (project / "same").write_text("0\n")
     (project / "gone").write_text("0\n")
-    await board.spawn("alice", roles=["coder"])
-    await board.spawn("bob", roles=["reviewer"])
     author = [write("a", "1\n"), shell("rm gone"), finish("I wrote a.")]
     model = ScriptedModel({"Write a": author, "*": [shell("cat a"), APPROVES]})
     async with workshop(board, "test -f a") as shop:
@@ -188,10 +183,8 @@ async def test_in_a_folder_the_reviewer_is_told_of_the_check_and_what_differs(op
 async def test_a_second_review_says_what_the_first_asked_for_and_what_is_not_part_of_it(
     opener: Opener, tmp_path: Path
 ) -> None:
-    board = await opener(limits=SOON)
+    board = await team_of(opener, alice="coder", bob="reviewer")
     root = new_repository(tmp_path / "p", {"a": "0\n"})
-    await board.spawn("alice", roles=["coder"])
-    await board.spawn("bob", roles=["reviewer"])
     rest = call("add_tasks", tasks=[{"title": "Write the rest", "role": "nobody"}])
     works = [rest, write("a", "1\n"), finish("One."), write("a", "2\n"), finish("Two.")]
     refuses = finish("Make it\ntwo.", outcome="changes-requested")

@@ -127,7 +127,7 @@ def test_permissions_are_kept_and_new_files_have_the_usual_ones(files: Files, ro
     assert (root / "new").stat().st_mode == (root / "usual").stat().st_mode
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can give files away.")
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can write a file that keeps another owner.")
 def test_the_owner_is_kept(files: Files, root: Path) -> None:
     os.chown(put(root, "x", "1"), 1234, 4321)
     files.write("x", "2")

@@ -164,7 +164,7 @@ async def test_git_itself_may_not_write_through_a_link_in_place_of_a_folder(tmp_
     root, outside = new_repository(tmp_path / "p"), outside_of(tmp_path)
     asked = await found(root)
     if asked.behind is NO_WALLS:
-        pytest.skip("no walls here")
+        pytest.skip("This kernel has no Landlock, so there is no wall around git to test.")
     moved_away(root, "objects", outside)
     before = everything_in(outside)
     with pytest.raises(GitTrouble):
@@ -252,7 +252,7 @@ async def test_submodules_and_moved_worktrees_are_found_again(tmp_path: Path) ->
 # Whose it is, and what a teammate leaves.
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can change the owner of one file.")
 @pytest.mark.parametrize("name", ["objects", "refs", "info", "config", "dugnad", "packed-refs"])
 async def test_no_part_of_a_repository_is_a_strangers(tmp_path: Path, name: str) -> None:
     root = new_repository(tmp_path / "p")

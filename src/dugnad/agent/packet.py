@@ -78,8 +78,8 @@ async def packet(
     board: Board, claim: Claim, attempts: Sequence[Attempt], limits: AgentLimits, project: Path | None,
     *, check_told: bool = False,
 ) -> Told:  # fmt: skip
-    """What a task starts with, from the board. Each part says whose words it is. `check_told`: the mind is told of the
-    check with its workspace."""
+    """What a task starts with, from the board. Each part names its author. With `check_told` the check is left out,
+    because the text about the workspace has it."""
     task = claim.task
     shown = tell("packet.task_number", id=task.id) if _is_beginning(task) else None
     parts = [shown or tell("packet.task", id=task.id, title=task.title)]

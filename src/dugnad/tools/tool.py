@@ -94,7 +94,7 @@ class Tool:
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
     def _shows(self, field: str) -> bool:
-        """Whether a model is told of an argument. Of a built-in tool, one that is not described is a former one."""
+        """Whether an argument is in the schema. A built-in tool accepts former arguments, which have no description."""
         return self.prompt is None or field.removeprefix(_OWN) in self._told[1]
 
     def check(self, arguments: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Workspace:
         return {}
 
     async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
-        """What a reviewer is told of how the work fits where it would go. Again: it does not."""
+        """Try whether the work can go in, and return what to tell a reviewer. Again: it cannot go in."""
         checks = commands_told(self.checks(task))
         return tell("delivery.checked", commands=checks) if checks else NOTHING
 
