@@ -23,6 +23,17 @@ def test_the_benchmark_of_the_board_runs_beside_the_bare_driver() -> None:
 
 
 @pytest.mark.proof
+def test_the_benchmark_of_the_team_runs_a_thousand_teammates() -> None:
+    command = [sys.executable, "bench/team.py", "--quick", "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    measured = json.loads(ran.stdout)
+    assert measured["makespan_ratio"].keys() == {"sqlite", "postgres"}
+    assert measured["followups"]["run"] == 100
+    assert measured["thousand"]["mb_above_bare"] > 0
+
+
+@pytest.mark.proof
 def test_the_benchmark_of_the_cost_finds_most_of_the_input_in_the_cache() -> None:
     """It counts tokens and measures no time, so its figures are the same on every machine."""
     command = [sys.executable, "bench/cost.py", "--json"]

@@ -279,6 +279,16 @@ async def test_the_packet_says_who_else_is_on_the_team_and_what_they_are_doing(b
     assert "carol leads: follow what carol tells you." in packet
 
 
+async def test_a_packet_of_a_large_team_names_some_and_always_the_lead(board: Board) -> None:
+    for number in range(40):
+        await board.spawn(f"mate{number}")
+    await board.spawn("carol", lead=True)
+    packet = await packet_of(board, role="zoe")
+    named = next(line for line in packet.splitlines() if "mate0 (" in line)
+    assert named.count(" (any work), ") == 30
+    assert "carol leads: follow what carol tells you." in named
+
+
 async def test_the_packet_of_one_that_is_alone_says_so_and_names_no_lead(board: Board) -> None:
     packet = await packet_of(board, role="zoe")
     assert "Nobody else is on the team now; others may join when tasks wait." in packet

@@ -87,6 +87,7 @@ CALLS: dict[str, Act] = {
     "fail_teammate": lambda board, claim, n: board.fail_teammate("nobody", by="x", reason="y", seat=n),
     "plan_approved": lambda board, claim, n: board.plan_approved(n),
     "read_note": lambda board, claim, n: board.read_note(n),
+    "team": lambda board, claim, n: board.team(most=n),
     "recent_talk": lambda board, claim, n: board.recent_talk("alice", page=n),
     "take": lambda board, claim, n: board.take("alice", f"turn {id(n)}", count=n),
     "tell": lambda board, claim, n: board.tell("human", "alice", "x", task=n),

@@ -16,7 +16,7 @@ from ..errors import ToolError
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import Told, joined, one_line, persons, quote, recorded, shorten
-from ..tools.message_tools import GONE, answer_since, message_text
+from ..tools.message_tools import answer_since, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
 from ..tools.task_tools import budget_line, result_text
@@ -175,12 +175,11 @@ async def _waiting(board: Board, task: Task) -> list[Told]:
 
 async def _team(board: Board, name: str) -> Told:
     """Who else is on the team and what each of them is doing; and who leads."""
-    team, held = await asyncio.gather(board.team(), board.list_tasks(states=["claimed"]))
-    tasks = {each.teammate: each for each in held}
-    there = [each for each in team if each.name != name and each.status not in GONE]
-    mates = [_mate(each, tasks.get(each.name)) for each in there[:_MATES_MAX]]
-    if not mates:
+    there = [each for each in await board.team(here=True, most=_MATES_MAX + 1) if each.name != name]
+    if not there:
         return tell("packet.alone")
+    tasks = await board.find_all(each.task for each in there if each.task)
+    mates = [_mate(each, tasks.get(each.task or 0)) for each in there[:_MATES_MAX]]
     lead = next((each.name for each in there if each.lead), None)
     return joined(
         (

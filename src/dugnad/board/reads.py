@@ -23,6 +23,7 @@ C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_TEAM_MOST = 1_000_000  # More than a team can have.
 _MOST = 100  # Ready tasks of a lane that are counted.
 _IDENTITY_CHARS = 32
 _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
@@ -191,13 +192,20 @@ class Reading:
 
     # Teammates and hosts.
 
-    async def team(self) -> list[types.Teammate]:
-        return await self._list(records.teammate, "list_teammates", name=None, lease_max=self._lease_max())
+    async def team(self, *, here: bool = False, most: int = _TEAM_MOST) -> list[types.Teammate]:
+        """The teammates, leads first. With `here`, only those that have not stopped or failed."""
+        name, given = self._teammates(here=here, most=most)
+        return await self._list(records.teammate, name, **given)
 
     async def teammate(self, name: str) -> types.Teammate:
-        for found in await self._list(records.teammate, "list_teammates", name=name, lease_max=self._lease_max()):
+        query, given = self._teammates(name, most=1)
+        for found in await self._list(records.teammate, query, **given):
             return found
         raise rules.unknown_teammate(name)
+
+    def _teammates(self, name: str | None = None, *, here: bool = False, most: int = _TEAM_MOST) -> Asked:
+        given = {"name": name, "here": int(here), "most": max(0, min(most, _TEAM_MOST)), "lease_max": self._lease_max()}
+        return "list_teammates", given
 
     async def hosts(self) -> list[types.HostInfo]:
         return await self._list(records.host, "list_hosts", lease_max=self._lease_max())
@@ -219,10 +227,7 @@ class Reading:
     async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> records.Moment:
         """The numbers of the board and of these roots, all from one snapshot. Two reads could miss a task that changed
         between them. With `scope`, only work under it counts as ready."""
-        asks: list[Asked] = [
-            ("list_teammates", {"name": None, "lease_max": self._lease_max()}),
-            _ready(_MOST, scope),
-        ]
+        asks: list[Asked] = [self._teammates(), _ready(_MOST, scope)]
         for root in roots:
             asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
         team, ready, *found = await self._read_together(asks)

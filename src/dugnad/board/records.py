@@ -117,7 +117,7 @@ def teammate(row: Row) -> types.Teammate:
             status = "wanted"  # Its host stopped in order; the next host takes it.
         elif not row["alive"]:
             status = "lost"
-        elif row["holding"]:
+        elif row["task_id"]:
             status = "working"
         else:
             status = "waiting" if row["waiting"] else "idle"

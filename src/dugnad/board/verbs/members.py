@@ -145,4 +145,4 @@ async def _hold(tx: Tx, name: str) -> Row:
 
 async def _read(tx: Tx, name: str) -> Teammate:
     lease_max = int(tx.limits.lease_seconds_max * 1000)
-    return records.teammate((await tx.fetch("list_teammates", name=name, lease_max=lease_max))[0])
+    return records.teammate((await tx.fetch("list_teammates", name=name, here=0, most=1, lease_max=lease_max))[0])

@@ -91,12 +91,13 @@ SELECT teammates.*,
   CASE WHEN hosts.id IS NOT NULL AND hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive,
   CASE WHEN hosts.stopped_at IS NOT NULL THEN 1 ELSE 0 END AS left_in_order,
-  (SELECT count(*) FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
-    AND tasks.state = 'claimed') AS holding,
+  (SELECT min(id) FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
+    AND tasks.state = 'claimed') AS task_id,
   (SELECT count(*) FROM tasks WHERE tasks.teammate = teammates.name AND tasks.state = 'waiting') AS waiting
 FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.name = :name)
-ORDER BY teammates.spawned_at, teammates.name
+  AND (:here = 0 OR teammates.state NOT IN ('stopped', 'failed'))
+ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :most
 
 -- name: next_lapse
 -- The time until there may be something to take back: until the first lease runs out, unless it is renewed; or zero, if
