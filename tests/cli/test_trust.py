@@ -7,6 +7,7 @@ import json
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,10 +19,11 @@ from click.testing import CliRunner
 from dugnad.board import Board, open_board
 from dugnad.cli import SECTIONS, main
 from dugnad.cli.accepted import Accepted
+from dugnad.cli.unaccepted import where_of
 from dugnad.safe_open import user_state
 from dugnad.types import Waiting
 from tests.board.raw import run as run_sql
-from tests.cli.shell import run
+from tests.cli.shell import environment, run, start
 from tests.cli.stranger import SCRIPT, Stranger, git
 from tests.cli.terminal import terminal
 
@@ -286,3 +288,27 @@ def test_many_processes_accept_at_once_and_all_are_remembered(tmp_path: Path) ->
     assert not any(
         each.name.startswith(".") for each in user_state({"XDG_STATE_HOME": str(tmp_path)}, "accepted").iterdir()
     )
+
+
+def test_a_command_waits_while_another_process_of_the_user_makes_the_board(folder: Path) -> None:
+    """The other process has made the board and has not accepted it yet."""
+    accepted = Accepted(environment())
+    with accepted.alone():
+        (folder / ".dugnad").mkdir(mode=0o700)
+        path = (folder / ".dugnad" / "board.db").resolve()
+        identity = on_board(path, Board.identity)
+        adding = start("add", "A task", folder=folder)
+        while adding.poll() is None and not waits_for_a_lock(adding.pid):
+            time.sleep(0.01)
+        accepted.add_board(where_of(f"sqlite:///{path}"), identity)
+    said, trouble = adding.communicate(timeout=120)
+    assert (adding.returncode, trouble) == (0, "")
+    assert said == "#1 ready: A task\n"
+
+
+def waits_for_a_lock(process: int) -> bool:
+    return any(words[1:3] == ["->", "FLOCK"] and words[5] == str(process) for words in locks())
+
+
+def locks() -> list[list[str]]:
+    return [line.split() for line in Path("/proc/locks").read_text().splitlines()]

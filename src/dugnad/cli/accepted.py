@@ -6,10 +6,12 @@ never write the same file with different contents. The content is for people, an
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,14 @@ class Accepted:
         for each in found:
             each.unlink(missing_ok=True)
         return len(found)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One process of the user at a time: it makes a board and accepts it, and no other looks between the two."""
+        with ExitStack() as stack:
+            with suppress(OSError):  # A folder that cannot be written is named when something is to be kept there.
+                fcntl.flock(stack.enter_context(held(self.folder, make=True)), fcntl.LOCK_EX)
+            yield
 
     def _has(self, name: str) -> bool:
         return f"{name}.json" in self._names()

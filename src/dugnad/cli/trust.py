@@ -37,7 +37,11 @@ def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True,
     `makes`: the board is made if there is none. `runs`: a team will work, so git is asked about the board even if it
     was accepted before.
     """
-    found = asyncio.run(_look(project, url, typed=typed_board(), runs=runs))
+    accepted, typed = Accepted(os.environ), typed_board()
+    found = asyncio.run(_look(project, url, typed=typed, runs=runs))
+    if not found.board_known:
+        with accepted.alone():  # Another process of the user may be making it.
+            found = asyncio.run(_look(project, url, typed=typed, runs=runs))
     if not found.known:
         if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise NotAccepted(_refusal(found))
@@ -47,7 +51,12 @@ def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True,
             raise NotAccepted("It was not accepted, and nothing was done.")
     _accept(project, found)
     if makes and not found.identity:
-        asyncio.run(_make(project, url))
+        with accepted.alone():
+            found = asyncio.run(_look(project, url, typed=typed, runs=runs))
+            if not found.identity:
+                asyncio.run(_make(project, url))
+        if not found.board_known:
+            raise NotAccepted(_refusal(found))
 
 
 async def _look(project: Project, url: str, *, typed: bool, runs: bool) -> Found:
