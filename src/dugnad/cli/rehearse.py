@@ -96,6 +96,7 @@ def rehearse(
 
     from ..config.user import read_user
     from ..rehearsal.findings import find
+    from ..rehearsal.kept import keep
     from .rehearsal_tables import draw, picture, shape
 
     if svg is not None and not svg.parent.is_dir():  # Checked before the long part.
@@ -109,6 +110,8 @@ def rehearse(
     findings = find(made, agents or _sizes(made), seeds=seeds)  # Not in the event loop, so that Ctrl-C works at once.
     if svg is not None:
         draw(svg, made, findings)
+    if made.board:
+        keep(os.environ, made, findings)
     answer(as_json, shape(made, findings), lambda: picture(made, findings, svg))
 
 

@@ -149,6 +149,7 @@ async def plan_of(
     """The board's open tasks. `members` are teammates of the project that the board may not know yet, and `reviewer`
     is the role that reviews all work, if the project has one."""
     tasks: list[Task] = []
+    seq = await board.last_event()
     while page := await board.list_tasks(states=sorted(OPEN), after=tasks[-1].id if tasks else 0, page=1_000):  # type: ignore[arg-type]
         tasks += page
         if len(tasks) > TASKS_MAX:
@@ -164,6 +165,8 @@ async def plan_of(
         made,
         accounts={each.root: account_of(each) for each in accounts},
         warnings=tuple(_cautions(tasks, accounts, (len(made.tasks) - len(tasks)) // 2)),
+        board=await board.identity(),
+        seq=seq,
     )
 
 

@@ -63,6 +63,8 @@ class RehearsalPlan:
     limits: Limits = field(default_factory=Limits)
     basis: tuple[str, ...] = ()  # What was learned, and what is assumed, in sentences.
     warnings: tuple[str, ...] = ()
+    board: str = ""  # The identity of the board that it was made from,
+    seq: int = 0  # and the last event there.
 
 
 def account(root: int, budget: Budget) -> dict[str, Any]:
