@@ -75,6 +75,15 @@ def until_line(program: subprocess.Popen[str], words: str) -> list[str]:
     raise AssertionError(f"{words!r} was never printed, but:\n{''.join(lines)}")
 
 
+def rest(program: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a program still prints until it ends. `communicate` would lose lines that were read ahead."""
+    assert program.stdout is not None
+    assert program.stderr is not None
+    said = program.stdout.read(), program.stderr.read()
+    program.wait()
+    return said
+
+
 class Terminal:
     """A program, its keyboard and its screen."""
 

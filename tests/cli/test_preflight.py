@@ -15,7 +15,7 @@ import pytest
 
 from dugnad.cli.preflight import memory_of
 from tests.cli.shell import Shell, accept, run, start, write_settings
-from tests.cli.terminal import SECONDS, until_line
+from tests.cli.terminal import SECONDS, rest, until_line
 from tests.proof import every
 from tests.workspace.repository import git, new_repository
 
@@ -58,7 +58,7 @@ def beside(*words: str, project: Path) -> Iterator[subprocess.Popen[str]]:
         yield program
     finally:
         program.kill()
-        program.communicate(timeout=SECONDS)
+        rest(program)
 
 
 def until_checking(program: subprocess.Popen[str], project: Path) -> None:
@@ -233,7 +233,7 @@ def test_ctrl_c_during_the_check_ends_it_and_leaves_nothing(folder: Path, verb: 
         until_line(program, "Before anything is spent")
         until_checking(program, project)
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=SECONDS)
+        out, err = rest(program)
     assert (program.returncode, err) == (130, "")
     assert "Nothing was begun and nothing was spent." in out
     assert os.listdir(project / ".dugnad" / "trees") == []
@@ -253,7 +253,7 @@ def test_a_tree_that_a_killed_check_left_is_taken_away_by_the_next(folder: Path)
     git(project, "add", "good.txt")
     git(project, "commit", "--quiet", "--message", "Mended")
     with beside("run", "goal", *MODEL, project=project) as program:
-        out, _ = program.communicate(timeout=SECONDS)
+        out, _ = rest(program)
     assert program.returncode == 0, out
     assert os.listdir(project / ".dugnad" / "trees") == []
 

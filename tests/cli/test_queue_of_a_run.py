@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.shell import start
-from tests.cli.terminal import MODEL, SECONDS, until_line
+from tests.cli.terminal import MODEL, rest, until_line
 from tests.workspace.repository import at, new_repository
 
 SCRIPT = """
@@ -47,13 +47,13 @@ def test_before_it_begins_and_while_it_merges_a_run_says_whom_it_waits_for(folde
     with running(project, "One", "b.txt") as first:
         with another_holds_it(project):  # The target has to be made, and that is a move too.
             assert until_line(first, "Waiting")[-1] == WAITS
-        first.communicate(timeout=SECONDS)
+        rest(first)
         assert first.returncode == 0
     with running(project, "Two", "c.txt") as second:
         with another_holds_it(project):
             lines = until_line(second, "Waiting")
             assert any("claimed it" in each for each in lines)  # Nothing had to move before, so it did not wait.
             assert lines[-1] == WAITS
-        second.communicate(timeout=SECONDS)
+        rest(second)
         assert second.returncode == 0
     assert at(project, "dugnad/main", "c.txt") == "written"

@@ -13,7 +13,7 @@ from threading import Timer
 import pytest
 
 from tests.cli.shell import environment, run, start
-from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, told, until_line
+from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, rest, told, until_line
 
 SCRIPT = """
 Ask:
@@ -56,7 +56,7 @@ def test_a_run_in_the_background_goes_on_through_ctrl_c_and_a_closed_window(proj
         for number in NOT_MEANT_FOR_IT:
             program.send_signal(number)
         run("answer", "1", "Blue.", folder=project)
-        out, err = program.communicate(timeout=SECONDS)
+        out, err = rest(program)
     assert (program.returncode, err) == (0, "")
     assert "So be it." in out
 
@@ -68,7 +68,7 @@ def test_sigterm_stops_it_in_order_whatever_came_before(project: Path, command: 
         until_line(program, "claimed it")
         for number in (*NOT_MEANT_FOR_IT, signal.SIGTERM):
             program.send_signal(number)
-        out, err = program.communicate(timeout=SECONDS)
+        out, err = rest(program)
     assert program.returncode == 130
     assert err.startswith("Stopping: turns under way are being recorded.")
     assert "released it" in out

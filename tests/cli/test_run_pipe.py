@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import environment, run
-from tests.cli.terminal import MODEL, SECONDS, make_project, started, states, told, until_line
+from tests.cli.terminal import MODEL, SECONDS, make_project, rest, started, states, told, until_line
 
 TITLE = "A title that is as long as a title may be and that nobody would want to see wrapped " * 2
 SCRIPT = f"""
@@ -128,7 +128,7 @@ def test_json_of_an_interrupted_run_is_one_object_too(project: Path) -> None:
     ):
         until_line(log, "claimed it")
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=SECONDS)
+        out, err = rest(program)
     assert (program.returncode, err, out.count("\n")) == (130, STOPPING, 1)
     said = json.loads(out)
     assert list(said) == KEYS
@@ -140,7 +140,7 @@ def test_a_signal_ends_a_run_that_waits_for_its_model(project: Path, number: sig
     with started("run", "Long", *MODEL, folder=project) as program:
         until_line(program, "claimed it")
         program.send_signal(number)
-        out, err = program.communicate(timeout=SECONDS)
+        out, err = rest(program)
     assert (program.returncode, err) == (130, STOPPING)
     assert "#1    alice released it: the run was stopped\n" in out
     assert out.endswith("     next  dugnad run    continues with what is left\n")
@@ -185,7 +185,7 @@ def test_others_look_on_and_answer_while_a_run_goes_on(project: Path) -> None:
             until_line(log, "finished it: So be it.")
             log.send_signal(signal.SIGINT)
             assert log.wait(SECONDS) == 130
-        out, err = program.communicate(timeout=SECONDS)
+        out, err = rest(program)
     assert (program.returncode, err) == (0, "")
     assert "So be it." in out
 
@@ -195,7 +195,7 @@ def test_two_runs_of_one_goal_share_it(project: Path) -> None:
         until_line(first, 'human added "Many"')
         with started("run", "Many", *MODEL, "--json", folder=project) as second:
             for program in (first, second):
-                _, err = program.communicate(timeout=SECONDS)
+                _, err = rest(program)
                 assert (program.returncode, err) == (0, "")
     tasks = told(project, "tasks", "--all")["tasks"]
     goals = [task for task in tasks if task["title"] == "Many"]

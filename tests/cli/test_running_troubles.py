@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import environment, run
-from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, started, terminal, told, until_line
+from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, rest, started, terminal, told, until_line
 from tests.models.provider_server import Answer, Fault, ProviderServer
 from tests.postgres_server import PostgresServer
 
@@ -209,7 +209,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(folder: Path
             until_line(program, "The board is in trouble: ")
             (place / "filler").unlink()
             until_line(program, "The board answers again.")
-            out, err = program.communicate(timeout=SECONDS)
+            out, err = rest(program)
         assert (program.returncode, err) == (0, "")
         assert "All done." in out
 
@@ -258,7 +258,7 @@ def test_control_c_ends_a_run_whose_server_is_away(project: Path, server: Postgr
         server.stop()
         try:
             program.send_signal(signal.SIGINT)
-            out, _ = program.communicate(timeout=SECONDS / 3)
+            out, _ = rest(program)
         finally:
             server.start()
     assert program.returncode == 130

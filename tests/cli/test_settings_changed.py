@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dugnad.cli.workspaces import Settings
-from tests.cli.terminal import BRIEF, MODEL, SECONDS, make_project, started, until_line
+from tests.cli.terminal import BRIEF, MODEL, make_project, rest, started, until_line
 
 SCRIPT = """
 "*":
@@ -20,7 +20,7 @@ def test_that_the_projects_file_changed_is_said_once(folder: Path) -> None:
     with started("run", "Goal", *MODEL, folder=folder) as program:
         until_line(program, " claimed it")
         (folder / "dugnad.toml").write_text(BRIEF + "\n# Changed.\n")
-        out, _ = program.communicate(timeout=SECONDS)
+        out, _ = rest(program)
     assert program.returncode == 0
     assert out.count("dugnad.toml has changed; that takes effect with the next run.") == 1
 
