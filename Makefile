@@ -45,6 +45,16 @@ $(BIN)/.sandbox:
 	}
 	@touch $(BIN)/.sandbox
 
+# The page is tested in a real browser. Only the tests and the pictures need one; without it the tests of the page fail.
+BROWSER := $(BIN)/.browser
+$(BROWSER): | $(READY)
+	@command -v chromium >/dev/null 2>&1 || test -x $(BIN)/chromium || { \
+	  echo "Fetching Chromium, in which the page is tested ..."; \
+	  said=$$(sh tests/web/fetch_chromium.sh $(VENV)/chromium $(BIN)/chromium 2>&1) || { \
+	    echo "$$said"; echo "It could not be fetched: install Debian's chromium, or the tests of the page fail."; }; \
+	}
+	@if command -v chromium >/dev/null 2>&1 || test -x $(BIN)/chromium; then touch $(BROWSER); fi
+
 .PHONY: demo
 demo: $(READY) ## Offline, under a minute: three teammates build a small program, one of their hosts is killed.
 	@$(BIN)/dugnad demo
@@ -54,11 +64,11 @@ test: $(READY) style ## Every promise on both databases, and format, lint, types
 	@$(MAKE) --no-print-directory --jobs 2 types promises
 
 .PHONY: promises
-promises: $(READY)
+promises: $(READY) $(BROWSER)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not proof"
 
 .PHONY: proof
-proof: $(READY) ## What is too long for `make test`: every planted bug, a kill at every step, storms, long walks.
+proof: $(READY) $(BROWSER) ## What is too long for `make test`: every planted bug, a kill at every step, storms, long walks.
 	@$(BIN)/python -m pytest $(PARALLEL) -m proof
 
 .PHONY: check
@@ -81,12 +91,17 @@ format: $(READY) ## Put the code into the one format.
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: bench
-bench: $(READY) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox, the cost.
+bench: $(READY) $(BROWSER) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox, the cost, the page.
 	@$(BIN)/python bench/board.py
 	@$(BIN)/python bench/turn.py
 	@$(BIN)/python bench/team.py
 	@$(BIN)/python bench/sandbox.py
 	@$(BIN)/python bench/cost.py
+	@$(BIN)/python bench/web.py
+
+.PHONY: pictures
+pictures: $(READY) $(BROWSER) ## Make the pictures of the page in docs/pictures.
+	@$(BIN)/python -m tests.web.pictures docs/pictures
 
 .PHONY: sim
 sim: $(READY) ## The whole team in virtual time under faults: 3,000 seeds, then every planted bug.

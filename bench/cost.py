@@ -4,9 +4,11 @@
 
 full_price_share        of all input tokens of an attempt of 40 turns with results of 3 kB, the share that the
                         provider's cache did not hold; by the window of the model and by the provider.
-team_full_price_share   the same for eight teammates on one goal, with ten turns each.
+team_full_price_share   the same for eight teammates on one goal and one board, who take ten turns each, one by one.
 first_request_tokens    of a worker and of a reviewer, in a project with one empty commit; of a peer, in its attempt.
-peers                   the same work in the loops of pydantic-ai and of the OpenAI Agents SDK, with the same tools.
+                        All that is sent counts.
+peers                   the same work in the loops of pydantic-ai and of the OpenAI Agents SDK, with the same tools:
+                        those that a worker is offered in a git tree.
                         null: the loop cannot do it. Both let a conversation grow until the window is full. The SDK
                         speaks only OpenAI's protocol. If it is not installed, it is fetched into a folder for this run.
 
@@ -19,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import importlib.util
 import json
 import os
@@ -28,7 +29,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from dugnad import Agent, open_board, open_model, tool
 from dugnad.models.port import Facts, ToolSpec
 from dugnad.settings import AgentLimits
-from dugnad.tools import BUILT_IN, file_tools
+from dugnad.tools import BUILT_IN, Tool
+from dugnad.tools.offered import offered
 from dugnad.types import Done
-from dugnad.workspace.files.files import Files
-from tests.models.provider_server import Answer, Fault, ProviderServer, Seen, Usage
+from tests.models.provider_server import Answer, Fault, ProviderServer, Seen
+from tests.tools.test_offered import named
+from till import BYTES_PER_TOKEN, Till
 
 MODELS = {"openai": "openai-chat:gpt-4o", "anthropic": "anthropic:claude-sonnet-5-5"}
 WINDOWS = (200_000, 32_000)
@@ -48,147 +50,126 @@ TURNS, TEAM, TEAM_TURNS = 40, 8, 10
 RESULT = "".join(f"{number:03}: a line of what a command printed\n" for number in range(72))  # 3 kB.
 SDK = "openai-agents==0.24.0"
 RULES = "You work on a task with the tools you have. Say what you do before each call."
+TOOLS = offered(named(Path(tempfile.gettempdir()), without=("use_skill",)), review=False, plan=False, lead=False)
 _AT = re.compile(rb'\\?"at\\?": ?(\d+)')
-_BYTES_PER_TOKEN = 4
-_MINIMUM_TOKENS, _STEP_TOKENS, _LOOK_BACK = 1_024, 128, 20
 
 
-@tool(safe=True)
-async def look(at: int) -> str:
-    """Look at something.
+class Turns:
+    """Lets teammates take their turns one after another, so that the same happens in every run."""
 
-    Args:
-        at: Which one.
-    """
-    return f"Number {at}.\n{RESULT}"
+    def __init__(self, teammates: int) -> None:
+        self._order, self._moved = list(range(teammates)), asyncio.Condition()
 
+    async def next(self, number: int, *, leaves: bool = False) -> None:
+        """It has taken a turn, and waits for the next one."""
+        async with self._moved:
+            self._order = [*self._order[1:], *(() if leaves else (number,))]
+            self._moved.notify_all()
+        if not leaves:
+            await self.wait(number)
 
-@dataclass
-class Till:
-    """What one provider has in its cache, and what it has billed."""
+    async def wait(self, number: int) -> None:
+        async with self._moved:
+            await self._moved.wait_for(lambda: self._order[0] == number)
 
-    kind: str
-    written: set[bytes] = field(default_factory=set)
-    input: int = 0
-    cached: int = 0
-    first: int = 0  # Tokens of the first request.
-    ended: bool = True
+    def tool(self, number: int) -> Tool:
+        """What this teammate looks at things with."""
 
-    def bill(self, body: dict[str, Any]) -> Usage:
-        tokens, read = self._anthropic(body) if self.kind == "anthropic" else self._openai(body)
-        self.first = self.first or tokens
-        self.input += tokens
-        self.cached += read
-        return Usage(input=tokens, output=60, cache_read=read)
+        @tool(safe=True)
+        async def look(at: int) -> str:
+            """Look at something.
 
-    @property
-    def share(self) -> float | None:
-        """None: the work did not come to its end."""
-        return round((self.input - self.cached) / self.input, 4) if self.ended else None
+            Args:
+                at: Which one.
+            """
+            await self.next(number)
+            return f"Number {at}.\n{RESULT}"
 
-    def _openai(self, body: dict[str, Any]) -> tuple[int, int]:
-        """The longest beginning that was seen before, in whole steps."""
-        sent = json.dumps([body.get("tools", []), *body["messages"]]).encode()
-        digest, read, seen = hashlib.sha256(), 0, True
-        step = _STEP_TOKENS * _BYTES_PER_TOKEN
-        for end in range(step, len(sent) + 1, step):
-            digest.update(sent[end - step : end])
-            seen = seen and digest.digest() in self.written
-            if seen and end // _BYTES_PER_TOKEN >= _MINIMUM_TOKENS:
-                read = end // _BYTES_PER_TOKEN
-            self.written.add(digest.digest())
-        return len(sent) // _BYTES_PER_TOKEN, read
+        return look
 
-    def _anthropic(self, body: dict[str, Any]) -> tuple[int, int]:
-        """The longest beginning that ends at most twenty blocks before a breakpoint, and that was written there."""
-        system = body.get("system") or []
-        blocks = [*body.get("tools", []), *([{"text": system}] if isinstance(system, str) else system)]
-        for message in body["messages"]:
-            content = message["content"]
-            blocks += [{"text": content}] if isinstance(content, str) else content
-        breaks = [place for place, block in enumerate(blocks) if "cache_control" in block]
-        breaks += [len(blocks) - 1] if body.get("cache_control") and len(blocks) - 1 not in breaks else []
-        assert len(breaks) <= 4, "Anthropic refuses a fifth breakpoint."
-        digest, sizes, ends = hashlib.sha256(), [0], []
-        for block in blocks:
-            plain = json.dumps({key: value for key, value in block.items() if key != "cache_control"}).encode()
-            digest.update(plain)
-            ends.append(digest.digest())
-            sizes.append(sizes[-1] + len(plain))
-        near = {place for end in breaks for place in range(max(0, end - _LOOK_BACK + 1), end + 1)}
-        read = max((sizes[place + 1] for place in near if ends[place] in self.written), default=0)
-        self.written |= {ends[at] for at in breaks if sizes[at + 1] // _BYTES_PER_TOKEN >= _MINIMUM_TOKENS}
-        return sizes[-1] // _BYTES_PER_TOKEN, read // _BYTES_PER_TOKEN
+    async def all_of(self, work: Callable[[int], Awaitable[bool]]) -> bool:
+        """Whether all of them came to their end."""
+
+        async def one(number: int) -> bool:
+            await self.wait(number)
+            try:
+                return await work(number)
+            finally:
+                await self.next(number, leaves=True)
+
+        return all(await asyncio.gather(*map(one, list(self._order))))
 
 
 def answering(till: Till, window: int, turns: int) -> Callable[[Seen], Answer | Fault]:
     """A model that looks at one thing after another, as the request says how far it has come, and then ends."""
 
     def answer(seen: Seen) -> Answer | Fault:
-        if len(seen.body) // _BYTES_PER_TOKEN + 4_096 > window:
+        if len(seen.body) // BYTES_PER_TOKEN + 4_096 > window:
             return Fault(overflow=True)
-        usage = till.bill(seen.json)
+        usage = till.bill(seen)
+        sent = [each.get("function", each)["name"] for each in seen.json.get("tools", ())]
+        assert not sent or sorted(sent) == sorted(("look", *(each.name for each in TOOLS))), sent
         if b"Answer with plain text, at most" in seen.body[-2_000:] or not seen.json.get("tools"):
             return Answer(text="It was looked at, and nothing was found. " * 20, usage=usage)
         at = int((_AT.findall(seen.body) or [b"0"])[-1])
         if at < turns:
             say = f"Step {at + 1}: the last one looks fine, so the next one is due."
             return Answer(text=say, calls=(("look", json.dumps({"at": at + 1}), None),), usage=usage)
-        if b'"finish"' in seen.body:
-            return Answer(calls=(("finish", '{"result": "All of them are fine."}', None),), usage=usage)
         return Answer(text="All of them are fine.", usage=usage)
 
     return answer
 
 
-Work = Callable[
-    [str, str, int, int], Awaitable[bool]
-]  # Provider, its address, window, which teammate: whether it ended.
+# Provider, its address, window, and the turns of the teammates: whether all came to their end.
+Work = Callable[[str, str, int, Turns], Awaitable[bool]]
 
 
 async def billed(work: Work, kind: str, window: int, turns: int, teammates: int = 1) -> Till:
     till = Till(kind)
     async with ProviderServer(answering(till, window, turns)) as server:
         url = server.url if kind == "anthropic" else f"{server.url}/v1"
-        till.ended = all([await work(kind, url, window, number) for number in range(teammates)])
+        till.ended = await work(kind, url, window, Turns(teammates))
     return till
 
 
-async def dugnad(kind: str, url: str, window: int, number: int) -> bool:
-    """One teammate on one task of the goal, with the tools of a tree."""
+async def dugnad(kind: str, url: str, window: int, turns: Turns) -> bool:
+    """Teammates on one goal, with a task each."""
     with tempfile.TemporaryDirectory() as folder:
         board = await open_board(f"sqlite:///{folder}/board.db")
-        model = open_model(MODELS[kind], api_key="bench", base_url=url)
-        model.facts = Facts(window_tokens=window)  # type: ignore[misc]
+        host, root = await board.start_host("bench"), await board.put("Look at all of it", role="nobody")
+        built_in = {each.name for each in BUILT_IN}
+        of_a_tree = [each for each in named(Path(folder)).values() if each.name not in built_in]
+
+        async def work(number: int) -> bool:
+            model = open_model(MODELS[kind], api_key="bench", base_url=url)
+            model.facts = Facts(window_tokens=window)  # type: ignore[misc]
+            try:
+                teammate = await board.spawn(f"mate{number}", roles=["coder"])
+                await board.seat(host, name=teammate.name)
+                body = "Look at each one, and say what is wrong with it."
+                task = await board.put(f"Look at part {number} of it", body=body, parent=root.id)
+                claim = await board.claim(teammate.name, host, task=task.id)
+                assert claim is not None
+                limits = AgentLimits(turns_max=10 * TURNS)
+                agent = Agent(board=board, teammate=teammate, model=model, tools=[turns.tool(number)], limits=limits)
+                agent.equip(of_a_tree)
+                return isinstance(await agent.work(claim), Done)
+            finally:
+                await model.close()
+
         try:
-            host = await board.start_host("bench")
-            teammate = await board.spawn(f"mate{number}", roles=["coder"])
-            await board.seat(host, name=teammate.name)
-            await board.put(f"Look at part {number} of it", body="Look at each one, and say what is wrong with it.")
-            claim = await board.claim(teammate.name, host)
-            assert claim is not None
-            limits = AgentLimits(turns_max=10 * TURNS)
-            agent = Agent(board=board, teammate=teammate, model=model, tools=[look], limits=limits)
-            agent.equip(file_tools(Files(Path(folder))))
-            return isinstance(await agent.work(claim), Done)
+            return await turns.all_of(work)
         finally:
-            await model.close()
             await board.close()
-
-
-def tools_of_others() -> list[ToolSpec]:
-    """As many tools as a teammate has, so that the others have as much to send."""
-    tools = (*BUILT_IN, *file_tools(Files(Path(tempfile.gettempdir()))))
-    return [each.spec for each in tools if not each.former and each.name != "finish"]
 
 
 def goal(number: int) -> str:
     return f"Look at part {number} of it: look at each one, and say what is wrong with it."
 
 
-async def pydantic_ai(kind: str, url: str, window: int, number: int) -> bool:
+async def pydantic_ai(kind: str, url: str, window: int, turns: Turns) -> bool:
     from pydantic_ai import Agent as Loop
-    from pydantic_ai import Tool
+    from pydantic_ai import Tool as LoopTool
     from pydantic_ai.exceptions import AgentRunError
     from pydantic_ai.usage import UsageLimits
 
@@ -206,23 +187,27 @@ async def pydantic_ai(kind: str, url: str, window: int, number: int) -> bool:
     async def never(**given: Any) -> str:
         return ""
 
-    async def sees(at: int) -> str:
-        return str(await look(at))
+    def made(does: Any, spec: ToolSpec) -> Any:
+        return LoopTool.from_schema(does, name=spec.name, description=spec.description, json_schema=dict(spec.schema))
 
-    others = [
-        Tool.from_schema(never, name=each.name, description=each.description, json_schema=dict(each.schema))
-        for each in tools_of_others()
-    ]
-    seeing = Tool.from_schema(sees, name="look", description=look.spec.description, json_schema=dict(look.spec.schema))
-    loop = Loop(model, instructions=RULES, tools=[*others, seeing], model_settings={"cache": True})
-    try:
-        await loop.run(goal(number), usage_limits=UsageLimits(request_limit=10 * TURNS))
-    except AgentRunError:
-        return False
-    return True
+    async def work(number: int) -> bool:
+        look = turns.tool(number)
+
+        async def sees(at: int) -> str:
+            return str(await look(at))
+
+        tools = [*(made(never, each.spec) for each in TOOLS), made(sees, look.spec)]
+        loop = Loop(model, instructions=RULES, tools=tools, model_settings={"cache": True})
+        try:
+            await loop.run(goal(number), usage_limits=UsageLimits(request_limit=10 * TURNS))
+        except AgentRunError:
+            return False
+        return True
+
+    return await turns.all_of(work)
 
 
-async def openai_agents(kind: str, url: str, window: int, number: int) -> bool:
+async def openai_agents(kind: str, url: str, window: int, turns: Turns) -> bool:
     import agents
     from openai import APIStatusError, AsyncOpenAI
 
@@ -233,26 +218,30 @@ async def openai_agents(kind: str, url: str, window: int, number: int) -> bool:
     async def never(context: Any, arguments: str) -> str:
         return ""
 
-    async def sees(context: Any, arguments: str) -> str:
-        return str(await look(**json.loads(arguments)))
+    def made(does: Any, spec: ToolSpec) -> Any:
+        return agents.FunctionTool(spec.name, spec.description, dict(spec.schema), does, strict_json_schema=False)
 
-    tools = [
-        agents.FunctionTool(each.name, each.description, dict(each.schema), never, strict_json_schema=False)
-        for each in tools_of_others()
-    ]
-    tools.append(
-        agents.FunctionTool("look", look.spec.description, dict(look.spec.schema), sees, strict_json_schema=False)
-    )
     client = AsyncOpenAI(api_key="bench", base_url=url, max_retries=0)
     model = agents.OpenAIChatCompletionsModel("gpt-4o", client)
-    loop = agents.Agent(name="bench", instructions=RULES, model=model, tools=tools)
+
+    async def work(number: int) -> bool:
+        look = turns.tool(number)
+
+        async def sees(context: Any, arguments: str) -> str:
+            return str(await look(**json.loads(arguments)))
+
+        tools = [*(made(never, each.spec) for each in TOOLS), made(sees, look.spec)]
+        loop = agents.Agent(name="bench", instructions=RULES, model=model, tools=tools)
+        try:
+            await agents.Runner.run(loop, goal(number), max_turns=10 * TURNS)
+        except APIStatusError:  # The window is full.
+            return False
+        return True
+
     try:
-        await agents.Runner.run(loop, goal(number), max_turns=10 * TURNS)
-    except APIStatusError:  # The window is full.
-        return False
+        return await turns.all_of(work)
     finally:
         await client.close()
-    return True
 
 
 PEERS: dict[str, Work] = {"pydantic_ai": pydantic_ai, "openai_agents": openai_agents}
@@ -273,7 +262,7 @@ async def first_requests() -> dict[str, int]:
     def answer(seen: Seen) -> Answer | Fault:
         body = seen.json
         offered = {each["function"]["name"] for each in body.get("tools", [])}
-        found.setdefault("worker" if "write_file" in offered else "reviewer", len(seen.body) // _BYTES_PER_TOKEN)
+        found.setdefault("worker" if "write_file" in offered else "reviewer", len(seen.body) // BYTES_PER_TOKEN)
         if "write_file" not in offered:
             return Answer(calls=(("finish", '{"result": "Fine.", "outcome": "approved"}', None),))
         written = any(each["role"] == "tool" for each in body["messages"])
@@ -323,17 +312,8 @@ async def measured(turns: int, team_turns: int) -> dict[str, Any]:
 def has_sdk(folder: str) -> bool:
     """Whether the OpenAI Agents SDK is there; if not, it is fetched. What is installed already comes first."""
     if importlib.util.find_spec("agents") is None:
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--target",
-            folder,
-            SDK,
-        ]
+        options = ("--quiet", "--disable-pip-version-check", "--target", folder)
+        pip = [sys.executable, "-m", "pip", "install", *options, SDK]
         ran = subprocess.run(pip, capture_output=True, text=True, check=False)
         if ran.returncode:
             print(f"{SDK} could not be fetched, so it is not measured: {ran.stderr.strip()[-300:]}", file=sys.stderr)

@@ -139,7 +139,7 @@ MUTANTS: tuple[Mutant, ...] = (
            'if sender == "human":\n        return 1', 'if sender == "human":\n        return 4', seed=11),
     Mutant("a message for one who was shut down", 7, "board/verbs/messages.py",
            'if (await member(tx, name))["state"] in ("stopped", "failed"):', "if False:"),
-    Mutant("who was shut down comes back by itself", 7, "team/growth.py",
+    Mutant("who was shut down comes back by itself", 7, "tools/message_tools.py",
            'return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))',
            'return member.status == "stopped"', seed=5),
     Mutant("compaction drops what was to be said", 7, "agent/conversation.py",

@@ -44,6 +44,23 @@ def test_the_benchmark_of_the_cost_finds_most_of_the_input_in_the_cache() -> Non
     assert all(share < 0.05 for share in measured["full_price_share"]["200000"].values())
     assert all(share < 0.10 for share in measured["full_price_share"]["32000"].values())
     assert measured["team_full_price_share"].keys() == {"openai", "anthropic"}
+    assert all(share < 0.12 for share in measured["team_full_price_share"].values())
     assert measured["first_request_tokens"]["worker"] < 3_500
     assert measured["first_request_tokens"]["reviewer"] < measured["first_request_tokens"]["worker"]
-    assert measured["peers"]["pydantic_ai"]["full_price_share"].keys() == {"200000", "32000"}
+    pydantic_ai = measured["peers"]["pydantic_ai"]
+    assert pydantic_ai["full_price_share"].keys() == {"200000", "32000"}
+    assert pydantic_ai["first_request_tokens"]["worker"] > 2_000, "it has the tools of a worker, too"
+
+
+@pytest.mark.proof
+def test_the_benchmark_of_the_page_runs_in_a_browser() -> None:
+    command = [sys.executable, "bench/web.py", "--quick", "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    measured = json.loads(ran.stdout)
+    assert measured["first_view_ms"] > 0
+    assert measured["event_to_pixel_ms"].keys() == measured["time_machine_ms"].keys() == {"p50", "p99"}
+    assert 0 < measured["client_bytes_compressed"] < 100_000
+    assert measured["cpu_percent_100_pages"] >= 0
+    assert measured["routes"] > 20
+    assert measured["routes_open"] == 0

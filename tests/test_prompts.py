@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent.external.decide import GUARD, NOT_GRANTED
+from dugnad.agent.conversation import GUARD, NOT_GRANTED
 from dugnad.prompts import load, tell, tool_prompt
 from dugnad.team.workspaces.worktrees import Worktree
 from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools

@@ -23,8 +23,8 @@ PARAMETERS_MAX = 10
 # Lines of Python in each folder, blank lines and comments not counted. A bound is what the code had when it was set,
 # rounded up to the next fifty; a record in docs/decisions says why one was raised.
 LAYER_LINES_MAX = {
-    "": 700, "agent": 2_400, "board": 4_300, "chat": 1_100, "cli": 3_600, "config": 900, "logs": 200, "models": 1_050,
-    "prompts": 50, "rehearsal": 1_200, "team": 2_650, "tools": 2_200, "view": 800, "workspace": 4_350,
+    "": 700, "agent": 2_600, "board": 4_400, "chat": 1_100, "cli": 4_150, "config": 900, "logs": 200, "models": 1_050,
+    "prompts": 50, "rehearsal": 1_200, "team": 2_700, "tools": 2_300, "view": 800, "web": 3_500, "workspace": 4_600,
 }  # fmt: skip
 CLOCK = ROOT / "src" / "dugnad" / "clock.py"  # The one place that may ask for time and chance.
 

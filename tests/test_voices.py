@@ -166,3 +166,12 @@ def test_cutting_begins_no_line_either(parts: list[str], most: int) -> None:
     for short in (shorten(told, most), within_bytes(told, most + 200)):
         assert isinstance(short, Told)
         assert not [line for line in lines_of(short) if line.startswith(("From", "a"))]
+
+
+@given(some.lists(some.sampled_from(["ours", "quoted", "both", ""]), max_size=6), some.sampled_from([" ", "; ", "\n"]))
+def test_joining_puts_our_words_and_other_peoples_never_on_one_line(kinds: list[str], between: str) -> None:
+    made = {"ours": Told("We say."), "quoted": quote("they\nsay"), "both": fill("We:\n{x:quoted}", {"x": "they"})}
+    told = joined((made.get(kind) for kind in kinds), between)
+    assert all("We" not in line for line in lines_of(told) if line.startswith("> "))
+    assert all("they" not in line for line in lines_of(told) if not line.startswith("> "))
+    assert told.count("We") == sum(kind in ("ours", "both") for kind in kinds)

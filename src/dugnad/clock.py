@@ -20,6 +20,11 @@ def new_id() -> str:
     return f"{wall_ms():011x}{secrets.token_hex(7)}"
 
 
+def new_secret() -> str:
+    """32 random bytes, as text that may stand in a link."""
+    return secrets.token_urlsafe(32)
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where a board takes time, ids and chance from. Simulation hands in its own."""

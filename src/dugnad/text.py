@@ -15,12 +15,16 @@ from typing import TypeVar
 
 _BREAKS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SHOWN_BREAKS = re.compile(r"\r\n|[\v\f\x85\u2028\u2029]")  # A lone carriage return would hide what is before it.
-# C0 without tab and newline, DEL, C1, halves of surrogate pairs, what changes the direction of text, and invisible
-# characters. The two joiners stay: scripts and pictures need them.
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+# C0 without tab and newline, DEL, C1, halves of surrogate pairs, what changes the direction of text, and characters
+# that nobody sees: fillers, blanks that are no spaces, tags. The two joiners and the selectors of a character's form
+# stay: scripts and pictures need them.
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d159"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_CONTROLS = re.compile(f"[{_HIDDEN}]")
+_UNSEEN = re.compile(f"[{_HIDDEN}\u200c\u200d\ufe00-\ufe0f]")
 _PICTURES = 0x2400  # Unicode has a picture for each of the first 32 control characters, and one for DEL.
 _OUR_TAGS = re.compile(r"<(?=\s*/?\s*inbox\b)", re.IGNORECASE)
 _INLINE_CHARS = 200
@@ -53,8 +57,12 @@ def fill(template: str, slots: Mapping[str, object]) -> Told:
 
 
 def joined(parts: Iterable[Told | None], between: str = "\n\n") -> Told:
-    """The parts that are not empty, one after another."""
-    return Told(between.join(filter(None, parts)))
+    """The parts that are not empty, one after another. Our words never share a line with quoted ones."""
+    whole = ""
+    for part in filter(None, parts):
+        breaks = "\n" in between or not (part.startswith("> ") or whole.rpartition("\n")[2].startswith("> "))
+        whole += (between if breaks else "\n") + part if whole else part
+    return Told(whole)
 
 
 def persons(text: str) -> Told:
@@ -85,6 +93,16 @@ def clean(text: str) -> str:
 def plain(text: object) -> str:
     """Without characters that a terminal would obey or a person could not see. Its lines stay lines."""
     return _CONTROLS.sub(_mark, _SHOWN_BREAKS.sub("\n", str(text)).replace("\t", "    "))
+
+
+def revealed(text: object) -> str:
+    """For a text that a person must see exactly: each character that does not show is written as its number."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def shows(character: str) -> bool:
+    """Whether a person sees it. Python calls some blanks and fillers printable."""
+    return character.isprintable() and not _UNSEEN.match(character)
 
 
 def one_line(text: object, most: int = 120) -> str:

@@ -23,7 +23,8 @@ prompt = sys.stdin.read()
 asked = [json.loads(line) for line in open(".asked")] if os.path.exists(".asked") else []
 with open(".asked", "a") as file:
     file.write(json.dumps({"argv": sys.argv[1:], "prompt": prompt, "environment": dict(os.environ)}) + "\n")
-steps = json.load(open(".script"))
+place = ".script" if os.path.exists(".script") else os.path.join(os.path.dirname(__file__), "verdict.json")
+steps = json.load(open(place))
 step = steps[min(len(asked), len(steps) - 1)]
 for path, content in step.get("write", {}).items():
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -121,6 +122,11 @@ def stand_in(folder: Path, name: str = "claude", **fields: Any) -> ExternalComma
 def script(tree: Path, *steps: Mapping[str, Any]) -> None:
     """What it does, run by run; the last step ever after."""
     (tree / ".script").write_text(json.dumps(steps))
+
+
+def verdict(folder: Path, **step: Any) -> None:
+    """What it does in the run for a verdict, in which it has no tree."""
+    (folder / "programs" / "verdict.json").write_text(json.dumps([step]))
 
 
 def asked(tree: Path) -> list[dict[str, Any]]:

@@ -119,7 +119,7 @@ async def test_who_may_run_no_command_cannot_have_one_run_as_a_check(board: Boar
     stage = await set_stage(board, [calls(*given), END], policy=Policy.of({"bash": "deny"}))
     await stage.run()
     refused, put = last_results(stage.model)
-    assert "it would have a command run, and the policy of this team denies bash" in refused
+    assert "it would run a command, and the policy of this team denies bash" in refused
     assert "'b' (ready)" in put
     stage = await set_stage(board, [calls(*given), END], policy=Policy.of({"bash": "ask"}), name="bob")
     await board.cancel(2)

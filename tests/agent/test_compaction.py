@@ -80,7 +80,8 @@ async def test_where_shortening_is_not_enough_the_older_part_becomes_a_summary(b
     assert "The goal in full." in last.messages[0].text
     assert last.messages[1].text.startswith("What happened between the first message and the turns below")
     assert "Summary 6." in last.messages[1].text
-    assert len(last.messages) == 4
+    assert len(last.messages) == 5
+    assert told(last).startswith("[turn 8 of 50] [this conversation: ")
     turns = await board.transcript(1, 1)
     assert sum(turn.kind == "reply" for turn in turns) == 8
     covers = [turn.covers for turn in turns if turn.kind == "summary" and turn.covers]

@@ -249,3 +249,42 @@ def test_the_largest_and_oldest_results_are_shortened_first_and_no_more_than_nee
     assert enough
     assert [len(talk.entries[place].text) for place, _ in shortened] == [9_000]
     assert not compaction.shortened_results(talk, 1_000)[1]
+
+
+FILES = {"read": "read_file", "edit": "edit_file", "write": "write_file"}
+
+
+def worked_on(*steps: str) -> Conversation:
+    """A conversation of calls such as "read a" with results of 2,000 characters, and four short replies behind them."""
+    talk = Conversation(epoch=1)
+    for number, step in enumerate((*steps, *["list ."] * compaction.RECENT_REPLIES)):
+        what, _, path = step.partition(" ")
+        arguments = path if path.startswith("{") else f'{{"path": "{path}"}}'
+        made = ToolCall("c", FILES.get(what, "bash"), arguments)  # An id is unique only within its reply.
+        talk.apply_reply(Said(f"turn {number}"), Reply(calls=(made,), usage=Usage(input_tokens=10_000)))
+        talk.apply_result(0, "x" * 2_000)
+    return talk
+
+
+def cut_order(talk: Conversation) -> list[int]:
+    """The numbers of the steps whose results are shortened, first those that are shortened for the least room."""
+    order: list[int] = []
+    for size in range(talk.size_tokens, 0, -10):
+        shortened, _ = compaction.shortened_results(talk, size)
+        order += [place // 3 for place, _ in shortened if place // 3 not in order]
+    return order
+
+
+def test_the_source_that_is_being_edited_is_shortened_last() -> None:
+    assert cut_order(worked_on("read a", "read b", "edit a", "run", "run")) == [1, 2, 3, 4, 0]
+    assert cut_order(worked_on("read a", "run", "write a", "run")) == [1, 2, 3, 0]
+
+
+def test_of_several_looks_at_a_file_the_last_one_is_kept_longest() -> None:
+    assert cut_order(worked_on("read a", "read a", "edit a", "run")) == [0, 2, 3, 1]
+    assert cut_order(worked_on("read a", "edit a", "read a", "run")) == [0, 1, 3, 2]
+
+
+@pytest.mark.parametrize("steps", [("edit a", "read a", "run"), ("read a", "edit b", "run"), ("read {", "edit {")])
+def test_other_results_are_shortened_by_their_age_alone(steps: tuple[str, ...]) -> None:
+    assert cut_order(worked_on(*steps)) == list(range(len(steps)))

@@ -34,7 +34,7 @@ from tests.agent.stage_agent import (
 )
 
 SUMMARIES = {"(summary)": [Step(say=f"Summary {number}.") for number in range(40)]}
-IDENTITY = "You are alice."
+IDENTITY = "You are alice.\n\nBe kind."
 ROLE = "You are a teammate in the team 'choir': agents that share a board of tasks. Your role: coder, writer."
 
 
@@ -57,11 +57,13 @@ def must_be_itself(model: ScriptedModel) -> None:
     for request in requests:
         assert request.messages[0].text == first
         assert request.system.startswith(ROLE)
-        assert request.system.endswith("\n\nBe kind.")
+        assert request.system.endswith("\n\nSing.")
     assert len({request.system for request in requests}) == 1
 
 
-ALICE = {"member": {"roles": ["coder", "writer"], "prompt": "Be kind."}, "team": "choir"}
+ALICE = {
+    "member": {"roles": ["coder", "writer"], "prompt": "Be kind."}, "team": "choir", "role_prompt": "Sing.",
+}  # fmt: skip
 
 
 async def test_who_it_is_stands_in_every_request(board: Board) -> None:
@@ -74,15 +76,20 @@ async def test_the_system_text_and_the_tools_are_the_same_for_all_teammates_of_a
     """So a provider's cache is warm for the first request of the second one."""
     host = await board.start_host("stage")
     asked = []
-    for name, title in (("alice", "Build the mill"), ("bob", "Paint the barn")):
-        member = {"roles": ["coder"], "prompt": "Be kind."}
-        stage = await set_stage(board, name=name, member=member, host=host, others={title: [END]})
+    for name, title, says in (("alice", "Build the mill", "Be kind."), ("bob", "Paint the barn", "Be quick.")):
+        member = {"roles": ["coder"], "prompt": says}
+        stage = await set_stage(
+            board, name=name, member=member, host=host, others={title: [END]}, role_prompt="You write tests."
+        )
         await board.put(title, assignee=name)
         await stage.go_on()
         asked.append(stage.model.asked[0])
     one, other = asked
     assert one.system == other.system
-    assert not [word for word in ("alice", "bob", "mill", "barn") if word in one.system]
+    assert not [word for word in ("alice", "bob", "mill", "barn", "kind", "quick") if word in one.system]
+    assert "You write tests." in one.system
+    assert told(one).startswith("You are alice.\n\nBe kind.\n\nYour task is")
+    assert told(other).startswith("You are bob.\n\nBe quick.\n\nYour task is")
     assert [spec.name for spec in one.tools] == [spec.name for spec in other.tools]
     assert one.tools == other.tools
 
@@ -93,6 +100,21 @@ async def test_where_it_stands_is_said_at_first_every_tenth_turn_and_when_a_cap_
     await stage.run(budget=Budget(tokens=100_000))
     assert [number for number, each in enumerate(of_task(stage.model), start=1) if told(each)] == [1, 8, 10, 11]
     assert told(stage.model.asked[7]) == "[turn 8 of 50 · this goal: 56,070 of 100,000 tokens]"
+
+
+async def test_from_half_of_the_window_on_the_standing_line_says_how_long_the_conversation_is(board: Board) -> None:
+    sizes = (1_000, 4_000, 6_000, 6_500, 7_600, 7_700, 7_800, 7_900, 8_000)
+    stage = await set_stage(board, [*(used(size, call("list_tasks")) for size in sizes), END])
+    stage.model.facts = ScriptedModel({}, window_tokens=10_000 + 8_192).facts
+    assert await stage.run() == Done("built")
+    asked = of_task(stage.model)
+    assert [number for number, each in enumerate(asked, start=1) if told(each)] == [1, 4, 6, 10]
+    assert told(asked[3]).startswith("[turn 4 of 50] [this conversation: 6,0")
+    assert told(asked[3]).endswith(" of 10,000 tokens]")
+    assert "[this conversation: " not in told(asked[0])
+    assert "[turn 10 of 50] [this conversation: 8,0" in told(asked[9])
+    for before, after in itertools.pairwise(asked):  # It is a part of the newest message only.
+        assert after.messages[: len(before.messages)] == before.messages
 
 
 async def test_who_it_is_stands_there_after_every_kind_of_compaction(board: Board) -> None:

@@ -42,7 +42,7 @@ async def test_an_empty_reply_is_answered_with_what_to_do(board: Board) -> None:
 async def test_a_reply_that_was_cut_off_is_not_a_result(board: Board, cut: Step) -> None:
     stage = await set_stage(board, [cut, END], limits=AgentLimits(output_tokens_max=4_096))
     assert await stage.run() == Done("built")
-    assert "Your reply was cut off: it may have 4,096 tokens at most." in told(stage.model.asked[1])
+    assert "Your reply was cut off: a reply can have at most 4,096 tokens." in told(stage.model.asked[1])
 
 
 async def test_calls_of_a_reply_that_was_cut_off_are_run(board: Board) -> None:

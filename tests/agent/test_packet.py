@@ -10,6 +10,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.settings import AgentLimits
 from dugnad.text import clean, one_line, quote, shorten
+from dugnad.tools.message_tools import MADE_ROOM, RESTED
 from dugnad.types import Done, Need, Waiting
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls, set_stage, told
 from tests.board.crew import crew
@@ -54,7 +55,9 @@ async def test_the_packet_holds_the_results_of_what_it_builds_on(board: Board) -
     second = await board.put("Other")
     await stage.drain()
     packet = await packet_of(board, title="Last", needs=(Need(first.id, "good"), Need(second.id, "failed")))
-    assert f"What it builds on:\n#{first.id} 'Build it' ended as done, good (alice):\n> one\n> two" in packet
+    assert (
+        f"Results of the tasks it needs:\n#{first.id} 'Build it' ended as done, good (alice):\n> one\n> two" in packet
+    )
     assert f"#{second.id} 'Other' ended as failed (alice):\n> no\n> way" in packet
 
 
@@ -275,8 +278,33 @@ async def test_the_packet_says_who_else_is_on_the_team_and_what_they_are_doing(b
     await board.spawn("carol", roles=["reviewer"], lead=True)
     packet = await packet_of(board, role="zoe")
     assert f"bob (any work), on #{claim.task.id} 'Parse dates'" in packet
-    assert "carol (reviewer), " in packet
+    assert "carol (lead, reviewer), joining" in packet
     assert "carol leads: follow what carol tells you." in packet
+
+
+async def test_the_packet_says_of_the_others_in_plain_words_how_they_are(board: Board) -> None:
+    await board.spawn("lena", lead=True)
+    for name, reason in (("dora", RESTED), ("emma", f"{MADE_ROOM}bob"), ("gone", "enough")):
+        await board.spawn(name)
+        await board.stop_teammate(name, by="board", reason=reason)
+    team = await crew(board, "bob", "carl")
+    asks = await board.put("Ask")
+    await board.settle(await team.must_claim("bob", task=asks.id), Waiting(on="human", question="?"))
+    packet = await packet_of(board, role="zoe")
+    assert (
+        "On the team with you: lena (lead), joining; bob (any work), waits for a person; carl (any work), free; "
+        "dora (any work), resting, comes back when there is work; "
+        "emma (any work), resting, comes back when there is work."
+    ) in packet
+    assert "gone" not in packet
+
+
+async def test_many_that_rest_do_not_crowd_out_those_who_are_there(board: Board) -> None:
+    for number in range(40):
+        await board.spawn(f"mate{number}")
+        await board.stop_teammate(f"mate{number}", by="board", reason=RESTED)
+    await crew(board, "bob")
+    assert "On the team with you: bob (any work), free; mate" in await packet_of(board, role="zoe")
 
 
 async def test_a_packet_of_a_large_team_names_some_and_always_the_lead(board: Board) -> None:
@@ -285,7 +313,7 @@ async def test_a_packet_of_a_large_team_names_some_and_always_the_lead(board: Bo
     await board.spawn("carol", lead=True)
     packet = await packet_of(board, role="zoe")
     named = next(line for line in packet.splitlines() if "mate0 (" in line)
-    assert named.count(" (any work), ") == 30
+    assert named.count("), joining") == 30
     assert "carol leads: follow what carol tells you." in named
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from dugnad.agent import Stop
 from dugnad.board import Board
-from dugnad.cli.conduct import paused_line
 from dugnad.cli.running import read_run
 from dugnad.config.project import read_project
 from dugnad.errors import ModelMisconfigured, QuotaSpent
 from dugnad.models import ScriptedModel
 from dugnad.settings import AgentLimits
 from dugnad.types import Done, Released
+from dugnad.view.tables import paused_line
 from tests.agent.stage_agent import END, FAST, TITLE, set_stage
 from tests.cli.shell import write_settings
 from tests.conftest import Opener
@@ -65,10 +65,10 @@ async def test_a_stop_ends_the_wait_at_once_and_the_task_is_given_back(opener: O
 
 async def test_the_live_view_counts_a_long_pause_down_and_keeps_quiet_about_a_short_one(board: Board) -> None:
     await board.cool_down("openai:1a2b3c4d", seconds=30, reason="busy", by="board")
-    assert await paused_line(board) == ""
+    assert paused_line(await board.cooldowns(), board.sources.now_ms()) == ""
     await board.cool_down("anthropic:5e6f7a8b", seconds=3_000, reason="No more.", by="board")
-    said = await paused_line(board)
-    assert re.fullmatch(r"anthropic:5e6f7a8b goes on in (50m|49m \d+s): No more\. Ctrl-C stops the run\.", said)
+    said = paused_line(await board.cooldowns(), board.sources.now_ms())
+    assert re.fullmatch(r"anthropic:5e6f7a8b goes on in (50m|49m \d+s): No more\.", said)
 
 
 @pytest.mark.parametrize(

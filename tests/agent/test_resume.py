@@ -147,7 +147,7 @@ async def test_what_concerns_its_author_alone_is_not_done_by_the_one_who_goes_on
     alice = await set_stage(board, [END, END], name="alice")
     assert await alice.go_on(await alice.claim_when_due()) == Done("built")
     first, *others = last_results(alice.model)
-    assert "alice (you)" in first
+    assert "'Build it' (you)" in first
     assert all(each.startswith("Interrupted: carol asked for this before you went on") for each in others)
     assert "For carol only" not in all_told(alice.model.asked[-1])
 

@@ -326,9 +326,36 @@ async def test_a_call_behind_a_question_is_run_after_the_answer(board: Board) ->
     assert ran == ["pay"]
 
 
-async def test_a_call_that_fails_stops_none_after_it_and_one_that_ends_the_task_stops_all(board: Board) -> None:
-    wrong, end = ("show_task", {"task": 999}), ("finish", {"result": "built"})
+async def test_a_call_that_ends_the_task_stops_all_after_it(board: Board) -> None:
+    end = ("finish", {"result": "built"})
     before, after = (("note", {"title": title, "text": "x"}) for title in ("before", "after"))
-    stage = await set_stage(board, [calls(wrong, before, end, after)])
+    stage = await set_stage(board, [calls(before, end, after)])
     assert await stage.run() == Done("built")
     assert [note.title for note in await board.search_notes()] == ["before"]
+
+
+@pytest.mark.parametrize("wrong", [("show_task", {"task": 999}), ("no_such_tool", {}), ("show_task", {"task": "x"})])
+async def test_a_call_that_fails_stops_only_finish(board: Board, wrong: tuple[str, dict[str, object]]) -> None:
+    """Otherwise a change that was refused would be handed in as if it had been made."""
+    end, note = ("finish", {"result": "built"}), ("note", {"title": "after", "text": "x"})
+    stage = await set_stage(board, [calls(wrong, note, end), calls(end)])
+    assert await stage.run() == Done("built")
+    failed, _, held = last_results(stage.model)
+    assert failed.startswith("Error: ")
+    assert held.startswith(f"Not handed in: {wrong[0]} of the same reply failed.")
+    assert [note.title for note in await board.search_notes()] == ["after"]
+
+
+async def test_finish_is_held_back_after_a_crash_too(board: Board) -> None:
+    @tool
+    async def die() -> None:
+        """Die."""
+        raise Crash
+
+    wrong, end = ("show_task", {"task": 999}), ("finish", {"result": "built"})
+    stage = await set_stage(board, [calls(wrong, ("die", {}), end), calls(end)], tools=[die])
+    with pytest.raises(Crash):
+        await stage.run()
+    await stage.lose()
+    assert await stage.go_on(await stage.claim_when_due()) == Done("built")
+    assert last_results(stage.model)[2].startswith("Not handed in: show_task of the same reply failed.")

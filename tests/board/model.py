@@ -91,6 +91,15 @@ class Model(Tasks):
     # Settling.
 
     def settle(self, hold: int, outcome: Outcome) -> str:
+        return self.settle_all((hold, outcome))[0]
+
+    def settle_all(self, *calls: tuple[int, Outcome]) -> list[str]:
+        """At the same moment, so that nobody is told who let go of its task just then."""
+        answers = [self._settled(hold, outcome) for hold, outcome in calls]
+        self.tell_who_added(*(self.holds[hold].task for hold, _ in calls))
+        return answers
+
+    def _settled(self, hold: int, outcome: Outcome) -> str:
         own = self.holds[hold]
         if not self.live(hold):
             if own.said == outcome and own.answer is not None:
@@ -202,6 +211,7 @@ class Model(Tasks):
                 job.state, job.due = "ready", None
             else:
                 job.state, job.due = "scheduled", self.now + self._backoff(job.tries - 2)
+        self.tell_who_added(*taken)
         return taken
 
     # Budgets and turns.

@@ -40,6 +40,7 @@ class Job:
     waiting_for: str | None = None
     letter: int | None = None  # The question it waits for.
     outcome: str | None = None
+    put_by: str | None = None  # The teammate that added it while it had the parent.
     writer: int | None = None  # The hold that may write: who has it, or a lost holder nobody came after.
 
     def verdicts(self) -> list[str | None]:
@@ -107,6 +108,7 @@ class Tasks(Team):
         self.holds: list[Hold] = []
         self.accounts: dict[int, Account] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.just_ended: list[int] = []
 
     # Putting.
 
@@ -132,6 +134,7 @@ class Tasks(Team):
                 raise LimitReached("", guard="depth")
             ids.append(job.id)
             new[job.id] = entry
+            job.put_by = None if hold is None else self.holds[hold].teammate
             self.jobs[job.id] = job
             if parent is None:
                 self.accounts[job.id] = Account(caps_of(entry.budget))
@@ -142,6 +145,7 @@ class Tasks(Team):
             if self.accounts[self.jobs[each].root].tasks > self.limits.tasks_per_root_max:
                 raise LimitReached("", guard="tasks")
         self._join(new, ids)
+        self.tell_who_added()
         return ids
 
     def _placed(self, entry: NewTask, parent: int | None, followed: bool) -> Job:
@@ -240,8 +244,21 @@ class Tasks(Team):
         job.writer = None  # A lost holder cannot end what now has to wait.
         if verdict == "broken":
             self._skip(job)
+            self.tell_who_added(job.id)
 
     # Ends, and what they mean to others.
+
+    def tell_who_added(self, *last: int) -> None:
+        """Of what was skipped, and then of what ended first, those are told that added it and still have its parent;
+        not those that wait for it."""
+        for each in (*sorted(set(self.just_ended) - set(last)), *sorted(set(self.just_ended) & set(last))):
+            job = self.jobs[each]
+            parent = self.jobs.get(job.parent or 0)
+            if parent is None or job.put_by is None or parent.teammate != job.put_by or each in parent.needs:
+                continue
+            if parent.state in ("claimed", "waiting") and self.members[job.put_by].state != "stopped":
+                self.post("board", job.put_by, "notice", parent.id)
+        self.just_ended = []
 
     def _free(self, job: Job) -> None:
         """Let it go on if nothing is left to wait for."""
@@ -253,6 +270,7 @@ class Tasks(Team):
     def _end(self, job: Job, state: str, outcome: str | None = None) -> None:
         job.state, job.outcome, job.due, job.writer, job.waiting_for = state, outcome, None, None, None
         job.letter = None
+        self.just_ended.append(job.id)
         self._forfeit(job.id)
         for other in list(self.jobs.values()):
             edge = other.needs.get(job.id)
@@ -286,6 +304,7 @@ class Tasks(Team):
             self.jobs[each].state = "cancelled"
         for each in ended:
             self._end(self.jobs[each], "cancelled")
+        self.tell_who_added(*ended)
         return ended
 
     def release(self, task: int, delay_ms: int) -> None:

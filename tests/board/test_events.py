@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dugnad.board import Board
+from dugnad.board import Board, replay
 from dugnad.board.replay import EVENT_KINDS
 from dugnad.errors import DugnadError
 from dugnad.types import Amount, Budget, Claim, Done, Event, Failed, NewTask, NewTurn, Pace, Released, Waiting
@@ -82,6 +82,7 @@ async def everything(board: Board, team: Crew, url: str) -> None:
     await work_of_every_kind(board, team, url)
     await board.write_note("alice", "title", "text")
     await board.remark("human", "unsandboxed", machine="here")
+    await board.remark("human", "steered", who="ann", what="answered m1")
     await board.cool_down("other provider", reason="429", by="alice")
     told = await board.tell("human", "alice", "hello")
     await board.take("alice", "turn")
@@ -120,6 +121,17 @@ async def test_after_pruning_the_rest_of_the_log_still_replays_to_the_same(board
     assert (await board.prune(0)).events > 0
     assert (await board.prune(0)).events == 0
     await assert_replays(board)
+
+
+async def test_a_pruned_log_says_where_it_begins_and_with_what(board: Board, url: str) -> None:
+    assert await board.pruned_state() == (0, replay.load())
+    await everything(board, await crew(board), url)
+    await grow_old(url, HOUR)
+    last, state = await board.last_event(), await board.observed_state()
+    await board.put("later")
+    await board.prune(HOUR // 2)
+    assert await board.pruned_state() == (last, state)
+    assert [event.seq for event in await board.events()] == [last + 1]
 
 
 async def test_the_log_can_be_folded_after_any_event(board: Board, url: str) -> None:

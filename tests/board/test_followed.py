@@ -77,9 +77,10 @@ async def test_nothing_is_told_while_the_answer_goes_on_nor_of_what_it_waited_fo
 async def test_what_ended_during_the_answer_is_told_at_its_end(board: Board) -> None:
     team, claim, _ = await asked(board, "One")
     await board.settle(await team.must_claim("bob"), Done())
-    assert await told(board) == []
+    (beside,) = await told(board)  # It works on, so it is told of each end.
+    assert "'One', which you added, is done (bob)." in beside[1]
     await board.settle(claim, Done())
-    assert len(await told(board)) == 1
+    assert [text.partition(" ")[0] for _, text in (await told(board))[1:]] == ["All"]
 
 
 async def test_work_of_work_and_other_goals_count_as_they_should(board: Board) -> None:

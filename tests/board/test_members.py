@@ -9,6 +9,7 @@ import pytest
 
 from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, HostLost, NotReady, StoppedTeammate, UnknownHost, UnknownTeammate
+from dugnad.tools.message_tools import MADE_ROOM, RESTED
 from dugnad.types import Done, Teammate, Waiting
 from tests.board.crew import both, crew
 from tests.board.raw import connect, lapse, race, run
@@ -362,3 +363,15 @@ async def test_a_negative_count_is_refused_alike_on_both_databases(board: Board)
     for call in (board.seat(team.host, count=-1), board.take_back(count=-1), board.take("alice", "k", count=-1)):
         with pytest.raises(BadInput):
             await call
+
+
+async def test_those_that_rest_are_read_behind_those_who_are_there(board: Board) -> None:
+    for name, reason in (("anna", RESTED), ("bert", f"{MADE_ROOM}carl"), ("dora", "enough"), ("emil", "Rested.")):
+        await board.spawn(name)
+        await board.stop_teammate(name, by="board", reason=reason)
+    await board.spawn("fred")
+    await board.spawn("gert")
+    await board.fail_teammate("gert", by="gert", reason=RESTED)
+    assert [member.name for member in await board.team(here=True)] == ["fred", "anna", "bert"]
+    assert [member.name for member in await board.team(here=True, most=1)] == ["fred"]
+    assert len(await board.team()) == 6

@@ -73,3 +73,23 @@ async def test_a_board_that_has_such_a_name_opens_replays_and_keeps_its_teammate
     assert await other.replayed_state() == await other.observed_state()
     with pytest.raises(BadInput):
         await other.spawn("HUMAN")
+
+
+@pytest.mark.parametrize(
+    "role", ["human", "Human", "hum4n", "h-u-m-a-n", "the-human", "board", "B0ARD", "lead", "Le4d", "leads"]
+)
+async def test_a_role_that_looks_like_the_name_of_somebody_is_refused_wherever_one_is_named(
+    board: Board, role: str
+) -> None:
+    with pytest.raises(BadInput, match="cannot be a role"):
+        await board.spawn("alice", roles=[role])
+    with pytest.raises(BadInput, match="cannot be a role"):
+        await board.put("A task", role=role)
+    with pytest.raises(BadInput, match="cannot be a role"):
+        await board.put("A task", review=role)
+    assert await board.list_tasks() == []
+
+
+async def test_other_roles_are_free(board: Board) -> None:
+    roles = ["humanbeing", "team-lead", "dashboards", "leader", "user-tests", "system", "operator"]
+    assert (await board.spawn("alice", roles=roles)).roles == tuple(roles)

@@ -7,7 +7,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.errors import BadText, StaleClaim
 from dugnad.settings import Limits
-from dugnad.types import Note
+from dugnad.types import Note, Waiting
 from tests.board.crew import crew
 from tests.board.raw import assert_refused, race
 from tests.conftest import Opener
@@ -106,6 +106,36 @@ async def test_the_same_key_writes_one_note(opener: Opener, url: str) -> None:
     assert isinstance(racing[0], Note)
     assert titles(await one.search_notes()) == ["other", "title"]
     assert len(await one.events()) == 2
+
+
+async def test_a_note_for_everyone_is_also_told_to_everybody_at_work_once(opener: Opener) -> None:
+    board = await opener()
+    team = await crew(board, "alice", "bob", "carol", "dave", "eve")
+    for title in ("one", "two", "three", "four"):
+        await board.put(title)
+    claim = await team.must_claim("alice")
+    await team.must_claim("bob")
+    await board.settle(await team.must_claim("carol"), Waiting(on="human", question="Which?"))
+    await team.must_claim("eve")
+    await board.stop_teammate("eve")
+    for _ in range(2):
+        note = await board.write_note("alice", "the port", "It is 8080.", claim=claim, everyone=True, key="once")
+    await board.write_note("alice", "mine", "For this goal.", claim=claim)
+    inboxes = {name: await board.inbox(name) for name in ("alice", "bob", "carol", "dave", "eve", "human")}
+    assert [name for name, inbox in inboxes.items() if any(each.kind == "notice" for each in inbox)] == ["bob", "carol"]
+    (told,) = inboxes["bob"]
+    assert (told.sender, told.task, told.text) == ("alice", 1, "Note for everyone: the port\nIt is 8080.")
+    assert (note.root, titles(await board.search_notes(root=2))) == (None, ["the port"])
+
+
+async def test_a_long_note_for_everyone_is_told_in_short(board: Board) -> None:
+    team = await crew(board, "bob")
+    await board.put("one")
+    await team.must_claim("bob")
+    await board.write_note("human", "long", "x" * 50_000, everyone=True)
+    (told,) = await board.inbox("bob")
+    assert len(told.text) < 9_000
+    assert "characters left out; show_task and notes show the rest" in told.text
 
 
 async def test_a_stale_claim_writes_no_note(board: Board) -> None:

@@ -21,6 +21,6 @@ async def test_a_remark_is_said_once_per_key_and_replays(board: Board) -> None:
 
 
 async def test_what_is_no_remark_is_refused(board: Board) -> None:
-    with pytest.raises(BadInput, match="'done' is not a remark; use one of: unsandboxed"):
+    with pytest.raises(BadInput, match="'done' is not a remark; use one of: steered, unsandboxed"):
         await board.remark("human", "done")
     assert await board.events() == []

@@ -217,7 +217,7 @@ class BoardMachine(Errands):
             both = NewTask(title="both", needs=tuple(Need(self.model.holds[hold].task) for hold in (first, second)))
             self.step(lambda: self.model.put([both]), lambda side: side.board.put_many([side.entry(both)]), Side.learn)
         self.step(
-            lambda: [self.model.settle(first, one), self.model.settle(second, other)],
+            lambda: self.model.settle_all((first, one), (second, other)),
             lambda side: gathered(
                 side.board.settle(side.claims[first], one), side.board.settle(side.claims[second], other)
             ),

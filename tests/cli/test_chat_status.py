@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dugnad.board import Board
 from dugnad.chat.status import BoardStatus, bar, look
 from dugnad.types import Budget, Done
@@ -58,6 +60,15 @@ async def test_the_budget_is_that_of_the_goal_not_of_an_answer(board: Board) -> 
     put = await board.put("Answer human", assignee="lead", kind="human_message", budget=Budget(tasks=3))
     await lead.claim("lead", put.id)
     assert bar(await look(board), 200).endswith("lead on #2 Answer human | #1: 0 of 20 tasks, 0 tokens")
+
+
+async def test_a_long_pause_of_a_provider_key_is_counted_down(board: Board) -> None:
+    await board.cool_down("openai:1a2b3c4d", seconds=30, reason="busy", by="board")
+    assert bar(await look(board), 200) == "no tasks | nobody works"
+    await board.cool_down("anthropic:5e6f7a8b", seconds=3_000, reason="No more.", by="board")
+    said = bar(await look(board), 200)
+    expected = r"anthropic:5e6f7a8b goes on in (50m|49m \d+s): No more\. \| no tasks \| nobody works"
+    assert re.fullmatch(expected, said), said
 
 
 async def test_a_teammate_that_failed_is_named(board: Board) -> None:

@@ -23,7 +23,7 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "commands.md").read_text(
 VERBS = [name for verbs in SECTIONS.values() for name, _, _ in verbs]
 ELSEWHERE = {"chat"}  # It has a page of its own.
 RUNNING = {"run", "work", "demo", "doctor"}  # Compared below, each in its own way;
-SERVING = {"servers"}  # or in `test_servers_command`.
+SERVING = {"servers", "web"}  # or in `test_servers_command` and `test_web_command`.
 
 
 def section(name: str) -> str:
@@ -213,6 +213,9 @@ def test_help_waits_for_nothing_heavy(folder: Path) -> None:
         "dugnad.view.tables",
         "dugnad.cli.tasks",
         "mcp",
+        "starlette",
+        "uvicorn",
+        "dugnad.web",
     ):
         assert heavy not in imported
 

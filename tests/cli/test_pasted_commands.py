@@ -14,7 +14,8 @@ import pytest
 
 from dugnad.board import open_board
 from dugnad.board.store.migrations import latest
-from dugnad.cli.unaccepted import NotAccepted, refuse_tracked
+from dugnad.cli.tracked import refuse_tracked
+from dugnad.cli.unaccepted import NotAccepted
 from dugnad.config.project import read_project
 from dugnad.errors import NotReady
 from dugnad.rehearsal.plan import Estimate, PlannedTask, RehearsalPlan

@@ -32,6 +32,7 @@ ACTING = (
     ("add", "A task"), ("run",), ("work",), ("chat",), ("spawn", "alice"), ("stop", "alice"), ("tell", "alice", "x"),
     ("answer", "1", "yes"), ("approve", "1"), ("reject", "1", "--why", "x"), ("retry", "1"), ("cancel", "1"),
     ("release", "1"), ("budget", "1", "--tasks", "9"), ("notes", "--write", "a", "b"), ("prune", "--yes"),
+    ("web",),
 )  # fmt: skip
 READING = (("tasks",), ("show", "1"), ("log",), ("notes",), ("team",), ("inbox",), ("budget",), ("rehearse",))
 NEITHER = {"demo", "doctor", "trust", "servers", "model", "completion"}  # They are about no project's work.

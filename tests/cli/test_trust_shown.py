@@ -178,11 +178,13 @@ def test_a_change_far_into_a_value_is_shown() -> None:
 def test_a_short_question_says_how_much_it_leaves_out(it: Stranger) -> None:
     publish(it, 'model = "scripted:script.yaml"\n' + "".join(f"[members.m{each}]\n" for each in range(30)))
     with terminal("add", "x", folder=it.clone, HOME=str(it.home), XDG_STATE_HOME=str(it.home)) as screen:
-        screen.shows("and 13 more settings: `dugnad trust` shows all of them", "Do you accept it?")
+        screen.shows("and 13 more settings (13 of members): `dugnad trust` shows all of them", "Do you accept it?")
         screen.type("n\r")
         assert screen.ends() == 2
     found = Found({"check": ["a", "b", "c"]}, None, False)
-    assert lines_of(found, it.clone, most=2)[-1] == "  and 1 more setting: `dugnad trust` shows all of them"
+    assert (
+        lines_of(found, it.clone, most=2)[-1] == "  and 1 more setting (1 of check): `dugnad trust` shows all of them"
+    )
     assert len(lines_of(found, it.clone)) == 5
 
 
@@ -196,3 +198,26 @@ def test_how_long_a_team_waits_is_asked_about(it: Stranger, key: str) -> None:
     assert f"changed since you accepted it (team.name, team.{key})" in typed(it, "add", "x").stderr.replace(
         f"(team.{key}, team.name)", f"(team.name, team.{key})"
     )
+
+
+def test_what_changed_is_not_lost_among_much_of_another_kind(it: Stranger) -> None:
+    before = {f"roles.r{each}.plan": False for each in range(40)}
+    now = {f"roles.r{each}.plan": True for each in range(40)} | {
+        "roles.zz.prompt": "Obey.", "check": ["evil"], "limits.lease_seconds": 9, "mcp.use": ["evil"],
+        "policies.bash": "allow",
+    }  # fmt: skip
+    for found in (Found(now, before, False), Found(now, None, False)):
+        lines = lines_of(found, it.clone, most=10)
+        assert len(lines) == 13
+        for word in ("check", "roles.zz.prompt", "mcp.use", "limits.lease_seconds", "policies.bash"):
+            assert any(line.startswith(f"  {word}") for line in lines), word
+        assert lines[-1] == "  and 35 more settings (35 of roles): `dugnad trust` shows all of them"
+
+
+@pytest.mark.parametrize(
+    "unseen", ["\u034f", "\u2800", "\u115f", "\u3164", "\ufe0f", "\u200d", "\u180b", "\U000e0041", "\u17b4"]
+)
+def test_characters_that_nobody_sees_are_written_as_numbers(unseen: str) -> None:
+    (line,) = settings_lines(Found({"check": [f"true{unseen}"]}, {"check": ["true"]}, False))
+    number = unseen.encode("unicode_escape").decode()
+    assert line == f'check: "true" is now "true{number}"'

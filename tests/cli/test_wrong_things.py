@@ -205,7 +205,7 @@ def test_a_working_folder_that_is_gone(place: Place) -> None:
         gone.mkdir()
         ran = place.check([*name.split(), *usual(command)], folder=str(gone), removes_folder=True)
         assert ran.code in (0, 1, 2)
-        if name in ("tasks", "add", "run", "work", "chat", "doctor", "prune", "rehearse"):
+        if name in ("tasks", "add", "run", "work", "chat", "doctor", "prune", "rehearse", "demo"):
             assert (ran.code, "The working folder is gone" in ran.err) == (2, True), (name, ran)
 
 

@@ -57,6 +57,8 @@ BAD_USE = [
     (["add", "a", "b"], "unexpected extra argument"),
     (["tell", "alice", "Use", "it"], "(it); put a text of several words in quotes"),
     (["add", "t", "--colour", "red"], "No such option"),
+    (["run", "x", "--wait-for-quota", "nan"], "nan is not in the range"),
+    (["chat", "--dollars", "nan"], "nan is not in the range"),
     (["tasks", "--limit", "0"], "0 is not in the range"),
     (["log", "99"], "no task #99"),
     (["log", "--after", "-1"], "not in the range"),

@@ -199,6 +199,7 @@ def test_a_file_is_read_beneath_its_root_and_no_link_leads_out(folder: Path) -> 
 @pytest.mark.parametrize(("content", "says"), [
     (b"x = ", "is not TOML"), (b"\xff", "is not UTF-8"), (b"a." * 300 + b"b = 1", "line 1 has more than 256 dots"),
     (b"x = " + b"[" * 5_000, "TOML|nested too deeply"), (b"#" * 70_000, "has more than 64 KiB"),
+    (b"x = " + b"9" * 5_000, "a number or a date that cannot be read"),
 ])  # fmt: skip
 def test_what_is_no_file_of_ours_gets_a_sentence(folder: Path, content: bytes, says: str) -> None:
     (folder / "x.toml").write_bytes(content)

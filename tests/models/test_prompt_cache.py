@@ -100,16 +100,21 @@ def text_of(message: Any) -> str:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 async def test_a_second_teammate_of_a_role_finds_tools_and_system_text_in_the_cache(board: Board, name: str) -> None:
+    """Also if the lead said something else of each of them."""
     seen = []
-    for who in ("alice", "bob"):
-        member = {"roles": ["coder"], "prompt": "Be kind."}
-        seen += await requests_of(board, name, looking(), name=who, member=member)
+    for who, says in (("alice", "Be kind."), ("bob", "Be quick.")):
+        member = {"roles": ["coder"], "prompt": f"lena brought you to the team, and says of you:\n> {says}"}
+        given = {"name": who, "member": member, "role_prompt": "You write tests."}
+        seen += await requests_of(board, name, looking(), **given)
     one, other = seen
     for key in ("tools", "system", "instructions"):
         assert json.dumps(one.json.get(key)) == json.dumps(other.json.get(key))
     shared = len(common(one.body, other.body))
     assert b"Be kind." in one.body
+    assert b"Be quick." in other.body
     assert b"alice" not in one.body[:shared]
+    assert b"lena" not in one.body[:shared]
+    assert b"You write tests." in one.body
     if name != ANTHROPIC:
         system = [[m for m in each.json.get("messages", ()) if m["role"] in ("system", "developer")] for each in seen]
         assert system[0] == system[1]

@@ -198,3 +198,9 @@ def test_a_title_without_a_list_of_steps_is_named() -> None:
 @pytest.mark.parametrize("text", ["", "a:", "3: [{say: x}]"])
 def test_a_script_may_say_little(text: str) -> None:
     assert all(isinstance(title, str) for title in read_script(text))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "a: " + "{a: " * 50_000])
+def test_a_script_that_is_nested_deeply_is_refused_at_once(text: str) -> None:
+    with pytest.raises(BadInput, match="nested more than 100 deep"):
+        read_script(text)

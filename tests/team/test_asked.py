@@ -32,7 +32,7 @@ async def test_what_follows_from_a_message_has_the_persons_words_as_its_goal(boa
     assert (errand.body, errand.put_by) == (WORDS, "human")
     for title in ("Write it", "Test it"):
         packet = told(of_task(model, title)[0])
-        assert "What it follows from, in the words of the human:\n> Build a ledger.\n> Keep it small." in packet
+        assert "The human asked for this:\n> Build a ledger.\n> Keep it small." in packet
         assert "You were written to" not in packet
         assert ("> The run's own." in packet) == (paid_by != "itself")
     answered = told(of_task(model, "Answer human")[0])

@@ -10,11 +10,12 @@ from dugnad.board import Board
 from dugnad.config.project import Role, read_project
 from dugnad.errors import ModelMisconfigured
 from dugnad.models import Model, ScriptedModel
-from dugnad.models.port import Price, Usage
+from dugnad.models.port import Price, Request, Usage
 from dugnad.models.scripted import Step
 from dugnad.team.minds import Models
 from dugnad.team.plan import RunPlan
 from dugnad.team.report import Report
+from dugnad.text import NOTHING
 from dugnad.types import Done
 from dugnad.view.summary import report_shape
 from tests.agent.stage_agent import END, set_stage, used
@@ -54,6 +55,21 @@ async def test_the_report_says_what_the_model_of_a_role_saved(url: str) -> None:
     assert end.saved == {"scripted:cheap": 4_200_000 - 420_000}
     assert "saved  $3.78 with scripted:cheap instead of scripted:dear" in str(end)
     assert report_shape(end)["saved"] == {"scripted:cheap": 3.78}
+
+
+async def test_what_a_summary_saves_is_counted_against_the_cache_of_the_teams_own_model() -> None:
+    """Without a model for summaries, the own one reads nearly all of that input from its cache."""
+    dear = Price(input=3.0, output=15.0, cache_read=0.3)
+    found = {
+        "scripted:own": ScriptedModel({"*": [TURN]}, name="scripted:own", price=dear),
+        "scripted:small": ScriptedModel({"*": [TURN, TURN]}, name="scripted:small", price=CHEAP),
+    }
+    models = Models(RunPlan(url="", model="scripted:own", open_named=lambda name: found[name or ""]))
+    await models.counted("scripted:small", for_summaries=True).ask(Request(system=NOTHING, messages=()))
+    paid = 270_000 + 150_000
+    assert models.saved == {"scripted:small": 270_000 + 1_500_000 - paid}
+    await models.counted("scripted:small").ask(Request(system=NOTHING, messages=(), turn=2))
+    assert models.saved == {"scripted:small": 270_000 + 1_500_000 - paid + 2_700_000 + 1_500_000 - paid}
 
 
 def test_a_dearer_model_is_said_too_and_nothing_where_no_other_was_asked() -> None:

@@ -10,8 +10,9 @@ import pytest
 from dugnad.board import Board
 from dugnad.clock import Sources, wall_ms
 from dugnad.models import ScriptedModel
-from dugnad.team import Host
+from dugnad.team import Host, Team
 from dugnad.team.lost_hosts import Silence
+from dugnad.team.plan import RunPlan
 from dugnad.types import HostInfo as HostRecord
 from tests.agent.stage_agent import END, TITLE
 from tests.board.raw import connect
@@ -177,3 +178,21 @@ async def test_a_shutdown_is_for_the_life_it_was_asked_in_whatever_the_clock_say
     again = await ask()
     assert await open_requests() == [again]
     assert [each.request for each in await board.requests("ada")] == [again]
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+async def test_what_a_run_took_goes_by_a_clock_that_nobody_can_set(opener: Opener, url: str, step: int) -> None:
+    clock = SteppedClock(url)
+    board = await opener(sources=clock.sources)
+    model = Paused({TITLE: [END]}, where=lambda request: True)
+    async with Team(RunPlan(url=url, model=model), board=board) as team:
+        await team.spawn("alice")
+        task = await board.put(TITLE)
+        working = asyncio.ensure_future(team.work([task.id]))
+        await within(model.reached.wait())
+        await clock.step(step)
+        model.go.set()
+        await within(working)
+        end = await team.report([task.id])
+    assert end.took is None or end.took.milliseconds < HOUR // 2
+    assert step < 0 or end.took is not None

@@ -14,7 +14,7 @@ from dugnad.models.scripted import Step
 from dugnad.settings import TeamLimits
 from tests.agent.stage_agent import END, TITLE, call
 from tests.conftest import Opener
-from tests.team.stage_team import hosting, kill, short_lease, until_ended, until_state, within
+from tests.team.stage_team import Paused, hosting, kill, short_lease, until_ended, until_state, within
 from tests.team.stage_trees import finish, worktrees, write
 from tests.workspace.repository import git, new_repository
 
@@ -79,3 +79,26 @@ async def test_when_the_author_was_shut_down_another_brings_it_in_and_the_commit
     assert (done.state, done.teammate, asks(model, "Write a")) == ("done", "alice", 2)
     assert (await board.attempts(task.id))[-1].teammate != "alice"
     assert git(root, "log", "-1", "--format=%an", "dugnad/main") == "alice"
+
+
+@pytest.mark.parametrize("goes_on", ["alice", "bob"])
+async def test_what_a_lost_host_left_in_its_tree_is_merged_in_the_name_of_who_did_it(
+    opener: Opener, tmp_path: Path, goes_on: str
+) -> None:
+    board = await opener(**short_lease(1.0))
+    root = new_repository(tmp_path / "p")
+    await board.spawn("alice")
+    model = Paused({"Write a": [write("a", "1\n"), finish("One.")]}, where=lambda request: request.turn == 2)
+    async with worktrees(board, root) as places:
+        async with hosting(board, model, workspaces=places, knows_neighbours=False) as host:
+            task = await board.put("Write a")
+            await within(model.reached.wait())
+            await kill(host)
+        model.go.set()
+        if goes_on == "bob":
+            await board.stop_teammate("alice", reason="no more of this")
+        await board.spawn(goes_on)
+        async with hosting(board, model, workspaces=places):
+            (done,) = await until_ended(board, task)
+    assert (done.state, (await board.attempts(task.id))[-1].teammate) == ("done", goes_on)
+    assert git(root, "log", "-1", "--format=%an <%ae>", "dugnad/main") == "alice <alice@dugnad.invalid>"

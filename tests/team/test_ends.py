@@ -34,10 +34,10 @@ async def test_finish_answers_with_the_red_check_and_how_often_it_may_be_tried_a
     assert done.state == "done"
     first, second = answers(model.asked[-1])
     assert first.startswith("Not done: the check is red. `pytest -q` in your tree printed:\n> 1 failed\n")
-    assert "you can finish 2 more times before this attempt fails" in first
+    assert "you can do so 2 more times, then this attempt fails" in first
     assert "ask_human" in first
     assert "> still 1 failed" in second
-    assert "you can finish 1 more time before" in second
+    assert "you can do so 1 more time, then" in second
     assert "1 failed" not in told(model.asked[1])  # It is said once.
 
 

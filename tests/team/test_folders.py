@@ -119,6 +119,16 @@ async def test_another_boards_task_of_the_same_number_has_another_folder(opener:
     assert second.tree.name.startswith("1-")
 
 
+async def test_a_lock_that_is_another_name_of_somebodys_file_is_not_written_to(board: Board, tmp_path: Path) -> None:
+    project, precious = project_in(tmp_path / "p"), tmp_path / "precious"
+    precious.touch()
+    (project / ".dugnad" / "work").mkdir(parents=True)
+    os.link(precious, project / ".dugnad" / "work" / "1.lock")
+    async with workshop(board) as shop:
+        await folders(shop, project, project / ".dugnad" / "work")(await claim_of(board), ())
+    assert precious.read_bytes() == b""
+
+
 async def test_a_reviewer_sees_the_work_and_another_round_is_another_review(opener: Opener, tmp_path: Path) -> None:
     board = await opener(limits=Limits(backoff_seconds=0.01))
     project = project_in(tmp_path / "p")

@@ -15,7 +15,8 @@ from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.team import requests
-from dugnad.team.growth import NAMES, RESTED, Joins, fresh_names, joining, one_chain
+from dugnad.team.growth import NAMES, Joins, fresh_names, joining, one_chain
+from dugnad.tools.message_tools import RESTED
 from dugnad.types import Task, Teammate
 from tests.agent.stage_agent import END, TITLE, call
 from tests.conftest import Opener

@@ -12,7 +12,7 @@ from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.team import requests
 from dugnad.types import Task
-from tests.agent.stage_agent import END, TITLE, all_told, call, of_task
+from tests.agent.stage_agent import END, TITLE, all_told, call, of_task, told
 from tests.conftest import Opener
 from tests.team.stage_team import Paused, hosting, until, until_ended, until_state, until_status, within
 
@@ -34,7 +34,9 @@ async def test_the_lead_spawns_one_who_takes_what_nobody_could(board: Board) -> 
         assert done.teammate == "tom"
         await until(board, lambda: board.inbox("human"))
     assert [message.text for message in await board.inbox("human")] == ["Tom is here."]
-    assert "You test." in of_task(model, "Test it")[0].system
+    first = of_task(model, "Test it")[0]
+    assert told(first).startswith("You are tom.\n\nlena brought you to the team, and says of you:\n> You test.\n\n")
+    assert "You test." not in first.system
 
 
 async def test_the_lead_does_not_take_anybodys_work(board: Board) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dugnad.board import Board
 from dugnad.cli.running import read_run
 from dugnad.config.project import read_project
-from dugnad.team.growth import RESTED
+from dugnad.models import ScriptedModel
+from dugnad.team import RunPlan, Team
+from dugnad.tools.message_tools import RESTED
 from dugnad.types import Teammate
-from tests.agent.stage_agent import END
+from tests.agent.stage_agent import END, all_told, call, calls
 from tests.cli.shell import write_settings
 from tests.team import stage_team
 from tests.team.stage_team import hosting, until, until_ended, until_state, until_status
@@ -71,6 +74,28 @@ async def test_a_host_leaves_the_team_that_a_lead_named_as_it_is(board: Board) -
         assert {each.name for each in await board.team()} == {"alice", "bob", "lena"}
         model.go.set()
         await until_ended(board, *tasks)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+async def test_who_waits_for_work_that_nobody_may_take_gets_one_who_may(url: str, most: int) -> None:
+    tasks = [{"title": "Test it", "label": "test", "role": "tester"}]
+    both = calls(("add_tasks", {"tasks": tasks}), ("wait_for", {"tasks": ["test"]}))
+    model = ScriptedModel({"Build it": [both, END], "Test it": [call("finish", result="tested")]})
+    given: dict[str, Any] = {"agents": most, "agents_asked": False, "limits": stage_team.limits()}
+    async with Team.open(url, model=model, **given) as team:
+        await team.spawn("alice")
+        await team.put("Build it")
+        await stage_team.within(team.run())
+        built, tested = await team.board.list_tasks()
+    assert (built.state, tested.state, tested.teammate) == ("done", "done", "bob")
+    assert "ended as done (bob):\n> tested" in all_told(model.asked[-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "joins"), [({}, False), ({"agents": 1}, True), ({"agents": 1, "only_roles": ("coder",)}, False)]
+)
+def test_a_plan_says_whether_one_joins_for_a_role_that_nobody_has(given: dict[str, Any], joins: bool) -> None:
+    assert RunPlan(url="", **given).adds("tester") is joins
 
 
 async def two_work(board: Board) -> bool:

@@ -73,7 +73,7 @@ async def test_before_approval_only_reading_is_allowed(board: Board, task: Any, 
     seen, listed, *refused = last_results(SimpleNamespace(asked=of_turn(model, 2)))
     assert (seen, "has to wait" in listed) == ("seen", False)
     assert all("has to wait: until your plan is approved you may only read" in each for each in refused)
-    assert "your plan must be approved" in all_told(model.asked[0])
+    assert "until your plan is approved" in all_told(model.asked[0])
     assert "Approved. The human answered" in all_told(model.asked[-1])
     assert len(await board.list_tasks()) == 1
 

@@ -11,8 +11,8 @@ from dugnad import Team
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.team import Host, RunPlan
-from dugnad.team.growth import MADE_ROOM
 from dugnad.team.minds import Minds, Models
+from dugnad.tools.message_tools import MADE_ROOM
 from dugnad.types import Budget
 from tests.agent.stage_agent import TITLE
 from tests.conftest import Opener

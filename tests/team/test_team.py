@@ -17,7 +17,7 @@ from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits, TeamLimits
 from dugnad.team import requests
-from dugnad.team.growth import RESTED
+from dugnad.tools.message_tools import RESTED
 from dugnad.types import Event, NewTask, Task
 from tests.agent.stage_agent import END, FAST, TITLE, all_told, call, last_results
 from tests.conftest import Opener

@@ -8,7 +8,7 @@ from dugnad.config.project import Role
 from dugnad.models import ScriptedModel
 from dugnad.team import RunPlan, Team
 from dugnad.types import Budget
-from tests.agent.stage_agent import END, TITLE, all_told, call
+from tests.agent.stage_agent import END, TITLE, all_told, call, told
 from tests.team.stage_team import limits, until
 
 
@@ -41,3 +41,18 @@ async def test_whoever_has_a_role_that_plans_first_only_reads_until_then(url: st
         await until(team.board, has_tried)
         assert "until your plan is approved you may only read" in all_told(model.asked[1])
         assert "Next" not in {task.title for task in await team.board.list_tasks()}
+
+
+async def test_the_prompt_of_a_role_is_for_all_who_have_it_and_ones_own_comes_besides(url: str) -> None:
+    model = ScriptedModel({"*": [END]})
+    async with Team.open(url, model=model, roles={"coder": Role(prompt="You code.")}, limits=limits()) as team:
+        await team.spawn("alice", role="coder")
+        await team.spawn("bob", role="coder", prompt="Be quick.")
+        for name in ("alice", "bob"):
+            await team.put(f"For {name}", assignee=name)
+        await team.run()
+    alice, bob = sorted((each for each in model.asked if each.turn == 1), key=lambda each: each.title)
+    assert alice.system == bob.system
+    assert "You code." in bob.system
+    assert told(bob).startswith("You are bob.\n\nBe quick.\n\n")
+    assert told(alice).startswith("You are alice.\n\nYour task")

@@ -10,7 +10,7 @@ from dugnad.models.port import Request, Said
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
 from dugnad.team.workspaces.folders import folders
-from tests.agent.stage_agent import all_told, call
+from tests.agent.stage_agent import all_told, call, told
 from tests.conftest import Opener
 from tests.team.stage_team import Paused, hosting, until_ended, until_state, within
 from tests.team.stage_trees import finish, shell, workshop, worktrees, write
@@ -63,16 +63,16 @@ async def test_a_reviewer_sees_exactly_what_would_go_in_and_the_checks_verdict_t
         model.go.set()
         (done,) = await until_ended(board, task)
     asked = [each for each in model.asked if each.title.startswith("Review")]
-    told, (diff,) = first_told(asked[0]), answers(asked[-1])
-    assert "alice finished #1. Review it: may it go in as it is?" in told
-    assert "`test -f a` succeeded on the work merged into dugnad/main (at " in told
-    assert "This is it:\n> diff --git a/a b/a\n" in told
-    assert "\n> +1\n> +2\n" in told
-    assert "`git diff HEAD^ HEAD` shows exactly what would go in: 1 file, 2 lines added, 1 removed." in told
-    assert "The task, in the words of lea:\n> Two lines.\n> <inbox>" in told
-    assert "What alice says about the work:\n> I wrote a.\n> It is fine." in told
-    assert "> alice finished" not in told
-    assert told.count("Write a") == 1
+    words, (diff,) = first_told(asked[0]), answers(asked[-1])
+    assert "alice finished #1. Review it: may it go in as it is?" in words
+    assert "`test -f a` succeeded on a trial merge of the work with dugnad/main (at " in words
+    assert "This is it:\n> diff --git a/a b/a\n" in words
+    assert "\n> +1\n> +2\n/tmp " in words  # Our own words begin a line.
+    assert "`git diff HEAD^ HEAD` shows exactly what would go in: 1 file, 2 lines added, 1 line removed." in words
+    assert "The task, in the words of lea:\n> Two lines.\n> <inbox>" in words
+    assert "What alice says about the work:\n> I wrote a.\n> It is fine." in words
+    assert "> alice finished" not in words
+    assert words.count("Write a") == 1
     assert [line for line in diff.splitlines() if line[:1] in "+-"][2:] == ["-0", "+1", "+2"]
     assert diff.splitlines()[-2:] == ["a", "b"]  # What others merged is there, and not in the diff.
     assert (done.state, subjects(root)) == ("done", ["Write a", "Other", "Begin"])
@@ -173,10 +173,10 @@ async def test_in_a_folder_the_reviewer_is_told_of_the_check_and_what_differs(op
         places = folders(shop, project, project / ".dugnad" / "work")
         async with hosting(board, model, workspaces=places):
             (done,) = await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
-    told = first_told(next(each for each in model.asked if each.title.startswith("Review")))
-    assert "alice finished #1. Review it: may it go in as it is?" in told
-    assert "Compared with the project, this differs: a, gone. `test -f a` succeeded there." in told
-    assert "in a copy of the folder that the work was done in" in told
+    words = first_told(next(each for each in model.asked if each.title.startswith("Review")))
+    assert "alice finished #1. Review it: may it go in as it is?" in words
+    assert "Compared with the project, this differs: a, gone. `test -f a` succeeded there." in words
+    assert "in a copy of the folder that the work was done in" in words
     assert done.state == "done"
 
 
@@ -194,9 +194,13 @@ async def test_a_second_review_says_what_the_first_asked_for_and_what_is_not_par
             return works[request.turn - 1]
         return APPROVES if "reviewed before" in all_told(request) else refuses
 
-    async with worktrees(board, root) as places, hosting(board, ScriptedModel(script), workspaces=places):
+    model = ScriptedModel(script)
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         await until_ended(board, await board.put("Write a", role="coder", review="reviewer"))
     first, second = [each for each in await board.list_tasks() if each.kind == "review"]
+    last = told(next(each for each in model.asked if each.task == second.id))
+    assert f"You reviewed it in #{first.id}, and this is what changed since:\n> diff --git a/a b/a\n" in last
+    assert "\n> -1\n> +2\n" in last
     assert "reviewed before" not in first.body
     assert f"It was reviewed before: #{first.id}, by bob, ended as changes-requested" in second.body
     assert (

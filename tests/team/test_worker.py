@@ -12,7 +12,7 @@ from dugnad.errors import ModelMisconfigured, NotReady, StoppedTeammate
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
-from dugnad.team.growth import RESTED
+from dugnad.tools.message_tools import RESTED
 from dugnad.types import Task
 from tests.agent.stage_agent import END, TITLE, all_told, call
 from tests.board.crew import race

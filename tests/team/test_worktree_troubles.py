@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,48 @@ async def test_a_target_that_a_person_has_checked_out_is_asked_about_once_and_co
     assert len(model.asked) == 2  # Nobody had to think about it again.
     assert subjects(root) == ["Write a", "Begin"]
     assert has_no_trees(root)
+
+
+async def test_what_only_a_person_can_mend_is_asked_about_once_and_leaves_nothing_behind(
+    board: Board, tmp_path: Path
+) -> None:
+    root = new_repository(tmp_path / "p")
+    blob = git(root, "rev-parse", "HEAD:README.md")
+    missing = root / ".git" / "objects" / blob[:2] / blob[2:]
+    await board.spawn("alice")
+    model = ScriptedModel({"Write a": [write("a", "a\n"), finish()]})
+    async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
+        missing.rename(tmp_path / "aside")
+        task = await until_state(board, await board.put("Write a", budget=Budget(tasks=1)), "waiting")
+        (asked,) = await board.requests()
+        assert (
+            f"cannot be begun: git read-tree failed: error: unable to read sha1 file of README.md ({blob}" in asked.text
+        )
+        assert git(root, "for-each-ref", "refs/heads/dugnad/task-*") == ""
+        assert has_no_trees(root)
+        assert os.listdir(root / ".git" / "dugnad" / "trees") == []
+        (tmp_path / "aside").rename(missing)
+        assert asked.request is not None
+        await board.reply(asked.request, HUMAN, "It is there again.")
+        (done,) = await until_ended(board, task)
+        assert (await board.budget(task.id)).runs == 1
+    assert (done.state, done.tries) == ("done", 0)
+
+
+@pytest.mark.parametrize(("least", "is_paid"), [(0.0, True), (3_600.0, False)])
+async def test_the_goal_pays_for_the_time_of_git(board: Board, tmp_path: Path, least: float, is_paid: bool) -> None:
+    root = new_repository(tmp_path / "p")
+    await board.spawn("alice")
+    spoils = shell("mkdir sub && mkfifo sub/.gitignore")
+    model = ScriptedModel({"Write a": [write("a", "a\n"), spoils, finish(), shell("rm sub/.gitignore"), finish()]})
+    async with worktrees(board, root) as places:
+        places.shop = replace(places.shop, paid_seconds_min=least)
+        async with hosting(board, model, workspaces=places):
+            (done,) = await until_ended(board, await board.put("Write a"))
+    assert done.state == "done"
+    assert "sub/.gitignore: it is a named pipe" in all_told(model.asked[3])
+    spent = [each.data["milliseconds"] for each in await board.events() if each.kind == "spent"]
+    assert any(spent) == is_paid
 
 
 # Reviews.

@@ -54,7 +54,7 @@ async def test_a_mind_is_told_what_lies_at_the_top_of_its_tree(board: Board, tmp
     model = ScriptedModel({"Look around": [finish("All is well.")]})
     async with worktrees(board, root) as places, hosting(board, model, workspaces=places):
         await until_ended(board, await board.put("Look around"))
-    assert "It holds README, odd name, src/." in all_told(model.asked[0])
+    assert "Your tree holds README, odd name, src/." in all_told(model.asked[0])
 
 
 async def test_a_task_that_changes_nothing_needs_no_merge_and_no_check_of_the_project(
@@ -142,36 +142,31 @@ async def test_after_a_conflict_the_author_goes_on_in_a_tree_with_the_conflict_i
     assert has_no_trees(root)
 
 
-async def test_a_conflict_in_the_last_round_is_no_failed_try_and_leaves_no_marks(
-    opener: Opener, tmp_path: Path
-) -> None:
+async def test_a_conflict_uses_up_no_round_and_says_so(opener: Opener, tmp_path: Path) -> None:
+    """There is only one round here, so without that the next attempt would begin in a tree without the conflict."""
     board = await opener(limits=SOON)
     root = new_repository(tmp_path / "p", {"a": "0\n"})
     await board.spawn("alice")
     await board.spawn("bob")
+    mended = [shell("cat a; echo 1 and 2 > a"), finish("It is both.")]
     model = Paused(
-        {"First": [write("a", "1\n"), finish()], "Second": [write("a", "2\n"), finish("It is 2.")]},
+        {"First": [write("a", "1\n"), finish()], "Second": [write("a", "2\n"), finish("It is 2."), *mended]},
         where=lambda request: request.title == "Second" and request.turn == 2,
     )
     async with (
         worktrees(board, root) as places,
         hosting(board, model, workspaces=places, limits={"check_rounds_max": 0}),
     ):
-        second = await board.put("Second")
+        task = await board.put("Second")
         await within(model.reached.wait())
-        (first,) = await until_ended(board, await board.put("First"))
+        await until_ended(board, await board.put("First"))
         model.go.set()
-        (second,) = await until_ended(board, second)
-        assert (first.state, second.state, second.tries) == ("done", "done", 0)
-    before, after = await board.attempts(second.id)
-    assert (before.ended_as, after.ended_as, after.continues) == ("released", "done", None)
-    assert before.reason is not None
-    assert "conflicts with what others merged into dugnad/main meanwhile, in a." in before.reason
-    told = all_told(next(each for each in reversed(model.asked) if each.title == "Second" and each.turn == 1))
-    assert "First" in told
-    assert "dugnad/task-" in told
-    assert (at(root, "dugnad/main", "a"), subjects(root)) == ("2", ["Second", "First", "Begin"])
-    assert has_no_trees(root)
+        (done,) = await until_ended(board, task)
+    assert (done.state, done.tries, len(await board.attempts(task.id))) == ("done", 0, 1)
+    _, verdict, shown, *_ = answers(next(each for each in reversed(model.asked) if each.title == "Second"))
+    assert verdict.endswith("A conflict is no failed try: you can finish 1 more time before this attempt fails.")
+    assert "<<<<<<<" in shown
+    assert (at(root, "dugnad/main", "a"), subjects(root)) == ("1 and 2", ["Second", "First", "Begin"])
 
 
 async def test_red_only_together_with_the_work_of_others_is_mended_where_both_are(
@@ -195,8 +190,9 @@ async def test_red_only_together_with_the_work_of_others_is_mended_where_both_ar
         (done,) = await until_ended(board, task)
     assert (done.state, len(await board.attempts(task.id))) == ("done", 1)
     _, verdict, listed, *_ = answers(next(each for each in reversed(model.asked) if each.title == "Second"))
-    assert "merged with what others merged into dugnad/main meanwhile, the check is red" in verdict
+    assert "the check is red when it is merged with what others put into dugnad/main meanwhile" in verdict
     assert "First (#2, by " in verdict
+    assert verdict.endswith("You can finish 3 more times before this attempt fails.")
     assert ("one" in listed, "two" in listed) == (True, True)
     assert git(root, "ls-tree", "--name-only", "dugnad/main").split() == ["a", "one", "three"]
 
@@ -257,8 +253,8 @@ async def test_a_lost_hosts_changes_are_carried_over_and_named(opener: Opener, t
         assert done.state == "done"
     told = all_told(model.asked[-1])
     assert "Carried over into this tree: 1 file, a." in told
-    assert "A reply that was not recorded yet is gone" in told
-    expected = "dugnad/main has moved by 1 commit" if moved else "dugnad/main has not moved"
+    assert "and a reply that was not recorded yet." in told
+    expected = "dugnad/main has 1 commit that your tree lacks" if moved else "Your tree has all that dugnad/main has"
     assert expected in told
     assert at(root, "dugnad/main", "a") == "1\n2"
     assert subjects(root)[0] == "Write a"

@@ -12,8 +12,22 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
+from dugnad.tools.message_tools import RESTED
 from dugnad.types import Budget, Done, Need, Waiting
-from tests.agent.stage_agent import END, TITLE, Crash, Wrapped, call, calls, last_results, results, set_stage
+from tests.agent.stage_agent import (
+    END,
+    TITLE,
+    Crash,
+    Stage,
+    Wrapped,
+    all_told,
+    call,
+    calls,
+    last_results,
+    results,
+    set_stage,
+    told,
+)
 
 CHAIN: list[dict[str, Any]] = [
     {"title": "Write it", "label": "write", "role": "coder", "check": "true", "review": "reviewer"},
@@ -201,3 +215,63 @@ async def test_what_would_be_waited_for_forever_is_told(board: Board, tasks: lis
     (text,) = last_results(stage.model)
     assert text.startswith("Error: ")
     assert wrong in text
+
+
+TEST = [{"title": "Test it", "label": "test", "role": "tester"}]
+JOINS = "Nobody with the role 'tester' is there now. One joins, or comes back, when the task is ready."
+
+
+@pytest.mark.parametrize("how", ["joins", "rests"])
+async def test_who_adds_work_for_one_that_comes_is_told_so_and_may_wait_for_it(board: Board, how: str) -> None:
+    if how == "rests":
+        await board.spawn("tom", roles=["tester"])
+        await board.stop_teammate("tom", by="tom", reason=RESTED)
+    both = calls(("add_tasks", {"tasks": TEST}), ("wait_for", {"tasks": ["test"]}))
+    stage = await set_stage(board, [both, END], joins=lambda role: how == "joins" and role == "tester")
+    assert await stage.run() == Waiting(on="tasks", tasks=(2,))
+    await board.cancel(2)
+    assert await stage.go_on() == Done("built")
+    assert last_results(stage.model)[0].splitlines()[1] == JOINS
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_nothing_is_said_where_one_is_there_or_nobody_comes(board: Board, there: bool) -> None:
+    if there:
+        await board.spawn("tom", roles=["tester"])
+    (text,) = await results(board, ("add_tasks", {"tasks": TEST}), joins=lambda role: there)
+    assert len(text.splitlines()) == 2
+
+
+async def beside(board: Board, *steps: Step) -> Stage:
+    """Bob finishes what alice added while her model thinks for the second time."""
+    bob = await helper(board, A=[call("finish", result="one\ntwo")])
+    add = call("add_tasks", tasks=[{"title": "A", "label": "a", "role": "helper"}])
+    stage = await set_stage(board, [add, *steps, END])
+
+    async def ask(inner: ScriptedModel, request: Request) -> Reply:
+        if request.title == TITLE and request.turn == 2:
+            await board.seat(stage.host, name="bob")
+            claim = await board.claim("bob", stage.host)
+            assert claim is not None
+            await board.settle(claim, await bob.work(claim))
+        return await inner.ask(request)
+
+    stage.agent.model = Wrapped(stage.model, ask)
+    await stage.run(assignee="alice")
+    return stage
+
+
+async def test_who_works_on_is_told_at_the_next_turn_that_what_it_added_has_ended(board: Board) -> None:
+    stage = await beside(board, call("list_tasks"), call("list_tasks"))
+    third, fourth = list(stage.model.asked)[-2:]
+    words = "<inbox>\nFrom the runtime, about #1:\n> #2 'A', which you added, is done (bob): one\n</inbox>"
+    assert words in told(third)
+    assert all_told(fourth).count("which you added") == 1
+    assert not await board.inbox("alice")
+
+
+async def test_what_a_wait_tells_is_not_told_by_a_notice_as_well(board: Board) -> None:
+    stage = await beside(board, call("wait_for", tasks=["a"]))
+    assert last_results(stage.model) == ["#2 'A' ended as done (bob):\n> one\n> two"]
+    assert "which you added" not in all_told(stage.model.asked[-1])
+    assert not await board.inbox("alice")

@@ -134,7 +134,7 @@ async def test_edits_of_a_list_are_all_made_or_none(board: Board, root: Path) ->
         ("edit_file", {"path": "x", "edits": [{"old": "A", "new": "1", "once": True}]}),
         tools=file_tools(Files(root)),
     )
-    assert texts[0] == "Changed x in 4 places, at line 1, 3, 4."
+    assert texts[0] == "Changed x in 4 places, at lines 1, 3, 4."
     assert texts[1].startswith("Error: Edit 2 of 2 cannot be made, so none was made. The old text is not in x")
     assert all(text.startswith("Error: ") for text in texts[2:])
     assert (root / "x").read_text() == "A\nB\nC\nC\n"

@@ -54,6 +54,17 @@ async def test_a_lead_is_told_that_a_teammate_was_there_already(board: Board) ->
     assert answer == "bob was on the team already (tester), and stays as it is."
 
 
+@pytest.mark.parametrize("other", [{"prompt": "You test."}, {"role": "tester"}])
+async def test_a_lead_is_told_who_has_the_name_already_and_what_to_do(board: Board, other: dict[str, str]) -> None:
+    await board.spawn("bob", model="some:model")
+    answer = await led(board, "spawn_teammate", name="bob", **other)
+    assert answer == (
+        "Error: bob is on the team already, for any work (joining). Give it tasks as it is, or choose another name. "
+        "When it was shut down, it can come back with other settings."
+    )
+    assert not (await board.teammate("bob")).roles
+
+
 async def test_a_team_grows_by_its_lead_up_to_a_bound(board: Board) -> None:
     await board.spawn("bob")
     fields = {"limits": AgentLimits(teammates_max=2)}

@@ -169,3 +169,15 @@ def test_a_result_without_anything_says_so() -> None:
     assert result_text({"content": [{"type": "hologram\n", "data": "x"}]}) == "[hologram, not shown]"
     both = {"content": [{"type": "text", "text": "21"}], "structuredContent": {"degrees": 21}}
     assert result_text(both) == "21"
+
+
+UNSEEN = ["\u034f", "\u2800", "\u115f", "\u3164", "\ufe0f", "\u17b4", "\u180b", "\U000e0100"]
+
+
+@pytest.mark.parametrize("unseen", UNSEEN)
+def test_what_counts_as_printable_and_is_not_seen_is_shown_by_its_number_and_not_told(unseen: str) -> None:
+    text = text_of(SERVER, [offer(description=f"Fine{unseen}.")])
+    assert unseen not in text
+    (told,) = specs_of(SERVER, offers_of(text))[0].values()
+    assert unseen not in told.description
+    assert "Fine" in told.description

@@ -7,6 +7,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
+from dugnad.tools.message_tools import MADE_ROOM, RESTED
 from dugnad.types import Done, Waiting
 from tests.agent.stage_agent import (
     END,
@@ -23,7 +24,7 @@ from tests.agent.stage_agent import (
     set_stage,
     told,
 )
-from tests.board.crew import meddle
+from tests.board.crew import crew, meddle
 
 
 async def answer(board: Board, text: str, *, accepted: bool | None = None, by: str = "human") -> None:
@@ -105,14 +106,42 @@ async def test_a_message_that_was_read_with_a_tool_is_not_shown_a_second_time(bo
 
 async def test_teammates_are_listed_with_roles_and_what_they_do(board: Board) -> None:
     await board.spawn("bob", roles=["coder", "writer"], lead=True)
-    await board.spawn("carl")
-    await board.stop_teammate("carl")
+    for name, by, reason in (("carl", "human", "enough"), ("dora", "dora", RESTED), ("emma", "board", f"{MADE_ROOM}x")):
+        await board.spawn(name)
+        await board.stop_teammate(name, by=by, reason=reason)
+    await board.spawn("fred")
+    await board.fail_teammate("fred", by="fred", reason="a bug")
+    team = await crew(board, "gina", "hank", "ivar", "jens")
+    waited = await board.put("Wait for it")
+    await board.settle(await team.must_claim("gina", task=waited.id), Waiting(on="human", question="?"))
+    other = await board.put("Wait for that")
+    await board.settle(await team.must_claim("hank", task=other.id), Waiting(on="tasks", tasks=(waited.id,)))
+    busy = await board.put("Work")
+    await team.must_claim("ivar", task=busy.id)
     lines = (await result(board, "list_teammates")).splitlines()
     assert sorted(lines) == [
-        "alice (you): no role, so it takes tasks for anyone, working, on #1 'Build it'",
-        "bob (lead): coder, writer, wanted",
-        "carl: no role, so it takes tasks for anyone, stopped",
+        "alice (any work), on #4 'Build it' (you)",
+        "bob (lead, coder, writer), joining",
+        "carl (any work), shut down",
+        "dora (any work), resting, comes back when there is work",
+        "emma (any work), resting, comes back when there is work",
+        "fred (any work), failed and left",
+        "gina (any work), waits for a person",
+        "hank (any work), waits for #1",
+        "ivar (any work), on #3 'Work'",
+        "jens (any work), free",
     ]
+
+
+async def test_who_writes_to_one_that_rests_is_told_what_brings_it_back(board: Board) -> None:
+    await board.spawn("bob")
+    await board.stop_teammate("bob", by="bob", reason=RESTED)
+    said = await result(board, "send_message", to="bob", text="hello")
+    assert said == (
+        "Error: bob rests and reads no messages: it left because there was nothing to do. A task for bob alone brings "
+        "it back. Otherwise write to another teammate, or write a note."
+    )
+    assert not await board.inbox(None)
 
 
 async def test_a_question_puts_the_task_down_and_the_answer_comes_back_once(board: Board) -> None:

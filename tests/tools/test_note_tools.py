@@ -9,7 +9,7 @@ from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.tools import tool
 from dugnad.types import Done
-from tests.agent.stage_agent import END, TITLE, call, calls, gave, last_results, result, results, set_stage
+from tests.agent.stage_agent import END, TITLE, call, calls, gave, last_results, result, results, set_stage, told
 
 
 @tool
@@ -50,6 +50,20 @@ async def test_notes_of_other_goals_are_only_found_by_search_unless_they_belong_
     assert own == "Note 2 by bob: near\n> by"
     assert found == "Note 1 by bob, about #1: far\n> away"
     assert none == "No note has all of: away %."
+
+
+async def test_a_note_for_everyone_is_shown_at_the_next_turn_of_who_is_at_work(board: Board) -> None:
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await board.write_note("bob", "the port", "It is\n8080.", everyone=True)
+        return "waited"
+
+    stage = await set_stage(board, [call("wait"), call("list_tasks"), END], tools=[wait])
+    assert await stage.run() == Done("built")
+    shown = "<inbox>\nFrom bob [notice]:\n> Note for everyone: the port\n> It is\n> 8080.\n</inbox>"
+    assert ["</inbox>" in told(each) for each in stage.model.asked] == [False, True, False]
+    assert shown in told(stage.model.asked[1])
 
 
 async def test_older_notes_are_read_on(board: Board) -> None:

@@ -63,6 +63,20 @@ def test_a_worker_has_at_most_twenty_tools_and_a_reviewer_twelve(
     assert {"finish", "give_up", "ask_human", "show_task", "read_file"} <= names
 
 
+@pytest.mark.parametrize(("plan", "skills"), PLANS_AND_SKILLS)
+@pytest.mark.parametrize("shell", [True, False])
+@pytest.mark.parametrize("review", [False, True])
+def test_what_takes_the_place_of_others_takes_none_of_a_tool_that_texts_name(
+    tmp_path: Path, review: bool, shell: bool, plan: bool, skills: bool
+) -> None:
+    without = (() if shell else ("bash", "jobs"), () if skills else ("use_skill",))
+    tools = offered(named(tmp_path, without=sum(without, ())), review=review, plan=plan, lead=False)
+    named_in_texts = {"finish", "ask_human", "respond", "show_task", "notes", "read_output"}
+    named_in_texts |= set() if review else {"add_tasks", "wait_for", "update_tree"}
+    named_in_texts |= {"jobs"} if shell else set()
+    assert named_in_texts - {each.name for each in tools} == set()
+
+
 def test_the_order_is_fixed(tmp_path: Path) -> None:
     tools = named(tmp_path, without=("use_skill",))
     turned = dict(reversed(tools.items()))
@@ -115,7 +129,7 @@ async def test_a_review_is_worked_with_the_tools_of_a_reviewer(board: Board, tmp
     stage = await asked(board, tmp_path)
     work = await board.put("Work", role="nobody")
     await stage.run(parent=work.id, kind="review", reviews=work.id)
-    assert names(stage) == [*REVIEWER[:-1], "glob"]
+    assert names(stage) == [*REVIEWER[:-2], "grep", "glob"]
 
 
 async def test_where_a_plan_is_required_it_can_be_submitted(board: Board, tmp_path: Path) -> None:

@@ -46,6 +46,47 @@ def test_what_has_no_proper_front_is_not_a_skill(folder: Path, text: str) -> Non
     assert find_skills(folder) == ()
 
 
+BOMB = "".join(
+    f"{at}: &{at} [{', '.join([f'*{chr(ord(at) - 1)}' if at > 'a' else 'lol'] * 10)}]\n" for at in "abcdefghij"
+)
+FRONTS = {
+    "a bomb for a name": f"description: x\n{BOMB}name: *j",
+    "a bomb for a description": f"{BOMB}description: *j",
+    "an anchor": "name: &a x\ndescription: y",
+    "a tag": "name: !!python/object:os.system x\ndescription: y",
+    "a list": "name: [x]\ndescription: y",
+    "a table": "name:\n  x: y\ndescription: y",
+}
+
+
+@pytest.mark.parametrize("front", FRONTS.values(), ids=FRONTS)
+def test_a_front_whose_name_or_description_is_not_a_text_is_not_a_skill(folder: Path, front: str) -> None:
+    skill(folder, "a", f"---\n{front}\n---\nx")
+    assert find_skills(folder) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["---" + "\n" * 250_000, "---\n" + "a: " * 80_000, "---\n" + "-" * 250_000, "---\n" + "\n ---x" * 40_000]
+)
+def test_a_front_without_an_end_takes_no_time(folder: Path, text: str) -> None:
+    """It took hours; the time limit of a test would end it."""
+    skill(folder, "a", text)
+    assert find_skills(folder) == ()
+
+
+def test_a_description_may_be_quoted_folded_or_beside_other_values(folder: Path) -> None:
+    fields = "license: MIT\nmetadata:\n  tags: [a, b]\nallowed-tools: [Read, Bash]\n"
+    for name, value in {
+        "a": "'It''s: fine'",
+        "b": '"Say \\"hi\\"."',
+        "c": ">-\n  One\n  two.",
+        "d": "One: two. # no",
+    }.items():
+        skill(folder, name, f"---\n{fields}description: {value}\n---\nBody\n")
+    said = {each.name: each.description for each in find_skills(folder)}
+    assert said == {"a": "It's: fine", "b": 'Say "hi".', "c": "One two.", "d": "One: two."}
+
+
 def test_a_skill_with_bytes_that_are_no_text_is_read_all_the_same(folder: Path) -> None:
     path = skill(folder, "a")
     (path / "SKILL.md").write_bytes(TEXT.encode() + b"\xff\xfe")
@@ -137,10 +178,7 @@ async def test_an_agent_with_a_project_has_the_skills_of_the_project(board: Boar
     assert "use_skill" not in [spec.name for spec in without.model.asked[-1].tools]
 
 
-BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\ndescription: [*b, *b, *b]"
-
-
-@pytest.mark.parametrize("front", ["description: 2024-99-99", f"description: {'[' * 5_000}", "description: [a]", BOMB])
+@pytest.mark.parametrize("front", [f"description: {'[' * 5_000}", "description: [a]", "description: [*b, *b, *b]"])
 def test_a_front_that_is_made_to_break_a_reader_is_not_a_skill(folder: Path, front: str) -> None:
     skill(folder, "a", f"---\nname: x\n{front}\n---\nx")
     assert find_skills(folder) == ()

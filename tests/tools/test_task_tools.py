@@ -259,7 +259,7 @@ async def test_the_list_of_things_to_do_is_kept_and_brought_back_after_ten_quiet
     assert await stage.run() == Done("built")
     asked = list(stage.model.asked)
     assert gave(asked[1]) == "[x] a\n[ ] b"
-    reminded = [request.turn for request in asked if "untouched for a while" in told(request)]
+    reminded = [request.turn for request in asked if "You have not changed this list" in told(request)]
     assert reminded == [12, 22]
     assert "Is it still right?\n> [x] a\n> [ ] b" in told(asked[11])
 
@@ -270,7 +270,7 @@ async def test_an_empty_list_is_said_to_be_empty_and_is_not_brought_back(board: 
     stage = await set_stage(board, steps, limits=AgentLimits(todo_turns=2))
     await stage.run()
     assert gave(stage.model.asked[2]) == "The list is empty."
-    assert not any("untouched" in told(request) for request in stage.model.asked)
+    assert not any("You have not changed" in told(request) for request in stage.model.asked)
 
 
 async def test_the_list_survives_a_wait_and_a_crash(board: Board) -> None:
@@ -293,7 +293,7 @@ async def test_the_list_survives_a_wait_and_a_crash(board: Board) -> None:
         await stage.go_on()
     await stage.lose()
     await stage.go_on(await stage.claim_when_due())
-    assert "untouched for a while. Is it still right?\n> [ ] a" in told(lost[0])
+    assert "for a while. Is it still right?\n> [ ] a" in told(lost[0])
     assert told(stage.model.asked[-1]).startswith(told(lost[0]).partition("[alice")[0])
 
 

@@ -20,13 +20,25 @@ def test_what_somebody_else_changed_since_it_was_read_is_not_overwritten(files: 
     files.read("link")
     path.write_text("hers\n")
     os.utime(path, ns=(stamp, stamp))  # Same size, same time: only the content tells.
-    for attempt in (lambda: files.write("x", "again"), lambda: files.edit("x", "hers", "again")):
+    for attempt in (lambda: files.write("x", "again"), lambda: files.edit("x", "hers", "again", every=True)):
         with pytest.raises(ToolError, match="has changed since you read it"):
             attempt()
     assert path.read_text() == "hers\n"
     files.read("x")
     files.write("x", "both")
     assert path.read_text() == "both"
+
+
+def test_an_edit_of_a_text_that_is_there_once_needs_no_new_look(files: Files, root: Path) -> None:
+    path = put(root, "x", "mine\n")
+    files.read("x")
+    path.write_text("mine\nhers\n")
+    files.edit("x", "mine", "ours")
+    assert path.read_text() == "ours\nhers\n"
+    with pytest.raises(ToolError, match="has changed since you read it"):
+        files.write("x", "again")  # What she wrote was not read yet.
+    files.edit("x", "ours", "yours")
+    assert path.read_text() == "yours\nhers\n"
 
 
 def test_ones_own_writes_are_not_somebody_elses(files: Files, root: Path) -> None:

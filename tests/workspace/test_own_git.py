@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -346,38 +343,3 @@ async def test_the_clock_that_watches_a_lock_counts_seconds(tmp_path: Path) -> N
     await asyncio.sleep(0.2)  # In milliseconds, that would be long enough.
     git_found.remove_stale_lock("refs/heads/x")
     assert lock.exists()
-
-
-ORPHANED = """
-import asyncio, os, sys
-sys.path.insert(0, {root!r})
-from pathlib import Path
-from tests.workspace.repository import attempt, trees_of
-
-async def main():
-    tree = await (await trees_of(Path(sys.argv[1]))).begin(attempt(1))
-    os.mkfifo(tree.path / "pipe")
-    asked = asyncio.ensure_future(tree.run("hash-object", "pipe"))
-    print("begun", flush=True)
-    await asked
-
-asyncio.run(main())
-"""
-
-
-async def test_a_git_that_outlives_its_host_still_holds_the_tree(tmp_path: Path) -> None:
-    root = new_repository(tmp_path / "p")
-    command = [sys.executable, "-c", ORPHANED.format(root=str(Path(__file__).parents[2])), str(root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as host:  # noqa: ASYNC220
-        assert host.stdout is not None
-        assert host.stdout.readline() == b"begun\n"
-        trees = await trees_of(root)
-        pipe = os.open(trees.folder / "1-abcd1234.1" / "pipe", os.O_WRONLY)  # Once git reads from it.
-        host.send_signal(signal.SIGKILL)
-        host.wait()
-    assert trees._locked("1-abcd1234.1") is None
-    os.close(pipe)
-    lock = None
-    while lock is None:  # It ends by itself now.
-        lock = trees._locked("1-abcd1234.1")
-    os.close(lock)

@@ -30,7 +30,7 @@ DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "operating.md"
         ("Makefile", "build"), ("Makefile.am", "build"), ("src/CMakeLists.txt", "build"), ("build.rs", "build"),
         ("vite.config.ts", "build"), ("build.gradle.kts", "build"), ("configure", "build"),
         ("Dockerfile", "container"), ("dev.Dockerfile", "container"), (".devcontainer/devcontainer.json", "container"),
-        ("compose.yaml", "container"),
+        ("compose.yaml", "container"), (".github", "CI"), ("pkg/.GitHub", "CI"), (".vscode", "editor"),
     ],
 )  # fmt: skip
 def test_what_makes_something_run_is_known_wherever_it_lies(path: str, kind: str) -> None:
@@ -75,7 +75,7 @@ def test_what_differs_in_content_kind_or_mode_is_named_and_no_link_is_followed(t
     (task / ".github").symlink_to("/etc")
     (task / ".vscode").symlink_to("/etc")
     assert changed_triggers(task, project) == {
-        ".envrc": "shell", ".vscode": "editor", "Makefile": "build", "justfile": "build",
+        ".envrc": "shell", ".github": "CI", ".vscode": "editor", "Makefile": "build", "justfile": "build",
     }  # fmt: skip
 
 

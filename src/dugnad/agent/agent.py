@@ -26,10 +26,11 @@ from ..tools.offered import offered
 from ..tools.policy import Decision
 from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
+from .consult import consult
 from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .model_calls import Asker, ModelAnswer, PutDown
-from .packet import identity, packet, standing, standing_is_due, system_text
+from .packet import guide_text, identity, name_text, packet, standing, standing_is_due, system_text
 from .resume import Attempts, hand_over, recall, take_messages
 from .stop import Stop
 from .tool_calls import Actor, Result
@@ -47,6 +48,7 @@ class Agent:
     policy: Policy = field(default_factory=Policy)  # Which tools a person is asked about, and which are denied.
     built_in: Sequence[Tool] = BUILT_IN  # Fewer make a shorter prompt, for a small model.
     team: str = "dugnad"
+    role_prompt: str = ""  # The same for all teammates of its role.
     project: Path | None = None
     skills: tuple[Skill, ...] | None = None  # None: those of the project.
     limits: AgentLimits = field(default_factory=AgentLimits)
@@ -55,6 +57,7 @@ class Agent:
     sources: Sources = field(default_factory=Sources)
     claimed: list[Claim] = field(default_factory=list)  # Claimed by name during another task; worked on next.
     may_act: Callable[[], bool] = lambda: True  # False: the host's lease ran out, so another may have the claim.
+    joins: Callable[[str], bool] = lambda role: False  # Whether one joins for work of a role that nobody has.
     stop: Stop = field(default_factory=Stop)  # The host says: put the task down when the turn is recorded.
     hears: Callable[[Claim, str], None] | None = None  # Is told what the model writes to a person, as it comes.
     doing: str = ""  # What it does right now, for people who watch,
@@ -68,6 +71,7 @@ class Agent:
         leading = LEADING if self.teammate.lead else ()
         self._always = (*built_in, *leading, *self.tools)
         self._begun: set[tuple[int, str]] = set()
+        self._talk = Conversation()  # Of the last claim.
         self.equip()
 
     def equip(
@@ -88,6 +92,7 @@ class Agent:
         offers = offered(self._tools, review=review, plan=plan, lead=self.teammate.lead)
         self._specs = tuple(each.spec for each in offers)
         talk, resumed = await self._begin(claim, told, attempts)
+        self._talk = talk
         try:
             while True:
                 await self._act(claim, talk, resumed=resumed)
@@ -134,7 +139,7 @@ class Agent:
 
     async def _begin(self, claim: Claim, told: Told, attempts: Attempts | None) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it continues."""
-        talk = Conversation(desk=Desk(follows=self._follows))
+        talk = Conversation(desk=Desk(follows=self._follows, joins=self.joins))
         talk.spending = await self.board.budget(claim.task.root)
         for model in (self.model, self.summary_model or self.model):
             if talk.spending.microdollars_max is not None and model.facts.price is None:
@@ -150,14 +155,11 @@ class Agent:
         if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
             talk.say(tell("teammate.taken_over", who=who))
         if not resumed:
-            # The packet must not fill a small window.
-            most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
-            limits = replace(self.limits, packet_chars_max=most)
-            talk.say(
-                await packet(
-                    self.board, claim, attempts, limits, self.project, check_told=bool(self._told_of_workspace)
-                )
-            )
+            # Where a summary is about to take the place of all before, the packet is whole.
+            known = Conversation() if compaction.is_much(talk, self._window, self.limits) else talk
+            given = (self.board, claim, attempts, self._packet_limits, self.project, known)
+            talk.say(await packet(*given, check_told=bool(self._told_of_workspace)))
+            talk.retold = known.retold
             if talk.plan_missing:
                 talk.say(tell("teammate.plan_first"))
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
@@ -175,12 +177,22 @@ class Agent:
             for place in list(talk.open_calls):
                 await self._actor(claim, talk).record(place, Result(text=tell("results.not_run")))
             if talk.finished is not None:  # Then this is the result of the call.
-                body = {"place": talk.finished[0], "text": told, "verdict": True}
-                talk.number = await self.board.record(claim, talk.next_turn("tool", body))
-                talk.apply_verdict(told)
+                await self._record_verdict(claim, talk, told, last=False)
                 return
             talk.ended = None
         talk.say(told)
+
+    async def keep_verdict(self, claim: Claim, told: Told) -> None:
+        """What the work came to is the result of `finish`, if other tasks go on from this conversation. No model is
+        asked, and the same again changes nothing."""
+        if claim.context and self._talk.finished is not None:
+            await self._record_verdict(claim, self._talk, told, last=True)
+
+    async def _record_verdict(self, claim: Claim, talk: Conversation, told: Told, *, last: bool) -> None:
+        assert talk.finished is not None
+        body = {"place": talk.finished[0], "text": told, "verdict": True, **({"last": True} if last else {})}
+        talk.number = await self.board.record(claim, talk.next_turn("tool", body))
+        talk.apply_verdict(told, last=last)
 
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if talk.open_calls:
@@ -222,6 +234,7 @@ class Agent:
                     smaller = await self._shorten(claim, talk, compaction.shortened_results(talk, 0, recent=0)[0])
                 if overflowed == 2 or not smaller:
                     raise PutDown(Failed(f"the context is full and cannot be made smaller: {overflow}")) from None
+        talk.room = talk.size_tokens / self._window
         body = talk.reply_turn(said, answer.reply, who)
         turn = talk.next_turn("reply", body, used=answer.used, reservation=answer.reservation, shown=tuple(talk.shown))
         talk.number = await self.board.record(claim, turn)
@@ -229,16 +242,17 @@ class Agent:
 
     def _said(self, talk: Conversation, who: Told, before: Spending | None, spending: Spending) -> Said | None:
         """What is new, beginning with who the teammate is if it was not told yet. None: only results are new."""
-        turn, most = talk.turns + 1, self.limits.turns_max
+        turn, most, tokens, window = talk.turns + 1, self.limits.turns_max, talk.size_tokens, self._window
+        due = standing_is_due(turn, most, before, spending, (talk.room, tokens / window))
         # A reply is never the end of a request.
-        due = standing_is_due(turn, most, before, spending) or (not talk.to_say and isinstance(talk.last, Reply))
-        text = joined([who, *talk.to_say, standing(turn, most, spending) if due else None])
+        due = due or (not talk.to_say and isinstance(talk.last, Reply))
+        text = joined([who, *talk.to_say, standing(turn, most, spending, tokens, window) if due else None])
         return Said(text) if text else None
 
     def _request(self, claim: Claim, talk: Conversation, said: Said | None) -> Request:
         """Pure: the same conversation gives the same request."""
         return Request(
-            system=system_text(self.teammate, self.team, self._skills),
+            system=system_text(self.teammate, self.team, self._skills, self.role_prompt),
             messages=(*talk.entries, said) if said else tuple(talk.entries),
             tools=self._specs,
             output_tokens_max=self.limits.output_tokens_max, seconds_max=self.limits.model_seconds_max,
@@ -247,8 +261,14 @@ class Agent:
         )  # fmt: skip
 
     @property
+    def _packet_limits(self) -> AgentLimits:
+        """A packet must not fill a small window."""
+        most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
+        return replace(self.limits, packet_chars_max=most)
+
+    @property
     def _who(self) -> Told:
-        return tell("teammate.name", name=self.teammate.name)
+        return name_text(self.teammate)
 
     # Making room.
 
@@ -290,7 +310,10 @@ class Agent:
             return False
         answer = await self._summary(claim, talk, kept_from, overflowed=overflowed)
         words = answer.reply.text.strip() if answer else ""
-        text = compaction.summary_text(talk, kept_from, words)
+        guide = await guide_text(self.project, self._packet_limits) if talk.tasks else NOTHING
+        stays = (talk.opening, *(entry.text for entry in talk.entries[kept_from:]), *talk.to_say)
+        lost = None if any(guide in each for each in stays) else guide  # Only the first packet of several had it.
+        text = joined((lost, compaction.summary_text(talk, kept_from, words)))
         turn = talk.next_turn(
             "summary",
             {"summary": text, "kept_from": kept_from, "who": self._who},
@@ -333,34 +356,11 @@ class Agent:
     # The parts that work for one claim.
 
     async def _consult(self, claim: Claim, prompt: str, role: str | None) -> str:
-        """Ask a second mind with a fresh conversation, of which only the answer comes back. Its tools only read, and
-        the claim's budget pays."""
-        # It has no transcript, so it cannot wait for a person.
+        """Ask a second mind. Its tools only read; it has no transcript, so it cannot wait for a person."""
         tools = {each.name: each for each in READING if each.name in self._tools and self._decide(each.name) == "allow"}
-        specs = tuple(each.spec for each in tools.values())
-        name, task, limits = claim.teammate, claim.task, self.limits
-        works_on = tell("teammate.task", task=task.id, title=task.title, root=task.root)
-        who = joined((identity(self.teammate, self.team), works_on), " ")
-        system = tell("teammate.consult", name=f"{name}, as {role}" if role else name, who=who)
-        asked = tell("teammate.consulted", name=name, prompt=prompt)
-        talk = Conversation(epoch=claim.epoch, to_say=[asked])
-        for _ in range(limits.consult_turns_max):
-            said = Said(joined(talk.to_say) or tell("teammate.consult_on"))
-            request = Request(
-                system=system, messages=(*talk.entries, said), tools=specs, output_tokens_max=limits.output_tokens_max,
-                seconds_max=limits.model_seconds_max, teammate=name, task=claim.task.id,
-                title=f"(consult) {role or ''}".strip(), turn=talk.replies + 1, memory=talk.memory,
-            )  # fmt: skip
-            answer = await self._asker(claim).ask(request, await self.board.budget(claim.task.root))
-            await self.board.spend(claim, answer.reservation, answer.used)
-            talk.apply_reply(said, answer.reply)
-            if not answer.reply.calls:
-                return answer.reply.text.strip() or tell("teammate.no_answer")
-            for place in list(talk.open_calls):
-                result = await self._actor(claim, talk, tools).run(place)
-                talk.apply_result(place, result.text, bad=result.bad)
-        last = next((entry.text for entry in reversed(talk.entries) if isinstance(entry, Reply) and entry.text), "")
-        return f"{last}\n{tell('teammate.consult_stopped', turns=limits.consult_turns_max)}".strip()
+        actor = partial(self._actor, claim, tools=tools)
+        who = identity(self.teammate, self.team)
+        return await consult(self._asker(claim), prompt, role, who=who, tools=tools.values(), actor=actor)
 
     def _asker(self, claim: Claim, other: Model | None = None) -> Asker:
         model = other or self.model

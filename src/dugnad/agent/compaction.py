@@ -7,7 +7,10 @@ together: the view is cut only in front of a reply, and never inside the last on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import orjson
 
 from ..models.port import Message, Reply, Request, Said, ToolResult
 from ..prompts import tell
@@ -19,29 +22,55 @@ RECENT_REPLIES = 4  # Their results stay as they are.
 _SHORT = 600  # Characters that are left of a result,
 _LONG = 1_000  # if it had more than this.
 _BEGINNING = 500
+_OF_A_FILE = ("read_file", "edit_file", "write_file")
 
 
 def shortened_results(
     talk: Conversation, to_tokens: int, *, recent: int = RECENT_REPLIES
 ) -> tuple[list[tuple[int, str]], bool]:
     """Results to shorten until the view has so many tokens, and whether that is enough. The large and old ones come
-    first, and those of the last few replies stay. Of each its beginning and its end are left."""
+    first, the source that is being edited comes last, and the results of the last few replies stay. Of each its
+    beginning and its end are left."""
     replies = [place for place, entry in enumerate(talk.entries) if isinstance(entry, Reply)]
     before = len(talk.entries) if not recent else replies[-recent] if len(replies) > recent else 0
+    edited = _being_edited(talk.entries)
     old = [
-        (len(entry.text) * (len(talk.entries) - place), place, entry)
+        (place not in edited, len(entry.text) * (len(talk.entries) - place), place, entry)
         for place, entry in enumerate(talk.entries[:before])
         if isinstance(entry, ToolResult) and len(entry.text) > _LONG
     ]
     found: list[tuple[int, str]] = []
     saved = 0
-    for _, place, entry in sorted(old, key=lambda each: each[:2], reverse=True):
+    for *_, place, entry in sorted(old, key=lambda each: each[:3], reverse=True):
         if size_without(talk, saved) <= to_tokens:
             break
         short = shorten(entry.text, _SHORT, tell("teammate.shortened", output=entry.label))
         saved += len(entry.text.encode()) - len(short.encode())
         found.append((place, short))
     return sorted(found), size_without(talk, saved) <= to_tokens
+
+
+def _being_edited(entries: Sequence[Message]) -> set[int]:
+    """Where the last look at each file stands that was changed after a look at it."""
+    paths: dict[str, str] = {}  # By the call of the last reply.
+    read: dict[str, int] = {}
+    edited: set[str] = set()
+    for place, entry in enumerate(entries):
+        if isinstance(entry, Reply):
+            paths = {call.id: _path_in(call.arguments) for call in entry.calls if call.name in _OF_A_FILE}
+        elif isinstance(entry, ToolResult) and (path := paths.get(entry.call)):
+            if entry.name == "read_file":
+                read[path] = place
+            elif path in read:
+                edited.add(path)
+    return {read[path] for path in edited}
+
+
+def _path_in(arguments: str) -> str:
+    try:
+        return str(orjson.loads(arguments)["path"])
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return ""
 
 
 def cut(talk: Conversation, keep_tokens: int) -> int:
@@ -51,7 +80,7 @@ def cut(talk: Conversation, keep_tokens: int) -> int:
     for place in range(len(talk.entries) - 1, 0, -1):
         size += size_bytes(talk.entries[place]) // BYTES_PER_TOKEN
         if place in replies:
-            if size > keep_tokens and best:
+            if size >= keep_tokens and best:
                 break
             best = place
     # A cut in front of the first reply would summarise nothing new.
@@ -100,13 +129,10 @@ def summary_request(talk: Conversation, kept_from: int, who: Told, window: int, 
         tell("teammate.follows", told=_beginning(talk, kept_from)),
     )
     return Request(
-        system=tell("teammate.summarise", words=limits.summary_tokens_max // 2),
-        messages=(Said(joined(told)),),
-        output_tokens_max=limits.summary_tokens_max,
-        seconds_max=limits.model_seconds_max,
-        title="(summary)",
+        system=tell("teammate.summarise", words=limits.summary_tokens_max // 2), messages=(Said(joined(told)),),
+        output_tokens_max=limits.summary_tokens_max, seconds_max=limits.model_seconds_max, title="(summary)",
         turn=talk.replies,
-    )
+    )  # fmt: skip
 
 
 def _as_text(entry: Message) -> str:
@@ -131,9 +157,7 @@ def carried_text(talk: Conversation, words: str) -> Told:
 def plain_summary(talk: Conversation, kept_from: int) -> str:
     """A summary without a model: the calls, the beginning of each result, and more of what was told."""
     lines = [
-        shorten(entry.text.removeprefix(talk.opening).strip(), 2_000)
-        if isinstance(entry, Said)
-        else one_line(_as_text(entry), 200)
-        for entry in lost(talk, kept_from)
-    ]
+        shorten(entry.text.removeprefix(talk.opening).strip(), 2_000) if isinstance(entry, Said)
+        else one_line(_as_text(entry), 200) for entry in lost(talk, kept_from)
+    ]  # fmt: skip
     return shorten("\n".join(filter(None, lines)), 8_000)

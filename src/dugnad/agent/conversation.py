@@ -21,6 +21,9 @@ from ..tools.task_tools import labels_in
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
 _ENDS = {"Done": Done, "Failed": Failed, "Released": Released}
+# How the result of a call begins that was not granted. Recorded transcripts have these words, so they must not change.
+GUARD = "A guard stopped this:"
+NOT_GRANTED = ("Error:", GUARD, "A person refused:")
 BYTES_PER_TOKEN = 3  # A safe estimate of what was added, used only until the provider has counted,
 _BYTES_PER_TOKEN_CUT = 4  # and one of what was taken away.
 
@@ -32,10 +35,13 @@ class Conversation:
     entries: list[Message] = field(default_factory=list)
     who: Told = NOTHING  # Who the model was told it is.
     opening: Told = NOTHING  # The first message behind that; no compaction changes it.
+    outside: bool = False  # Its mind is an external agent, which has no tools of ours.
     part: str = ""  # Begins the labels of this task's results, if other tasks have the same conversation.
     tasks: list[int] = field(default_factory=list)  # The tasks in front of this one, whose conversation goes on.
     to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
-    shown: list[int] = field(default_factory=list)  # The messages in `to_say`.
+    shown: list[int] = field(default_factory=list)  # The new messages in `to_say`,
+    retold: list[int] = field(default_factory=list)  # and those that were shown before.
+    heard: set[int] = field(default_factory=set)  # All messages that the conversation tells of.
     epoch: int = 0
     number: int = 0  # Of the last recorded turn of this epoch.
     turns: int = 0  # Replies in this attempt.
@@ -56,9 +62,11 @@ class Conversation:
     plain: int = 0  # Replies in a row that were plain text and could be a result.
     odd: int = 0  # Empty, cut off or malformed replies in a row.
     all_bad: bool | None = None  # Of the last reply's calls answered so far.
+    failed: list[str] = field(default_factory=list)  # The calls of the last reply that were not done, by tool.
     tokens: int = 0  # Of all entries, as the provider counted them last.
     uncounted: int = 0  # Bytes that were added since.
     spending: Spending | None = None  # The root's account, as last looked at.
+    room: float = 0.0  # The share of the window that the last request used.
     memory: Memory = field(default_factory=Memory)
     desk: Desk = field(default_factory=Desk)
 
@@ -83,11 +91,15 @@ class Conversation:
         self.open_calls, self.ended, self.finished, self.allowed = {}, None, None, set()
         self.replies = self.recorded = self.plain = self.odd = 0
         self.reply_at, self.all_bad, self.cut_off = (0, 0), None, False
-        self.desk = Desk(follows=self.desk.follows)
+        self.desk = Desk(follows=self.desk.follows, joins=self.desk.joins)
 
     def label(self, number: int) -> str:
         """Names a result, for `read_output`."""
         return f"{self.part}{self.epoch}.{number}"
+
+    def holds(self, words: str) -> bool:
+        """Whether something that the model was told has these words."""
+        return any(isinstance(entry, Said) and words in entry.text for entry in self.entries)
 
     def say(self, text: Told) -> None:
         self.to_say.append(text)
@@ -96,7 +108,8 @@ class Conversation:
 
     def reply_turn(self, said: Said | None, reply: Reply, who: Told = NOTHING) -> dict[str, Any]:
         """`who` begins what was said, if the model was told who it is."""
-        told = {"who": who} if who else {}
+        messages = [*self.shown, *self.retold]
+        told = {**({"who": who} if who else {}), **({"messages": messages} if messages else {})}
         return {**told, "said": said.text if said else "", "reply": reply_body(reply)}
 
     def apply_reply(self, said: Said | None, reply: Reply, who: Told = NOTHING) -> None:
@@ -104,7 +117,8 @@ class Conversation:
             self.opening = Told(said.text.removeprefix(who).lstrip("\n"))
         self.who = who or self.who
         self.entries += [said, reply] if said else [reply]
-        self.to_say, self.shown, self.begun = [], [], False
+        self.heard.update(self.shown, self.retold)
+        self.to_say, self.shown, self.retold, self.begun = [], [], [], False
         self.turns += 1
         self.replies += 1
         self.desk.compaction_wanted = False
@@ -119,7 +133,7 @@ class Conversation:
         self.odd = self.odd + 1 if is_odd else (self.odd if reply.calls else 0)
         is_plain = not reply.calls and bool(reply.text.strip()) and reply.stop != "length"
         self.plain = self.plain + 1 if is_plain else 0
-        self.all_bad = None
+        self.all_bad, self.failed = None, []
 
     def apply_result(
         self, place: int, text: str, *, ends: Outcome | None = None, bad: bool = False, always: bool = False
@@ -130,6 +144,7 @@ class Conversation:
         self.entries.append(ToolResult(call.id, call.name, text, self.label(self.number)))
         self.uncounted += len(text.encode())
         self.ended = ends or self.ended
+        self.failed += [call.name] if text.startswith(NOT_GRANTED) else []
         if isinstance(ends, Done) and call.name == "finish":
             self.finished = (place, len(self.entries) - 1)
         # A reply is odd, once, if none of its calls made sense.
@@ -145,15 +160,16 @@ class Conversation:
         if call.name == "add_tasks" and not bad:
             self.desk.labels.update(labels_in(text))
 
-    def apply_verdict(self, text: str) -> None:
-        """What the work came to takes the place of the first answer of `finish`, which no model was shown."""
+    def apply_verdict(self, text: str, *, last: bool = False) -> None:
+        """What the work came to takes the place of the first answer of `finish`, which no model was shown. `last`: the
+        work is done, so the end stays."""
         assert self.finished is not None
         _, at = self.finished
         entry = self.entries[at]
         assert isinstance(entry, ToolResult)
         self.entries[at] = replace(entry, text=text, label=self.label(self.number))
         self.uncounted += len(text.encode()) - len(entry.text.encode())
-        self.ended = self.finished = None
+        self.ended, self.finished = self.ended if last else None, None
 
     def _touch_todo(self, call: ToolCall) -> None:
         try:
@@ -182,7 +198,7 @@ class Conversation:
     def apply_carried(self, text: Told) -> None:
         """A summary replaces all tasks in front of this one. Nothing of them is needed any more."""
         self._replace_entries([Said(text)])
-        self.who, self.opening, self.tokens, self.tasks = NOTHING, NOTHING, 0, []
+        self.who, self.opening, self.tokens, self.tasks, self.heard = NOTHING, NOTHING, 0, [], set()
 
     def _replace_entries(self, entries: list[Message]) -> None:
         """Change the view. What the provider counted besides the entries (system text, tools) still counts."""
@@ -202,10 +218,11 @@ class Conversation:
             self.begun = True
         elif turn.kind == "reply":
             said = Said(Told(body["said"])) if body["said"] else None
+            self.retold = body.get("messages", [])
             self.apply_reply(said, reply_from(body["reply"]), Told(body.get("who", "")))
             self.opening = Told(body.get("packet", self.opening))  # Only earlier versions recorded the packet.
         elif turn.kind == "tool" and body.get("verdict"):
-            self.apply_verdict(body["text"])
+            self.apply_verdict(body["text"], last=body.get("last", False))
         elif turn.kind == "tool":
             self.apply_result(
                 body["place"], body["text"], ends=outcome_from(body.get("ends")), bad=body.get("bad", False),
@@ -231,28 +248,20 @@ def size_without(talk: Conversation, cut_bytes: int) -> int:
 def reply_body(reply: Reply) -> dict[str, Any]:
     used = reply.usage
     return {
-        "text": reply.text,
-        "calls": [[call.id, call.name, call.arguments] for call in reply.calls],
+        "text": reply.text, "calls": [[call.id, call.name, call.arguments] for call in reply.calls],
         "usage": [used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens],
-        "stop": reply.stop,
-        "model": reply.model,
-        "native": reply.native,
-        **({"run": reply.run} if reply.run else {}),
-    }
+        "stop": reply.stop, "model": reply.model, "native": reply.native, **({"run": reply.run} if reply.run else {}),
+    }  # fmt: skip
 
 
 def reply_from(body: dict[str, Any]) -> Reply:
     fresh, output, read, write = body["usage"]
     stop: Stop = body["stop"]
     return Reply(
-        text=body["text"],
-        calls=tuple(ToolCall(*call) for call in body["calls"]),
+        text=body["text"], calls=tuple(ToolCall(*call) for call in body["calls"]),
         usage=Usage(input_tokens=fresh, output_tokens=output, cache_read_tokens=read, cache_write_tokens=write),
-        stop=stop,
-        model=body["model"],
-        native=body["native"],
-        run=body.get("run", ""),
-    )
+        stop=stop, model=body["model"], native=body["native"], run=body.get("run", ""),
+    )  # fmt: skip
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any] | None:

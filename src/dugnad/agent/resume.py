@@ -101,7 +101,7 @@ async def take_messages(board: Board, claim: Claim, talk: Conversation) -> None:
         leads = frozenset(member.name for member in await board.team() if member.lead)
         if messages:
             # People come before the work, also before its packet.
-            talk.to_say.insert(0, inbox_text(messages, leads))
+            talk.to_say.insert(0, inbox_text(messages, leads, outside=talk.outside))
             talk.shown += [message.id for message in messages]
 
 

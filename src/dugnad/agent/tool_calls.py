@@ -262,6 +262,8 @@ class Actor:
             text = answer.say if isinstance(answer, Ends) else answer
             if isinstance(ends, Done) and (left := self.unfinished()):
                 text, ends = left, None
+            elif isinstance(ends, Done) and (failed := self.talk.failed):
+                text, ends = tell("results.not_handed_in", calls=", ".join(dict.fromkeys(failed))), None
         except TimeoutError:
             if seconds is None:
                 raise

@@ -12,7 +12,7 @@ from ..errors import BoardClosed, BoardUnreachable, DugnadError, UnknownTask
 from ..settings import Limits, Patience
 from ..types import HUMAN
 from . import log, records, rules
-from .replay import State
+from .replay import State, load
 from .roots import root_name
 from .store.batching import Gatherer
 from .store.seam import Asked, Row, Store, Topics, Tx, as_json, ids_json, storable
@@ -193,7 +193,7 @@ class Reading:
     # Teammates and hosts.
 
     async def team(self, *, here: bool = False, most: int = _TEAM_MOST) -> list[types.Teammate]:
-        """The teammates, leads first. With `here`, only those that have not stopped or failed."""
+        """The teammates, leads first. With `here`, only those that are there, and last those that rest."""
         name, given = self._teammates(here=here, most=most)
         return await self._list(records.teammate, name, **given)
 
@@ -233,12 +233,11 @@ class Reading:
         team, ready, *found = await self._read_together(asks)
         counts, accounts, begun = (dict(zip(roots, found[first::3], strict=True)) for first in range(3))
         return records.Moment(
-            team=[records.teammate(row) for row in team],
-            ready=_by_lane(ready, _MOST),
+            team=[records.teammate(row) for row in team], ready=_by_lane(ready, _MOST),
             counts={root: {row["state"]: row["n"] for row in rows} for root, rows in counts.items()},
             accounts={root: records.spending(rows[0]) for root, rows in accounts.items() if rows},
             begun={root for root, rows in begun.items() if rows},
-        )
+        )  # fmt: skip
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[types.Task], dict[int, types.Spending]]:
         """All tasks under these roots, and their accounts, from one snapshot."""
@@ -283,6 +282,11 @@ class Reading:
         """The state the log replays to; equal to `observed_state` while nobody writes."""
         return await log.replayed(self._read)
 
+    async def pruned_state(self) -> tuple[int, State]:
+        """Where the log begins: the last event that was pruned, 0 if none was, and the state up to it."""
+        seq, rows = await self._read_together([("snapshot_seq", {}), ("read_snapshot", {})])
+        return int(seq[0]["snapshot_seq"]), load(rows)
+
     async def observed_state(self) -> State:
         return await log.observed(self._read)
 
@@ -308,8 +312,7 @@ class Reading:
 
     async def _look(self) -> tuple[Topics, float | None]:
         """The topics that a lost push may have been about, and how soon a task is due."""
-        topics: Topics = {}
-        topics.update({f"ready:{lane}": 1 for lane in await self.ready_work(most=1)})
+        topics: Topics = {f"ready:{lane}": 1 for lane in await self.ready_work(most=1)}
         topics.update({f"inbox:{row['name']}": 1 for row in await self._read("unread_inboxes")})
         topics.update(await self._changed_since_last_sweep())
         due = (await self._read("next_due"))[0]["milliseconds"]
@@ -360,9 +363,8 @@ class Reading:
             raise BoardClosed
 
     def _key(self, given: str | None = None) -> str:
-        if given is None:
-            return self.sources.new_id()
-        return rules.text("key", given, characters=self.limits.key_chars_max)
+        most = self.limits.key_chars_max
+        return self.sources.new_id() if given is None else rules.text("key", given, characters=most)
 
     def _name(self, what: str, value: str) -> str:
         return rules.name(what, value, self.limits)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from .. import types
+from ..errors import BoardUnreachable
 from .store.seam import Row
 
 T = TypeVar("T")
@@ -77,6 +78,16 @@ note = partial(_made, types.Note)
 host = partial(_made, types.HostInfo)
 
 
+def kept_json(text: str) -> Any:
+    """What is kept as JSON."""
+    try:
+        return orjson.loads(text)
+    except (ValueError, TypeError):
+        raise BoardUnreachable(
+            "The board is damaged: something in it should be JSON, and is not; restore a back-up or make a new board."
+        ) from None
+
+
 def past_attempt(row: Row) -> PastAttempt:
     began, ended, last = row["claimed_at"], row["ended_at"], row["last_at"]
     used = types.Amount(tokens=row["tokens"], microdollars=row["microdollars"], milliseconds=ended - began)
@@ -121,9 +132,9 @@ def teammate(row: Row) -> types.Teammate:
             status = "working"
         else:
             status = "waiting" if row["waiting"] else "idle"
-    roles = tuple(orjson.loads(row["roles"]))
+    roles = tuple(kept_json(row["roles"]))
     return _made(types.Teammate, row, roles=roles, status=status)
 
 
 def event(row: Row) -> types.Event:
-    return _made(types.Event, row, data=orjson.loads(row["data"]))
+    return _made(types.Event, row, data=kept_json(row["data"]))

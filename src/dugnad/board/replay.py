@@ -338,7 +338,7 @@ def _changes(find: Callable[[State, Event], Entity], field: str) -> Apply:
     return change
 
 
-REMARKS = frozenset({"unsandboxed"})
+REMARKS = frozenset({"unsandboxed", "steered"})
 _APPLY: dict[str, Apply] = {
     "put": _put, "need_added": _need_added, "claimed": _claimed, "done": _settled, "failed": _settled,
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,

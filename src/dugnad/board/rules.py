@@ -21,6 +21,7 @@ _OURS = "human|dugnad|runtime".translate(_LIKE)  # Not even as a part of a name;
 _TAKEN = re.compile(
     f"(?:the|my|your|our)?(?:(?:{_OURS}|{'person|people|user|you|operator|board|system'.translate(_LIKE)})s?)+"
 )
+_NO_ROLE = re.compile("(?:the|my|your|our)?(?:human|board|lead)s?")
 _PRIORITY_MAX = 1_000_000
 TURNS_MAX = 1_000_000  # Of one attempt. The last number is that of a bug's traceback, the turn of kind "trouble".
 _QUANTITY_MAX = 2**53  # Exact as a JSON number everywhere.
@@ -50,6 +51,8 @@ def name(what: str, value: str, limits: Limits) -> str:
             f"{value!r} cannot be {_a(what)}: use up to {limits.name_chars_max} letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit."
         )
+    if what == "role" and any(map(_NO_ROLE.fullmatch, _seen(value))):
+        raise BadText(f"{value!r} cannot be a role: it is somebody's name on every board, or looks like one.")
     return value
 
 

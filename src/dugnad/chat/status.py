@@ -12,7 +12,7 @@ from ..errors import UnknownTask
 from ..team import requests
 from ..text import counted, one_line
 from ..types import MESSAGES, Message, Spending, Task, TaskState, Teammate
-from ..view.tables import used
+from ..view.tables import paused_line, used
 
 _PAGE = 100  # Tasks of each kind that are read; more would not fit into a line or a menu.
 
@@ -29,6 +29,7 @@ class BoardStatus:
     requests: tuple[Message, ...] = ()  # What waits for the human.
     spending: Spending | None = None  # Of the whole chat, or of the newest goal with work left.
     of_chat: bool = False
+    paused: str = ""  # How long a provider key cools down, if that is long.
     trouble: str = ""
 
 
@@ -52,6 +53,7 @@ async def look(board: Board, account: int | None = None) -> BoardStatus:
         requests=tuple(await requests.waiting_requests(board)),
         spending=spending,
         of_chat=account is not None,
+        paused=paused_line(await board.cooldowns(), board.sources.now_ms()),
     )
 
 
@@ -62,6 +64,7 @@ def bar(standing: BoardStatus, columns: int) -> str:
     for title_chars in (24, 0):  # Titles are left out first.
         parts = (
             _requests(standing.requests),
+            standing.paused,
             _counts(standing.counts),
             _who(standing, title_chars),
             _budget(standing.spending, "chat" if standing.of_chat else ""),

@@ -21,6 +21,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("run", "running:run", "Give the team a goal and watch it work."),
         ("work", "running:work", "Run teammates for the tasks on the board."),
         ("chat", "running:chat", "Talk to the lead while the team works."),
+        ("web", "web:web", "See the team work, and steer, in a browser."),
     ),
     "The board": (
         ("add", "tasks:add", "Put a task on the board."),

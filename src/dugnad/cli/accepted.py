@@ -48,6 +48,10 @@ class Accepted:
     def has_board(self, where: str, identity: str) -> bool:
         return self._has(_board_name(where, identity))
 
+    def has_place(self, where: str) -> bool:
+        """Whether any board at this place was accepted."""
+        return bool(self._of(_board_name(where)))
+
     def add_board(self, where: str, identity: str) -> None:
         if not self.has_board(where, identity):
             self._add(_board_name(where, identity), {"board": where, "identity": identity})

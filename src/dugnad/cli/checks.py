@@ -39,7 +39,7 @@ from ..workspace.git.git import Git
 from ..workspace.programs import find_program
 from ..workspace.sandbox.sandbox import probe
 from .preflight import Interrupted, memory_of, preflight
-from .unaccepted import refuse_tracked
+from .tracked import refuse_tracked
 from .workspaces import Wishes, is_no_project, workplaces
 
 Level = Literal["ok", "warning", "wrong"]

@@ -37,6 +37,7 @@ _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
 _LOG, _BOARD = "dugnad.log_level", "dugnad.board"  # Where the values of these options are kept.
 _LOG_LEVELS = ("debug", "info", "warning", "error")
+ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # What odd values on a board lead to.
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 Reads = bool | Callable[[dict[str, Any]], bool]
 Picture = Callable[[], "RenderableType"]  # Called only when it is shown, so that rich is not imported for JSON.
@@ -177,7 +178,13 @@ async def opened(project: Project, url: str, *, makes: bool = False) -> AsyncIte
     if path is not None and makes:
         make_folder(path.parent)
     async with await open_board(url, limits=project.limits, make=makes) as board:
-        yield board
+        try:
+            yield board
+        except ODD as odd:
+            from .unaccepted import blame
+
+            await blame(board, url, odd)
+            raise
 
 
 def file_of(url: str) -> Path | None:

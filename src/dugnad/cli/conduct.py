@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from ..board import Board
 from ..config.project import Project
@@ -24,15 +25,16 @@ from ..team.minds import Models
 from ..team.report import others_line
 from ..team.requests import waiting_requests
 from ..team.team import open_roots, opened
-from ..text import length, plain
+from ..text import plain
 from ..tools.message_tools import GONE
 from ..types import HUMAN, Budget, Event, Task
 from ..view.events import QUIET, event_line
 from ..view.json import Shape
 from ..view.live import Doing, Snapshot, note_doing, picture
 from ..view.summary import report_page, report_shape
-from ..view.tables import how_to_answer
+from ..view.tables import how_to_answer, paused_line
 from .command import Picture, answer, console, reader_may_leave, show, shown_url
+from .notifying import notifying
 from .preflight import checked_base
 from .servers import servers_in
 from .signals import stopping
@@ -40,7 +42,6 @@ from .workspaces import Given, Settings, Wishes, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
 _TASKS_SHOWN = 500
-_LONG_PAUSE_MS = 60_000  # A pause of a provider key that the view counts down.
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
 _NO_ANSWER = "The board does not answer. Tasks that were held are given back later; `dugnad run` goes on."
 Says = Callable[[], str]
@@ -69,6 +70,10 @@ class Run:
     def report(self, end: Report) -> int:
         self.end(report_shape(end), lambda: report_page(end))
         return end.exit_code
+
+    def notifying(self, board: Board) -> AbstractAsyncContextManager[None]:
+        """Tell the person about what waits for them, in the way that they have chosen."""
+        return notifying(board, self.user.notify, where=shown_url(self.plan.url), outside=self.project.root)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Board, Given, RunPlan]]:
@@ -105,7 +110,8 @@ async def conduct(run: Run, *, goal: str | None, budget: Budget, forever: bool, 
             run.say(f"Team {plain(plan.name)}, model {plain(team.model_name)}, board {plain(shown_url(plan.url))}")
             if waiting := await team.waiting_elsewhere():
                 run.say(others_line(waiting))
-            async with stopping("the run was stopped") as stop, _view(run, team, given, roots, after=began):
+            view = _view(run, team, given, roots, after=began)
+            async with stopping("the run was stopped") as stop, run.notifying(board), view:
                 await team.work(roots, stop=stop, forever=forever)
                 await team.leave(stop.why or "the run ended")
             try:
@@ -131,7 +137,8 @@ async def attend(run: Run, *, forever: bool) -> int:
             return base.code
         async with Team(replace(plan, red_base=base.red), board=board, models=run.models) as team:
             joined = await team.assemble(plan.agents, roles=plan.only_roles or (), here=True)
-            async with stopping("the host was stopped") as stop, _view(run, team, given, None, after=began):
+            view = _view(run, team, given, None, after=began)
+            async with stopping("the host was stopped") as stop, run.notifying(board), view:
                 host = await team.start()
                 await team.work(stop=stop, forever=forever)
                 await team.leave(stop.why or "there was nothing left to do")
@@ -157,7 +164,7 @@ async def converse(run: Run, *, account: Budget | None = None, others: bool = Fa
             _say(others_line(waiting))
         lead = await gather_team(team, run.project, with_lead=True)
         await team.start()
-        why = "the chat was closed"
+        why, before = "the chat was closed", await given.target_head()
         async with stopping(why, at_once=False, but=signal.SIGINT) as stop:  # Ctrl-C is the prompt's.
             talking = asyncio.ensure_future(chat(board, lead=lead, team_name=plan.name, account=root, spoken=spoken))
             talking.add_done_callback(lambda _: stop.say(why))
@@ -165,6 +172,8 @@ async def converse(run: Run, *, account: Budget | None = None, others: bool = Fa
             talking.cancel()
             await asyncio.wait({talking})
         await team.leave(why)
+        if await given.target_head() != before and (end := str(await with_deliveries(given, Report()))):
+            _say(Text(end))
         if talking.cancelled():
             return 130
         talking.result()
@@ -329,8 +338,8 @@ async def snapshot(
         says = "Stopping: turns under way are being recorded. Ctrl-C again ends at once."
     elif waits:
         says = waits
-    elif paused := await paused_line(board):
-        says = paused
+    elif paused := paused_line(await board.cooldowns(), board.sources.now_ms()):
+        says = f"{paused} Ctrl-C stops the run."
     elif (chain := one_chain(tasks)) and team.plan.agents > 1:
         says = f"These {chain} tasks are one chain: a team is no faster here than one teammate (--agents 1)."
     titles = [task.title for task in tasks if roots and task.id == roots[0]]
@@ -339,17 +348,6 @@ async def snapshot(
         accounts=[await board.budget(root) for root in roots or ()], doing=doing, events=events,
         requests=await waiting_requests(board), says=says,
     )  # fmt: skip
-
-
-async def paused_line(board: Board) -> str:
-    """How long the longest pause of a provider key lasts still, if it is a long one."""
-    now = board.sources.now_ms()
-    longest = max(await board.cooldowns(), key=lambda each: each.until, default=None)
-    if longest is None or longest.until - now < _LONG_PAUSE_MS:
-        return ""
-    return (
-        f"{plain(longest.key)} goes on in {length(longest.until - now)}: {plain(longest.reason)} Ctrl-C stops the run."
-    )
 
 
 def _say(what: RenderableType) -> None:

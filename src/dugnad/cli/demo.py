@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ..models.scripted import read_script
 from ..settings import Limits, TeamLimits
 from ..team import Team
 from ..tools import Context, Tool, tool
-from ..types import Budget, Task
+from ..types import HUMAN, Budget, Task
 from ..view.summary import report_page, report_shape
 from ..workspace.git.command import GitCall, ask
 from ..workspace.git.git import ENVIRONMENT
@@ -50,7 +50,7 @@ dugnad demo: offline, with a scripted model. Its replies come from a file (demo.
 """
 
 
-def play(keep: str | None, *, as_json: bool) -> int:
+def play(keep: str | None, *, as_json: bool, web: bool = False) -> int:
     """Play the demo in an empty folder. Returns the exit code."""
     if _program() is None:
         raise BadInput("The demo builds in a git project, and there is no git; install it first (apt install git).")
@@ -64,7 +64,7 @@ def play(keep: str | None, *, as_json: bool) -> int:
     if not as_json:
         show(_ABOUT)
     with _second_host(folder) as second:
-        return asyncio.run(_play(folder, second, as_json=as_json))
+        return asyncio.run(_play(folder, second, as_json=as_json, web=web))
 
 
 def _empty_folder(keep: str | None) -> Path:
@@ -76,26 +76,41 @@ def _empty_folder(keep: str | None) -> Path:
     return folder
 
 
-async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool) -> int:
-    async with _team(folder) as team:
-        for name in ("alice", "bob"):
-            await team.spawn(name, role="coder")
-        goal = await team.board.put(GOAL, role="coder", budget=Budget(tasks=12, dollars=0.5))
-        story = Story(team, second)
-        view = showing(team, [goal.id], after=0, quiet=as_json, says=story.says)
-        async with stopping("the demo ended") as stop, view:
-            killing = asyncio.create_task(story.kill_when_carol_is_at_work())
-            await team.work([goal.id], stop=stop)
-            killing.cancel()
-            await asyncio.gather(killing, return_exceptions=True)
-            await team.leave("the demo ended")
-        end = await team.report([goal.id], interrupted=bool(stop))
-        works = await asyncio.to_thread(_works, folder) if not end.interrupted else None
-        shape = {**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works}
-        answer(as_json, shape, lambda: report_page(end))
-        if not as_json:
-            show(_ending(folder, works) if works else f"\nThe unfinished work is in {folder}.")
-        return end.exit_code or int(not (works and works["tests"]))
+async def _play(folder: Path, second: subprocess.Popen[bytes], *, as_json: bool, web: bool) -> int:
+    async with AsyncExitStack() as stack:
+        team = await stack.enter_async_context(_team(folder))
+        page = None
+        if web:
+            from .demo_web import demo_page
+
+            page = await stack.enter_async_context(demo_page(team.board, folder))
+            if not await page.opened():
+                return 130
+        code = await _play_with(team, folder, second, as_json=as_json)
+        if page is not None and code != 130:
+            await page.stays()
+        return code
+
+
+async def _play_with(team: Team, folder: Path, second: subprocess.Popen[bytes], *, as_json: bool) -> int:
+    for name in ("alice", "bob"):
+        await team.spawn(name, role="coder")
+    goal = await team.board.put(GOAL, role="coder", budget=Budget(tasks=12, dollars=0.5))
+    story = Story(team, second)
+    view = showing(team, [goal.id], after=0, quiet=as_json, says=story.says)
+    async with stopping("the demo ended") as stop, view:
+        killing = asyncio.create_task(story.kill_when_carol_is_at_work())
+        await team.work([goal.id], stop=stop)
+        killing.cancel()
+        await asyncio.gather(killing, return_exceptions=True)
+        await team.leave("the demo ended")
+    end = await team.report([goal.id], interrupted=bool(stop))
+    works = await asyncio.to_thread(_works, folder) if not end.interrupted else None
+    shape = {**report_shape(end), "folder": str(folder), "killed": story.killed, "works": works}
+    answer(as_json, shape, lambda: report_page(end))
+    if not as_json:
+        show(_ending(folder, works) if works else f"\nThe unfinished work is in {folder}.")
+    return end.exit_code or int(not (works and works["tests"]))
 
 
 class Story:
@@ -205,7 +220,9 @@ def demo_tools(folder: Path) -> tuple[Tool, ...]:
 
 
 async def _check(folder: Path, task: Task) -> str | None:
-    """Run the check of a task."""
+    """Run the check of a task. One that a person added on the page is not run: there is no sandbox here."""
+    if task.put_by == HUMAN:
+        return "The demo has no sandbox, so it runs only the checks of its script."
     command = (task.check or "").replace("python ", f"{sys.executable} ", 1)
     ran = await asyncio.to_thread(
         subprocess.run, command, shell=True, cwd=folder, capture_output=True, text=True, timeout=30, check=False

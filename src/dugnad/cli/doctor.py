@@ -19,6 +19,7 @@ from ..errors import DugnadError
 from ..text import one_line
 from . import checks, checks_board
 from .checks import BoardCheck, Check, Finding, Scene
+from .command import ODD
 
 # The order matters: later checks use what earlier ones opened.
 CHECKS: tuple[tuple[str, Check], ...] = (
@@ -43,10 +44,10 @@ async def examine(scene: Scene) -> list[Finding]:
     findings: list[Finding | None] = []
     try:
         for name, check in CHECKS:
-            findings.append(await _look(name, partial(check, scene)))
+            findings.append(await _look(scene, name, partial(check, scene)))
             if name == "disk" and (board := scene.board) is not None:
                 for its_name, its_check in BOARD_CHECKS:
-                    findings.append(await _look(its_name, partial(its_check, scene, board)))
+                    findings.append(await _look(scene, its_name, partial(its_check, scene, board)))
     finally:
         for opened in (scene.board, scene.model):
             if opened is not None:
@@ -54,13 +55,20 @@ async def examine(scene: Scene) -> list[Finding]:
     return [each for each in findings if each is not None]
 
 
-async def _look(name: str, look: Callable[[], Finding | Awaitable[Finding | None] | None]) -> Finding | None:
+async def _look(
+    scene: Scene, name: str, look: Callable[[], Finding | Awaitable[Finding | None] | None]
+) -> Finding | None:
     try:
         found = look()
         found = await found if inspect.isawaitable(found) else found
         return found and replace(found, name=name)
     except DugnadError as trouble:  # The error says what to do next.
         return Finding(name, "wrong", str(trouble))
+    except ODD as odd:
+        if scene.board is None or scene.accepted is True:
+            raise
+        says = f"The board holds what no board holds ({type(odd).__name__}); restore a back-up or make a new board."
+        return Finding(name, "wrong", says)
     except OSError as trouble:
         return Finding(name, "wrong", f"{trouble.filename or 'It'} cannot be read: {trouble.strerror or trouble}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ _MESSAGE = re.compile(r"[mM]([0-9]{1,18})")
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _OFFERED_MAX = 100
+_WORD = re.compile(r"[A-Za-z0-9_#@][A-Za-z0-9_.@:#-]*")  # Nothing that a shell would act on, and no option.
 
 
 class OfTheBoard(Parameter):
@@ -32,16 +34,22 @@ class OfTheBoard(Parameter):
         return ()
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """If the board cannot be read there is nothing to offer: completion never fails."""
+        """Offer only what stands on a board that the user made or accepted, and only words that a shell takes for
+        words. If the board cannot be read there is nothing to offer: completion never fails."""
         import asyncio
 
         from ..text import one_line
         from .command import board_given, here, opened
+        from .unaccepted import is_accepted, may_be_accepted
 
         async def look() -> Sequence[tuple[str, str]]:
-            project = here()
-            async with opened(project, project.board_url(board_given(ctx), os.environ)) as board:
-                return await self.offered(board)
+            project, given = here(), board_given(ctx)
+            url, typed = project.board_url(given, os.environ), bool(given or os.environ.get("DUGNAD_BOARD"))
+            if not typed and not may_be_accepted(project, url):
+                return ()
+            async with opened(project, url) as board:
+                known = typed or await is_accepted(board, url)
+                return [each for each in await self.offered(board) if _WORD.fullmatch(each[0])] if known else ()
 
         try:
             found = asyncio.run(look())
@@ -130,6 +138,16 @@ class Span(Parameter):
             return float(text)
         except ValueError:
             self.fail(f"{value!r} is not a time; write 90s, 10m, 2h or 1d.", param, ctx)
+
+
+class BoundedNumber(click.FloatRange):
+    """A number within bounds. NaN is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return found
 
 
 class Cap(Parameter):

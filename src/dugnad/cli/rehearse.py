@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from .command import (
     shown_url,
     typed_board,
 )  # fmt: skip
-from .parameters import Parameter
+from .parameters import BoundedNumber, Parameter
 
 if TYPE_CHECKING:
     from ..config.project import Project
@@ -60,16 +59,6 @@ class Sizes(Parameter):
         return tuple(map(int, parts))
 
 
-class BoundedNumber(click.FloatRange):
-    """A number within bounds. NaN is refused."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
-        return found
-
-
 @click.command("rehearse", epilog=examples("""
     dugnad rehearse
     dugnad rehearse plan.toml --agents 1,2,4,8 --svg plan.svg
@@ -96,7 +85,7 @@ def rehearse(
 
     from ..config.user import read_user
     from ..rehearsal.findings import find
-    from ..rehearsal.kept import keep
+    from ..web.rehearsed import keep
     from .rehearsal_tables import draw, picture, shape
 
     if svg is not None and not svg.parent.is_dir():  # Checked before the long part.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import BadInput
-from .command import board_option, board_url, examples, here, json_option, log_option, start_log
-from .parameters import budget_options
+from .command import board_option, board_url, examples, here, json_option, log_option, start_log, working_folder
+from .parameters import BoundedNumber, budget_options
 
 if TYPE_CHECKING:
     from ..config.project import Project
@@ -26,7 +26,7 @@ _RED_BASE = click.option(
     "--red-base", is_flag=True,
     help="Begin although the project's check fails now. Every teammate is told that it failed before.",
 )  # fmt: skip
-_CAPS = budget_options(click.IntRange(1), click.FloatRange(0, min_open=True))
+_CAPS = budget_options(click.IntRange(1), BoundedNumber(0, min_open=True))
 _TEAM = (
     click.option(
         "--in-place", is_flag=True,
@@ -51,7 +51,7 @@ _TEAM = (
         help="provider:model. [default: the project's model, or that of the first provider whose key is set]",
     ),
     click.option(
-        "--wait-for-quota", "quota_hours", type=click.FloatRange(0, 168, min_open=True), metavar="HOURS",
+        "--wait-for-quota", "quota_hours", type=BoundedNumber(0, 168, min_open=True), metavar="HOURS",
         help="If a provider's quota is spent and it says when it is reset, wait at most this long for that, and go on.",
     ),
     click.option("--agents", type=click.IntRange(1, 1_000), metavar="N", help="The most teammates. [default: 3]"),
@@ -140,18 +140,22 @@ def chat(others: bool, as_json: bool, **typed: Any) -> int:
     return asyncio.run(converse(found, account=account, others=others))
 
 
-@click.command("demo", epilog=examples("dugnad demo"))
+@click.command("demo", epilog=examples("dugnad demo\ndugnad demo --web"))
 @click.option("--keep", type=click.Path(file_okay=False), metavar="FOLDER", help="Build in this folder, and keep it.")
+@click.option("--web", is_flag=True, help="Watch it in a browser. On a terminal, the page stays until Ctrl-C.")
 @json_option
-def demo(keep: str | None, as_json: bool) -> int:
+def demo(keep: str | None, web: bool, as_json: bool) -> int:
     """Watch a team work for a minute, offline: a scripted model takes the place of a real one.
 
     Three teammates build a small program in a git project. One of their hosts is killed while they work.
     """
     from .demo import play
 
+    if web and as_json:
+        raise BadInput("--web is for people, and --json for programs; use one of them.")
     start_log(draws=True, quiet=as_json)
-    return play(keep, as_json=as_json)
+    working_folder()  # Programs that the demo starts cannot begin in a folder that is gone.
+    return play(keep, as_json=as_json, web=web)
 
 
 def _at_most(project: Project, agents: int | None) -> Project:

@@ -25,19 +25,22 @@ from .command import (
     show_json,
     typed_board,
 )  # fmt: skip
-from .unaccepted import Found, NotAccepted, changed, lines_of, look, refuse_tracked, where_of
+from .tracked import refuse_tracked
+from .unaccepted import Found, NotAccepted, changed, lines_of, look, where_of
 
 _HOW = "`dugnad trust` shows what it brings, and asks once"
 _SETTINGS_ASKED = 18  # So that they and the question fit on one screen.
 
 
-def require_trust(project: Project, url: str, *, makes: bool, asks: bool = True, runs: bool = False) -> None:
+def require_trust(
+    project: Project, url: str, *, makes: bool, asks: bool = True, runs: bool = False, typed: bool | None = None
+) -> None:
     """Go on only with settings and a board that this user made or accepted; otherwise ask, or refuse.
 
     `makes`: the board is made if there is none. `runs`: a team will work, so git is asked about the board even if it
-    was accepted before.
+    was accepted before. `typed`: the user named the board; None: if --board or DUGNAD_BOARD does.
     """
-    accepted, typed = Accepted(os.environ), typed_board()
+    accepted, typed = Accepted(os.environ), typed_board() if typed is None else typed
     found = asyncio.run(_look(project, url, typed=typed, runs=runs))
     if not found.board_known:
         with accepted.alone():  # Another process of the user may be making it.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 from pathlib import Path
@@ -14,13 +15,12 @@ from urllib.parse import urlsplit
 
 from ..board import Board, open_board
 from ..config.project import Project
-from ..errors import BadInput, BoardUnreachable, ToolError
-from ..text import counted, one_line
+from ..errors import BadInput, BoardUnreachable
+from ..text import counted, one_line, revealed
 from ..tools.policy import Rules, verdict
 from ..types import HUMAN, OPEN, Budget
-from ..workspace.git.git import Git
 from .accepted import Accepted, Settings
-from .command import file_of, shown_url
+from .command import ODD, file_of, shown_url
 
 _VALUE_CHARS = 160
 _KEY_CHARS = 300  # Longer than any can be.
@@ -68,25 +68,33 @@ async def look(project: Project, url: str, accepted: Accepted, *, typed: bool) -
         if typed:
             accepted.add_board(where, identity)
         mine = accepted.has_board(where, identity)
-        says = () if mine else await _describe(board, shown_url(url))
+        try:
+            says = () if mine else await _describe(board, shown_url(url))
+        except ODD as odd:
+            await blame(board, url, odd)
+            raise
     return Found(settings, before, known, where, identity, mine, says)
 
 
-async def refuse_tracked(project: Project, url: str) -> None:
-    """Refuse a board that git tracks, also if it was accepted: anybody who commits can change it."""
-    path = file_of(url)
-    if path is None or not path.is_relative_to(project.root):
-        return
-    try:
-        git = await Git.find(project.root, path=os.environ.get("PATH", os.defpath))
-        for name in (".dugnad", path.relative_to(project.root).as_posix()):
-            if git is not None and await git.is_tracked(name):
-                raise NotAccepted(
-                    f"Git tracks {name}, so anybody who commits could put tasks and answers on your board. Remove it "
-                    f"from the repository and commit that: git rm -r --cached -- {shlex.quote(name)}"
-                )
-    except ToolError as trouble:
-        raise NotAccepted(f"{trouble}") from None
+def may_be_accepted(project: Project, url: str) -> bool:
+    """Whether the settings are accepted, and a board at this place was. Nothing is opened to find out."""
+    settings, accepted = flat(project.given), Accepted(os.environ)
+    return (not settings or accepted.has_settings(project.root, settings)) and accepted.has_place(where_of(url))
+
+
+async def is_accepted(board: Board, url: str) -> bool:
+    return Accepted(os.environ).has_board(where_of(url), await board.identity())
+
+
+async def blame(board: Board, url: str, odd: Exception) -> None:
+    """A board that the user has not accepted may hold anything: if that makes a command fail, the board is named."""
+    with suppress(Exception):
+        if await is_accepted(board, url):
+            return
+    raise BoardUnreachable(
+        f"The board at {one_line(shown_url(url), 200)} is damaged: it holds what no board holds "
+        f"({type(odd).__name__}); restore a back-up or make a new board."
+    ) from odd
 
 
 async def _open(url: str) -> Board | None:
@@ -146,21 +154,44 @@ def changed(before: Settings, now: Settings) -> list[str]:
 
 def settings_lines(found: Found) -> list[str]:
     """What the file sets, one line for each value; if it was accepted before, only what has changed."""
+    return [line for _, line in _told(found)]
+
+
+def _told(found: Found) -> list[tuple[str, str]]:
+    """The lines, each with its kind: the table or the key that it is about. What matters most comes first."""
     if found.before is not None:
-        keys, before = changed(found.before, found.settings), found.before
-        return [line for key in keys for line in _changes(key, before, found.settings)]
-    keys = sorted(found.settings, key=_rank)
+        keys, before = sorted(changed(found.before, found.settings), key=_rank), found.before
+        return [(_kind(key), line) for key in keys for line in _changes(key, before, found.settings)]
     return [
-        f"{_label(key, at, len(values))} = {_value(each)}"
-        for key in keys
+        (_kind(key), f"{_label(key, at, len(values))} = {_value(each)}")
+        for key in sorted(found.settings, key=_rank)
         for values in [_values(found.settings[key])]
         for at, each in enumerate(values)
     ]
 
 
-def _rank(key: str) -> tuple[int, str]:
-    name = key.partition(".")[0]
-    return (_ORDER.index(name) if name in _ORDER else 0, name)
+def _few(told: list[tuple[str, str]], most: int) -> list[str]:
+    """So many of the lines, some of every kind, and how many more there are of which kind."""
+    places: dict[str, list[int]] = {}
+    for at, (kind, _) in enumerate(told):
+        places.setdefault(kind, []).append(at)
+    in_turn = [at for turn in zip_longest(*places.values()) for at in turn if at is not None]
+    shown = set(in_turn[:most])
+    left = Counter(kind for at, (kind, _) in enumerate(told) if at not in shown)
+    lines = [line for at, (_, line) in enumerate(told) if at in shown]
+    if left:
+        kinds = ", ".join(f"{count} of {kind}" for kind, count in left.items())
+        lines.append(f"and {counted(left.total(), 'more setting')} ({kinds}): `dugnad trust` shows all of them")
+    return lines
+
+
+def _kind(key: str) -> str:
+    return one_line(key.partition(".")[0], 40)
+
+
+def _rank(key: str) -> tuple[int, str, bool, str]:
+    name, last = key.partition(".")[0], key.rpartition(".")[2]
+    return (_ORDER.index(name) if name in _ORDER else 0, name, last not in ("prompt", "model"), key)
 
 
 def _values(value: Any) -> list[Any]:
@@ -168,7 +199,7 @@ def _values(value: Any) -> list[Any]:
 
 
 def _label(key: str, at: int, count: int) -> str:
-    return one_line(key, _KEY_CHARS) + (f" ({at + 1} of {count})" if count > 1 else "")
+    return one_line(revealed(key), _KEY_CHARS) + (f" ({at + 1} of {count})" if count > 1 else "")
 
 
 def _changes(key: str, before: Settings, now: Settings) -> Iterator[str]:
@@ -188,7 +219,7 @@ def _changes(key: str, before: Settings, now: Settings) -> Iterator[str]:
 def _whole(value: Any) -> str:
     if value is _NOT_SET:
         return "not set"
-    return f'"{one_line(value, len(value) * 4)}"' if isinstance(value, str) else str(value).lower()
+    return f'"{one_line(revealed(value), len(value) * 12)}"' if isinstance(value, str) else str(value).lower()
 
 
 def _value(value: Any, start: int = 0) -> str:
@@ -233,11 +264,9 @@ def lines_of(found: Found, root: Path, *, most: int | None = None) -> list[str]:
     """What a person is shown; with `most`, only so many settings, and how many more there are."""
     said = []
     if not found.settings_known:
-        lines = settings_lines(found)
+        told = _told(found)
         head = "dugnad.toml sets:" if found.before is None else "dugnad.toml changed since you accepted it:"
-        said += [head, *(f"  {each}" for each in lines[:most])]
-        if left := len(lines[most:]) if most else 0:
-            said.append(f"  and {counted(left, 'more setting')}: `dugnad trust` shows all of them")
+        said += [head, *(f"  {each}" for each in _few(told, most or len(told)))]
     if not found.board_known:
         first, *rest = found.board_says
         said += [first + (":" if rest else ""), *(f"  {each}" for each in rest)]

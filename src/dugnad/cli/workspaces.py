@@ -66,6 +66,11 @@ class Given:
         """The process that a merge has waited for, if it has waited for a while."""
         return self.places.waits if isinstance(self.places, Worktrees) else ""
 
+    async def target_head(self) -> str | None:
+        """The newest commit of the branch that finished work goes to, if there is one."""
+        trees = self.places.trees if isinstance(self.places, Worktrees) else None
+        return await trees.git.commit_of(trees.target_name) if trees is not None else None
+
 
 def is_no_project(root: Path) -> bool:
     """Whether this is the home folder or a folder above it, which a team should not see."""
@@ -141,9 +146,10 @@ async def _places(
     if wishes.in_place:
         return shared(shop, root), in_place(shop, root)
     try:
-        git = await Git.find(root, path=os.environ.get("PATH", os.defpath))
+        path, says = os.environ.get("PATH", os.defpath), lambda told: say_now(told) if told else None
+        git = await Git.find(root, path=path, tell=says)
         if git is not None:
-            trees = await _prepared(shop.board, project, git, wishes, say, say_now)
+            trees = await _prepared(shop.board, project, git, wishes, say)
             shop, branch = replace(shop, prefix=git.prefix), await git.head_branch()
             places = Worktrees(board=shop.board, trees=trees, shop=shop, own_branch=branch)
             await places.sweep()
@@ -155,13 +161,13 @@ async def _places(
     return folders(shop, root, work), of_folder(shop, root, work)
 
 
-async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, say: Say, say_now: Say) -> Trees:
+async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, say: Say) -> Trees:
     """The worktrees of attempts, and the branch that finished work is merged into."""
     branch = await git.head_branch()
     trees = Trees(
         git=git, folder=project.root / ".dugnad" / "trees", target=wishes.into or f"{BRANCHES}{branch or 'work'}",
         bytes_max=project.team_limits.change_bytes_max, lease_seconds=board.limits.lease_seconds,
-        on_wait=lambda told: say_now(told) if told else None,
+        on_wait=git.tell,
     )  # fmt: skip
     if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
         say(told)

@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 from ..board import rules
 from ..errors import BadInput, BadText
 from ..settings import Limits
+from ..text import shows
 from ..types import Budget
 from ..workspace.sandbox.destinations import parse_hosts
 from .reader import FileLocation, Pattern, shown, text
 
 
 def line(place: FileLocation, value: Any) -> str:
-    if len(text(place, value)) > 80 or not value.isprintable():
+    if len(text(place, value)) > 80 or not all(map(shows, value)):
         raise BadInput(f"{place} must be one short line, not {shown(value)}.")
     return str(value)
 

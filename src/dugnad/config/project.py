@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import BadInput, ToolError
 from ..settings import AgentLimits, Limits, TeamLimits
+from ..text import shows
 from ..tools import Policy
 from ..tools.policy import Rules
 from ..types import HUMAN, Budget
@@ -283,7 +284,7 @@ def _refuse_strangers(root: Path) -> None:
 
 
 def _team_name(root: Path) -> str:
-    return "".join(each for each in root.name if each.isprintable())[:80].strip() or "team"
+    return "".join(each for each in root.name if shows(each))[:80].strip() or "team"
 
 
 def _refuse_strange_server(address: str, environment: Mapping[str, str], user_settings: UserSettings) -> None:

@@ -104,6 +104,8 @@ def read_toml(
         return tomllib.loads(source)
     except tomllib.TOMLDecodeError as trouble:
         raise BadInput(f"{place.file} is not TOML: {trouble}.") from None
+    except ValueError:  # Python refuses to read numbers of thousands of digits.
+        raise BadInput(f"{place.file} has a number or a date that cannot be read; correct it.") from None
     except RecursionError:
         raise BadInput(f"{place.file} is nested too deeply; nothing in it needs more than three levels.") from None
 

@@ -91,7 +91,7 @@ def read_approved(environment: Mapping[str, str]) -> dict[str, str]:
     source = read_text(path, place.file, place, bytes_max=_APPROVED_BYTES_MAX)
     try:
         given = tomllib.loads(source)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise BadInput(f"{path} is damaged; remove it, and approve your servers again.") from None
     found = {}
     for name, entry in given.items():

@@ -20,7 +20,7 @@ from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp.offer import Server
 from ..tools.policy import Rules
 from .agents import command_name, open_command, read_command
-from .kinds import Hosts, address
+from .kinds import Hosts, address, words
 from .reader import UNREAD, FileLocation, Key, Pattern, mapping, nearest, read, read_toml, shown, user_file
 from .servers import read_server, server_name
 
@@ -32,6 +32,7 @@ _SECRETS = (
 _VARIABLE = Pattern("[A-Z_][A-Z0-9_]*", " must be the name of a variable such as MY_KEY, not the key.")
 _MODEL = Pattern(r"(?s).*:.*", ': {} must be provider:model, for example [models."openai:llama3"].')
 _ADDRESS = partial(address, "http://localhost:11434/v1", "name the variable that holds the key as api_key_env")
+_NOTIFY = partial(words, '"notify-send", "--app-name=dugnad"')
 _Dollars = Annotated[float, 0]
 
 
@@ -100,6 +101,7 @@ class UserSettings:
     base_url: Annotated[str | None, UNREAD] = None  # DUGNAD_BASE_URL.
     model: str | None = None
     boards: tuple[str, ...] = ()  # Servers that a project may have its board on.
+    notify: Annotated[tuple[str, ...], _NOTIFY] = ()  # Started for each thing that waits for the person.
     policies: Annotated[Rules, policies] = field(default_factory=Rules)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     models: Mapping[Annotated[str, _MODEL], Annotated[Endpoint, _endpoint]] = field(default_factory=dict)

@@ -42,7 +42,7 @@ ODD: Mapping[str, Mapping[str, Any]] = {
     "malformed": {"calls": (ToolCall("call-0", "finish", '{"result": "half'),), "stop": "tools"},
     "cut": {"text": "And then I", "stop": "length"},
 }
-_SECONDS_MAX, _TOKENS_MAX = 86_400, 10**12
+_SECONDS_MAX, _TOKENS_MAX, _DEPTH_MAX = 86_400, 10**12, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +137,8 @@ def read_script(text: str) -> dict[str, list[Step]]:
     import yaml
 
     try:
+        if _depth(text) > _DEPTH_MAX:  # The time that YAML needs grows with the square of it.
+            raise BadInput(f"The script is nested more than {_DEPTH_MAX} deep; write it flatter.")
         # Aliases can repeat aliases: a page of them could fill the memory.
         if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, yaml.SafeLoader)):
             raise BadInput("The script repeats a part of itself by its name (*name); write that part out.")
@@ -158,6 +160,15 @@ def read_script(text: str) -> dict[str, list[Step]]:
         named = enumerate(steps or (), start=1)
         script[str(title)] = [_step(f"The script's {title!r}, step {number}", step) for number, step in named]
     return script
+
+
+def _depth(text: str) -> int:
+    """How many brackets are open at once, at most."""
+    now = most = 0
+    for found in re.finditer(r"[\[{\]}]", text):
+        now = now + 1 if found[0] in "[{" else max(0, now - 1)
+        most = max(most, now)
+    return most
 
 
 def _step(where: str, given: Any) -> Step:

@@ -33,6 +33,8 @@ class Delivery:
     plan: RunPlan
     workspace: Workspace
     attempts: Sequence[Attempt]  # At the task, this one included.
+    outside: bool = False  # Its mind is an external agent, which has no tools of ours.
+    came_to: Told = NOTHING  # What the work came to, when it is done.
     _answered: set[int] = field(default_factory=set)  # Reviews that the mind was told of, and worked on.
 
     async def needs_no_work(self, claim: Claim) -> Outcome | None:
@@ -78,17 +80,20 @@ class Delivery:
         if not follows or task.kind == "review":
             return NOTHING
         checks = self.workspace.checks(task)
-        rounds = tell("delivery.rounds", rounds=self.plan.limits.check_rounds_max) if checks else None
+        most = counted(self.plan.limits.check_rounds_max, "time")
+        rounds = tell("delivery.rounds", rounds=most) if checks else None
         of_project = tell("delivery.read_from") if len(checks) > bool(task.check) else None
         red = tell("delivery.red_before") if checks and self.plan.red_base else None
-        return joined((tell("delivery.after_finish", follows=follows), rounds, of_project, red), " ")
+        after = tell("external.after_end", follows=follows) if self.outside else None
+        return joined((after or tell("delivery.after_finish", follows=follows), rounds, of_project, red), " ")
 
     async def deliver(self, claim: Claim, done: Done, left: int = 0) -> Outcome | Again:
         """Check, review, deliver. The order matters: nobody reviews work whose check is red. `left` is how often the
         mind may finish again."""
         task = claim.task
         if task.kind == "review":
-            return _is_verdict(done)
+            self.came_to = tell("delivery.done_review", id=task.reviews, outcome=done.outcome)
+            return _is_verdict(done, self.outside)
         try:
             if (red := await self.workspace.check(task)) is not None:
                 return self._red(red, left)
@@ -102,7 +107,9 @@ class Delivery:
             verdict = await self._reviewed(claim, done, tip, role, left) if tip is not None and role else None
             if verdict is not None and not isinstance(verdict, Task):
                 return verdict
-            end = await self.workspace.deliver(task, done, tip, last=not left)
+            end = await self.workspace.deliver(task, done, tip, left=left)
+            if isinstance(end, Done):
+                self.came_to = self._done(task, end, verdict, tip)
             return _with_remarks(end, verdict) if verdict is not None and isinstance(end, Done) else end
         except BudgetSpent as spent:
             return _no_time(spent)
@@ -110,11 +117,28 @@ class Delivery:
             why = f"#{task.id} is done, and could not be delivered: {str(trouble).rstrip('.')}"
             return Waiting(on="human", question=f"{why}. Fix that, then answer: the work need not be done again.")
 
+    def _done(self, task: Task, end: Done, review: Task | None, tip: str | None) -> Told:
+        """What the work came to; empty: nothing more was expected of its end, and nothing was changed."""
+        checks, into, folder = self.workspace.checks(task), end.merged_into, end.files_in
+        ran = commands_told(checks) if task.check or tip is not None else NOTHING
+        where = tell("delivery.done_in_folder", folder=folder) if folder else None
+        if into:
+            commit = end.merged_as and end.merged_as[:12]
+            before = tell("delivery.done_before", target=into)
+            where = tell("delivery.done_merged", target=into, commit=commit) if commit else before
+        approved = tell("delivery.done_approved", who=review.teammate, id=review.id) if review else None
+        if parts := joined((tell("delivery.done_checked", commands=ran) if ran else None, approved, where), "; "):
+            return tell("delivery.done", parts=parts)
+        expected = task.kind not in MESSAGES and (checks or self._role_of_reviewer(task))
+        return tell("delivery.done_unchanged") if expected else NOTHING
+
     def _red(self, red: RedCheck, left: int) -> Again:
         command = one_line(red.command)
         printed = tell("delivery.red", command=command, output=shorten(red.output, 6_000))
         before = tell("delivery.red_before") if self.plan.red_base else None
-        told = (printed, before, tell("delivery.tries_left", left=counted(left, "more time")))
+        times = counted(left, "more time")
+        tries = tell("external.tries_left", left=times) if self.outside else tell("delivery.tries_left", left=times)
+        told = (printed, before, tries)
         why = f"the check {command!r} stayed red:\n{shorten(red.output, 2_000)}"
         return Again(joined(told, "\n"), Failed(why, retry=True))
 
@@ -152,7 +176,7 @@ class Delivery:
                 return Failed(f"{len(refused)} reviews did not approve it; the last said: {refused[-1].result}")
             if len(reviews) >= most * _APPROVED_AGAIN_MAX:
                 return Failed(f"{len(reviews)} times it was reviewed, and others changed the same each time")
-            if isinstance(fits := await self.workspace.fits(task, done, tip, last=not left), Again):
+            if isinstance(fits := await self.workspace.fits(task, done, tip, left=left), Again):
                 return fits
             try:
                 told = (fits, *await self._told_of_review(task, reviews))
@@ -175,8 +199,12 @@ class Delivery:
         self._answered.add(review.id)
         words = shorten(review.result or "", 8_000)
         why = f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}"
-        wanted = tell("delivery.changes_wanted", who=review.teammate, id=review.id, words=words)
-        return Again(wanted, Failed(why, retry=True))
+        place, most = sum(each.outcome != APPROVED for each in reviews), self.plan.limits.review_rounds_max
+        wanted = tell(
+            "delivery.changes_wanted", who=review.teammate, id=review.id, round=place, most=most, words=words
+        )  # fmt: skip
+        tries = tell("delivery.finishes_left", left=counted(left, "more time"))
+        return Again(joined((wanted, tries), " "), Failed(why, retry=True))
 
     async def _told_of_review(self, task: Task, reviews: Sequence[Task]) -> list[Told]:
         """What a reviewer must know besides the work: what an earlier review asked for, and what is not part of it."""
@@ -216,10 +244,11 @@ def _no_time(spent: BudgetSpent) -> Waiting:
     return Waiting(on="budget", question=str(spent), amount=Amount(milliseconds=1_000))
 
 
-def _is_verdict(done: Done) -> Done | Again:
+def _is_verdict(done: Done, outside: bool) -> Done | Again:
     if done.outcome in (APPROVED, CHANGES):
         return delivered(done)
-    told = tell("delivery.no_verdict", approved=APPROVED, changes=CHANGES)
+    told = tell("external.no_verdict", approved=APPROVED, changes=CHANGES) if outside else NOTHING
+    told = told or tell("delivery.no_verdict", approved=APPROVED, changes=CHANGES)
     return Again(told, Failed("the review ended without a verdict", retry=True))
 
 
@@ -233,19 +262,12 @@ def _with_remarks(done: Done, review: Task) -> Done:
 
 def _review_body(task: Task, done: Done, who: str, told: Sequence[Told], runs: Mapping[str, str]) -> Told:
     listed = "\n".join(f"{one_line(path, 300)} ({kind})" for path, kind in runs.items())
-    return joined(
-        (
-            joined((tell("delivery.review", id=task.id, who=who), told[0]), " "),
-            *told[1:],
-            tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
-            tell("delivery.triggers", runs=listed) if runs else None,
-            tell(
-                "delivery.task_was",
-                by="the human" if task.put_by == HUMAN else task.put_by,
-                body=shorten(task.body, 20_000),
-            )
-            if task.body
-            else None,
-            tell("delivery.author_says", who=who, words=shorten(done.result, 8_000)),
-        )
-    )
+    by = "the human" if task.put_by == HUMAN else task.put_by
+    parts = (
+        joined((tell("delivery.review", id=task.id, who=who), told[0]), " "), *told[1:],
+        tell("delivery.verdict", approved=APPROVED, changes=CHANGES),
+        tell("delivery.triggers", runs=listed) if runs else None,
+        tell("delivery.task_was", by=by, body=shorten(task.body, 20_000)) if task.body else None,
+        tell("delivery.author_says", who=who, words=shorten(done.result, 8_000)),
+    )  # fmt: skip
+    return joined(parts)

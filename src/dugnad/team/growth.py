@@ -7,20 +7,13 @@ from dataclasses import dataclass, field
 
 from ..text import counted
 from ..tools.message_tools import GONE
+from ..tools.message_tools import may_come_back as may_come_back  # noqa: PLC0414  The web page takes it from here.
 from ..types import OPEN, Task, Teammate
 
 NAMES = (
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "lars", "mona", "nils",
     "olga", "per", "quinn", "rosa", "sven", "tove", "uma", "vera", "willy", "ylva", "zoe",
 )  # fmt: skip
-RESTED = "rested: there was nothing to do"
-MADE_ROOM = "made room for "
-
-
-def may_come_back(member: Teammate) -> bool:
-    """Whether the teammate left by itself, and not because somebody shut it down."""
-    reason = member.reason or ""
-    return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))
 
 
 @dataclass(frozen=True, slots=True)

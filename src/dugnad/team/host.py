@@ -19,10 +19,10 @@ from ..board.records import Moment
 from ..board.store.watch import Watch
 from ..errors import BoardTrouble, DugnadError, HostLost, NotReady, StoppedTeammate, UnknownHost
 from ..prompts import tell
-from ..tools.message_tools import GONE
+from ..tools.message_tools import GONE, MADE_ROOM, may_come_back
 from ..types import MESSAGES, Claim, Teammate
 from .errands import Errands
-from .growth import MADE_ROOM, Joins, joining, may_come_back
+from .growth import Joins, joining
 from .lost_hosts import Silence, dead_neighbours, own_label
 from .plan import RunPlan
 from .worker import Worker

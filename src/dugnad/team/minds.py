@@ -23,6 +23,7 @@ class OtherModel:
     inner: Model
     own: Model
     saved: dict[str, int]  # By model, in micro-dollars.
+    for_summaries: bool = False  # Then the team's own would read the input from its cache.
 
     @property
     def name(self) -> str:
@@ -40,7 +41,10 @@ class OtherModel:
         reply = await self.inner.ask(request)
         paid, instead = self.facts.price, self.own.facts.price
         if paid is not None and instead is not None:
-            less = instead.microdollars(reply.usage) - paid.microdollars(reply.usage)
+            usage = reply.usage
+            if self.for_summaries:
+                usage = replace(usage, cache_read_tokens=usage.input_tokens, cache_write_tokens=0)
+            less = instead.microdollars(usage) - paid.microdollars(reply.usage)
             self.saved[self.name] = self.saved.get(self.name, 0) + less
         return reply
 
@@ -53,9 +57,7 @@ class Models:
     """The models of a plan. Each is opened when it is first asked for."""
 
     plan: RunPlan
-    saved: dict[str, int] = field(
-        default_factory=dict
-    )  # What other models than the team's own saved, in micro-dollars.
+    saved: dict[str, int] = field(default_factory=dict)  # By other models than the team's own, in micro-dollars.
     _opened: dict[str | None, Model] = field(default_factory=dict)
 
     def named(self, name: str | None = None) -> Model:
@@ -67,7 +69,7 @@ class Models:
             self._opened[wanted] = self.plan.open_named(wanted)
         return self._opened[wanted]
 
-    def counted(self, name: Model | str | None) -> Model:
+    def counted(self, name: Model | str | None, *, for_summaries: bool = False) -> Model:
         """The same. If it is not the team's own model, what it saves is counted."""
         model = self.named(name) if name is None or isinstance(name, str) else name
         if name is None or isinstance(model, ExternalCommand):
@@ -75,7 +77,7 @@ class Models:
         with suppress(ModelMisconfigured):  # The team may have none of its own, if each teammate has one.
             own = self.named()
             if own.name != model.name and not isinstance(own, ExternalCommand):
-                return OtherModel(model, own, self.saved)
+                return OtherModel(model, own, self.saved, for_summaries)
         return model
 
     def has_price(self) -> bool:
@@ -99,23 +101,24 @@ class Minds:
     def __call__(self, teammate: Teammate, may_act: Callable[[], bool]) -> Mind:
         plan, role, policy = self.plan, self.plan.role_of(teammate.roles), Policy.of(self.plan.policies)
         model = self.models.counted(teammate.model or (role.model if role else None))
-        prompt = teammate.prompt or (role.prompt if role else "")
-        member = replace(teammate, prompt=prompt, plan=teammate.plan or bool(role and role.plan))
+        member = replace(teammate, plan=teammate.plan or bool(role and role.plan))
         common: dict[str, Any] = {
             "board": self.board, "teammate": member, "team": plan.name, "project": plan.project, "policy": policy,
             "limits": plan.agent_limits, "sources": self.board.sources, "may_act": may_act,
+            "role_prompt": role.prompt if role else "",
         }  # fmt: skip
         if isinstance(model, ExternalCommand):
             _must_keep(policy, model, teammate)
             return ExternalAgent(command=model, sandbox=plan.sandbox, **common)
         requests, tokens = plan.rates(model.name)
         tools = (*plan.tools, *plan.tools_for(teammate), *self.tools.get(teammate.name, ()))
-        summary_model = None if plan.summary_model is None else self.models.counted(plan.summary_model)
+        wanted = plan.summary_model
+        summary_model = None if wanted is None else self.models.counted(wanted, for_summaries=True)
         if isinstance(summary_model, ExternalCommand):
             raise ModelMisconfigured(f"{summary_model.name} cannot write summaries; choose a model for summary_model.")
         return Agent(
             model=model, summary_model=summary_model, tools=tools, requests_per_minute=requests,
-            tokens_per_minute=tokens, hears=plan.hears, **common,
+            tokens_per_minute=tokens, hears=plan.hears, joins=plan.adds, **common,
         )  # fmt: skip
 
 

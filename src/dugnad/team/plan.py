@@ -58,6 +58,10 @@ class RunPlan:
         """The first of these roles that the plan describes."""
         return next((self.roles[each] for each in roles if each in self.roles), None)
 
+    def adds(self, role: str) -> bool:
+        """Whether somebody joins for work of a role that nobody has, however the team came to be."""
+        return self.agents > 0 and (self.only_roles is None or role in self.only_roles)
+
     def joins_as(self, roles: Sequence[str], before: Teammate | None) -> dict[str, Any]:
         """The settings of a teammate that joins, for `Board.spawn`. A teammate that comes back keeps those it had."""
         if before is not None:

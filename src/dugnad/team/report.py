@@ -18,6 +18,7 @@ from .growth import one_chain
 from .requests import waiting_requests
 
 _TRIED_MAX = 20  # Tasks whose tracebacks are looked for.
+_SET_MS = 2_000  # By how much two clocks must differ for one of them to have been set.
 Standing = Literal["working", "ended", "budget", "waiting", "stuck"]
 LineKind = Literal["task", "detail", "note", "trouble", "careful", "next"]  # Of a line in the report.
 _MORE = {"tasks": "--tasks 10", "tokens": "--tokens 100000", "dollars": "--dollars 1", "seconds": "--minutes 10"}
@@ -170,11 +171,8 @@ class Report:
             yield "note", "took", f"{counted(self.teammates, 'teammate')}: {_figures(self.took)}{alone}"
         for name, less in self.saved.items():
             price = _price(Amount(microdollars=abs(less)))
-            yield (
-                "note",
-                "saved" if less >= 0 else "extra",
-                one_line(f"{price} with {name} instead of {self.model}", 200),
-            )
+            words = one_line(f"{price} with {name} instead of {self.model}", 200)
+            yield "note", "saved" if less >= 0 else "extra", words
         for name, why in self.trouble.items():
             yield "trouble", "failed", f"{one_line(name, 20)}: {one_line(why, 160)}"
         if self.runs:
@@ -234,10 +232,10 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 async def report(
     board: Board, roots: Sequence[int], *, interrupted: bool = False, trouble: Mapping[str, str] | None = None,
-    began_ms: int | None = None,
+    began_ms: int | None = None, ran_ms: int = 0,
 ) -> Report:  # fmt: skip
     """What the board says about these roots. `trouble`: the teammates that failed, and why. `began_ms`: when the run
-    began, by the board's clock."""
+    began, by the board's clock. `ran_ms`: how long ago that is, by a clock that nobody can set."""
     found, accounts = await board.whole(roots) if roots else ([], {})
     tasks = [task for task in found if task.kind != "budget"]
     cost: dict[str, Amount] = {}
@@ -248,6 +246,8 @@ async def report(
     tried = [task.id for task in tasks if task.tries]
     past = [] if began_ms is None else await board.past_attempts(roots=roots, since=began_ms, errands=True)
     teammates, took, alone = compared(past, began_ms or 0)
+    if took and abs(await board.now_ms() - (began_ms or 0) - ran_ms) > _SET_MS:  # The board's clock was set meanwhile.
+        took = replace(took, milliseconds=ran_ms)
     return Report(
         tasks=tasks, accounts=accounts, cost=cost, interrupted=interrupted, trouble=trouble or {},
         teammates=teammates, took=took, alone=alone,

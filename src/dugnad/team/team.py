@@ -20,9 +20,9 @@ from ..logs import about
 from ..models.port import Model
 from ..text import one_line
 from ..tools import Policy, Tool
-from ..tools.message_tools import GONE
+from ..tools.message_tools import GONE, may_come_back
 from ..types import OPEN, Budget, Event, Need, Task, Teammate
-from .growth import fresh_names, may_come_back
+from .growth import fresh_names
 from .host import Host
 from .minds import Minds, Models
 from .plan import RunPlan
@@ -35,8 +35,8 @@ class Team:
     """Many minds on one board. `async with Team.open(...) as team:`"""
 
     __slots__ = (
-        "_account", "_account_lock", "_began_ms", "_board", "_closing", "_failed", "_given", "_host", "_models",
-        "_payer", "_plan", "_scope", "_tools",
+        "_account", "_account_lock", "_began", "_began_ms", "_board", "_closing", "_failed", "_given", "_host",
+        "_models", "_payer", "_plan", "_scope", "_tools",
     )  # fmt: skip
 
     def __init__(self, plan: RunPlan, *, board: Board | None = None, models: Models | None = None) -> None:
@@ -49,7 +49,8 @@ class Team:
         self._scope: tuple[int, ...] | None = None  # The roots of this run; None: the whole board.
         self._payer: int | None = None  # The root that pays for errands; None: each errand is a root of its own.
         self._account: int | None = None
-        self._began_ms: int | None = None  # When the work began, by the board's clock.
+        self._began_ms: int | None = None  # When the work began, by the board's clock,
+        self._began = 0.0  # and by one that nobody can set.
         self._account_lock = asyncio.Lock()
         self._tools: dict[str, tuple[Tool, ...]] = {}
         self._closing = AsyncExitStack()
@@ -192,8 +193,9 @@ class Team:
 
     async def report(self, roots: Sequence[int], *, interrupted: bool = False) -> Report:
         """What came of these roots, and which teammates failed here."""
+        ran = round((self.board.sources.uptime() - self._began) * 1000)
         end = await report(
-            self.board, roots, interrupted=interrupted, trouble=self._failed, began_ms=self._began_ms
+            self.board, roots, interrupted=interrupted, trouble=self._failed, began_ms=self._began_ms, ran_ms=ran
         )  # fmt: skip
         saved = dict(self._models.saved)
         own = self.model_name if saved else ""
@@ -214,7 +216,7 @@ class Team:
 
     async def _until_over(self, roots: Sequence[int] | None, forever: bool) -> None:
         with suppress(BoardTrouble):
-            self._began_ms = await self.board.now_ms()
+            self._began_ms, self._began = await self.board.now_ms(), self.board.sources.uptime()
         host = await self.start()
         while True:
             with suppress(BoardTrouble):  # The teammates wait for the board too, and the host says so.

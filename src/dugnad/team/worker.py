@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from ..agent import Mind
+from ..agent import Agent, ExternalAgent, Mind
 from ..board import Board
 from ..board.store.watch import Watch
+from ..board.verbs.followed import ADDED
 from ..errors import (
     BoardTrouble,
     DugnadError,
@@ -29,11 +30,12 @@ from ..errors import (
 from ..logs import about, logger, traceback_text, without_secrets
 from ..text import NOTHING, Told, joined, shorten
 from ..tools.finish_tools import review_finish
+from ..tools.message_tools import RESTED
 from ..tools.task_tools import whole_result
-from ..types import HUMAN, Attempt, Claim, Done, Failed, Outcome, Released
+from ..types import HUMAN, Attempt, Claim, Done, Failed, Outcome, Released, Waiting
+from ..workspace.git.ownership import GitTrouble
 from .delivery import Delivery
 from .errands import Errands
-from .growth import RESTED
 from .plan import RunPlan
 from .workspaces.workspace import Again, Workspace
 
@@ -119,23 +121,35 @@ class Worker:
         attempts = await self._patiently(self.board.attempts, claim.task.id)
         try:
             workspace = self._workspace = await self._open(claim, attempts)
+        except GitTrouble as trouble:  # Trying again would not help.
+            why = f"#{claim.task.id} cannot be begun: {str(trouble).rstrip('.')}"
+            return Waiting(on="human", question=f"{why}. Fix that, then answer.")
         except (ToolError, OSError) as trouble:
             delay = self.plan.limits.no_place_seconds
             return Released(f"no workspace could be opened: {trouble}", delay_seconds=delay, resume=True)
-        delivery = Delivery(board=self.board, plan=self.plan, workspace=workspace, attempts=attempts)
+        outside = isinstance(self.agent, ExternalAgent)
+        delivery = Delivery(
+            board=self.board, plan=self.plan, workspace=workspace, attempts=attempts, outside=outside
+        )  # fmt: skip
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
         told = self._told_at_first(claim, delivery, await self._patiently(delivery.follows, claim.task))
-        for left in reversed(range(self.plan.limits.check_rounds_max + 1)):
+        left = self.plan.limits.check_rounds_max
+        while True:
             outcome = await self._think(claim, told, attempts)
             if not isinstance(outcome, Done):
                 return outcome
             end = await self._patiently(delivery.deliver, claim, outcome, left)
             if not isinstance(end, Again):
+                if isinstance(end, Done) and delivery.came_to and isinstance(self.agent, Agent):
+                    await self._patiently(self.agent.keep_verdict, claim, delivery.came_to)
                 await self._answer_human(claim, end)
                 return end
-            told, in_the_end = end.told, end.in_the_end
-        return in_the_end
+            if end.in_the_end is not None:
+                if not left:
+                    return end.in_the_end
+                left -= 1
+            told = end.told
 
     # Rest and wake.
 
@@ -220,11 +234,14 @@ class Worker:
     async def _look_for_work(self, mail: bool) -> Claim | None:
         """The human and the lead come first; a teammate's message is read with the next task, if there is one."""
         unread = await self.board.inbox(self.name) if mail else []
-        # Nobody has to answer a notice: it is read with the next turn. If it is about its own background job, the task
-        # of that job is over, and it counts as read.
+        # Nobody has to answer a notice: it is read with the next turn. If it is about a background job, or about work
+        # added for a task that has ended, nobody needs it any more, and it counts as read.
         notices = [each for each in unread if each.kind == "notice"]
-        if over := [each.id for each in notices if each.sender == self.name and each.task is not None]:
-            await self.board.show(self.name, over)
+        added = {each.task for each in notices if each.task is not None and each.key.startswith(ADDED)}
+        ended = {task for task, found in (await self.board.find_all(added)).items() if found.ended} if added else set()
+        own = {each.id for each in notices if each.sender == self.name and each.task is not None}
+        if over := own | {each.id for each in notices if each.key.startswith(ADDED) and each.task in ended}:
+            await self.board.show(self.name, sorted(over))
         unread = [each for each in unread if each not in notices]
         pressing = bool(unread) and await self.errands.are_pressing(unread)
         if pressing and (claim := await self.errands.claim(unread, self._claim)) is not None:
@@ -287,14 +304,15 @@ class Worker:
     def _told_at_first(self, claim: Claim, delivery: Delivery, follows: Told) -> Told:
         """Equip the mind for the workspace. Returns what it is told before it begins."""
         workspace = delivery.workspace
-        told_of_it = NOTHING if workspace.anew else workspace.told
+        told = joined((workspace.told, NOTHING if delivery.outside else workspace.offers), " ")
+        told_of_it = NOTHING if workspace.anew else told
         if claim.continues is None:
             told_of_it = joined((told_of_it, delivery.told_at_first(claim.task, follows)), "\n")
         tools = (*workspace.tools, review_finish) if claim.task.kind == "review" else workspace.tools
         self.agent.equip(
             tools, tree=workspace.tree, told=told_of_it, readable=workspace.readable, follows=follows
         )  # fmt: skip
-        return workspace.told if workspace.anew else NOTHING
+        return told if workspace.anew else NOTHING
 
     async def _close(self, outcome: Outcome, *, settled: bool) -> None:
         workspace, self._workspace = self._workspace, None

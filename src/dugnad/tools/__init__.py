@@ -19,11 +19,12 @@ from .former_tools import (
     todo,
 )
 from .lead_tools import assign, compact, shutdown_teammate, spawn_teammate
-from .message_tools import ask_human, list_teammates, respond, send_message, submit_plan
+from .message_tools import ask_human, respond, send_message, submit_plan
 from .note_tools import note, notes, read_output
 from .policy import Policy
 from .skills import Skill, find_skills, use_skill
 from .task_tools import add_tasks, list_tasks, show_task, wait_for
+from .teammates import list_teammates
 from .tool import BadCall, Tool, tool
 
 # What can be called. Former tools are not offered.

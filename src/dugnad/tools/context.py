@@ -25,10 +25,11 @@ class Ends:
 
 @dataclass(slots=True)
 class Desk:
-    """What tools of one attempt leave for the agent. `follows` is set by the agent; all but that and the
-    claims is folded from the recorded calls."""
+    """What tools of one attempt leave for the agent. `follows` and `joins` are set by the agent; all but these and
+    the claims is folded from the recorded calls."""
 
     follows: Told = NOTHING  # What the runtime does after `finish`; empty: nothing more is expected of the end.
+    joins: Callable[[str], bool] = lambda role: False  # Whether one joins for work of a role that nobody has.
     todo: list[str] = field(default_factory=list)
     todo_turn: int = 0  # The turn of the last change of the list.
     compaction_wanted: bool = False

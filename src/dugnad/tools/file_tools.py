@@ -26,5 +26,5 @@ def file_tools(files: Files) -> tuple[Tool, ...]:
     return (
         *(Tool(function, name=name, prompt=name, safe=True, keyed=True) for name, function in reading.items()),
         Tool(files.write, name="write_file", prompt="write_file"),
-        Tool(edit_file, prompt="edit_file"),
+        Tool(edit_file, prompt="edit_file", required=("edits",)),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..board import Board
-from ..errors import ToolError
+from ..errors import NotReady, ToolError
 from ..prompts import tell
 from ..types import HUMAN, Claim
 from .context import Context
 from .message_tools import GONE
+from .teammates import how_it_is, roles_of
 from .tool import own_tool
 
 
@@ -35,9 +36,14 @@ async def spawn_teammate(context: Context, name: str, role: str | None = None, p
         raise ToolError(tell("results.team_full", count=len(there), most=context.limits.teammates_max))
     lead = context.teammate
     said = tell("results.brought", lead=lead.name, prompt=prompt)
-    spawned = await context.board.spawn(
-        name, roles=[role] if role else [], prompt=said if prompt else "", model=lead.model, by=lead.name
-    )
+    try:
+        spawned = await context.board.spawn(
+            name, roles=[role] if role else [], prompt=said if prompt else "", model=lead.model, by=lead.name
+        )
+    except NotReady:
+        other = await context.board.teammate(name)
+        doing = await how_it_is(context.board, other)
+        raise ToolError(tell("results.there_otherwise", name=name, roles=roles_of(other), doing=doing)) from None
     roles = ", ".join(spawned.roles) or "no role, so it takes tasks for anyone"
     known = name in {member.name for member in there}
     return (

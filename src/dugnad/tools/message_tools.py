@@ -8,39 +8,53 @@ from contextlib import suppress
 from ..board import Board
 from ..errors import StoppedTeammate, ToolError, UnknownRequest
 from ..prompts import tell
-from ..text import Told, joined, one_line, quote
+from ..text import Told, joined, quote
 from ..types import BOARD, HUMAN, Message, Released, Teammate, Waiting
 from .context import Context, Ends
 from .tool import own_tool
 
 GONE = ("stopped", "failed")
+# Why a teammate left by itself. `list_teammates` in members.sql has these words, too.
+RESTED, MADE_ROOM = "rested: there was nothing to do", "made room for "
 EVERYONE, LEAD = "everyone", "lead"  # Whom `send_message` can reach besides a name.
 
 
-def message_text(message: Message, leads: frozenset[str]) -> Told:
-    """A message as the model reads it: the sender, the kind, and the quoted text."""
-    own = message.kind == "notice" and message.sender == message.recipient  # The runtime says it in that name.
-    runtime = message.sender == BOARD or own
+def may_come_back(member: Teammate) -> bool:
+    """Whether the teammate left by itself, and not because somebody shut it down."""
+    reason = member.reason or ""
+    return member.status == "stopped" and (reason == RESTED or reason.startswith(MADE_ROOM))
+
+
+def by_runtime(message: Message) -> bool:
+    """Whether the runtime says it, as the board or in the name of the one who reads it."""
+    return message.sender == BOARD or (message.kind == "notice" and message.sender == message.recipient)
+
+
+def message_text(message: Message, leads: frozenset[str], *, outside: bool = False) -> Told:
+    """A message as the model reads it: the sender, the kind, and the quoted text. `outside`: to an external agent."""
+    runtime, own = by_runtime(message), message.sender == message.recipient
     who = "the runtime" if runtime else "the human" if message.sender == HUMAN else message.sender
     who += " (lead)" if message.sender in leads and not runtime else ""
     kind = "" if message.kind == "text" or runtime else f" [{message.kind.replace('_', ' ')}]"
     about = f", about #{message.task}" if message.task else ""
     head = tell("results.from", who=f"{who}{kind}{about}")
-    if own and message.task is not None:
+    if runtime and own and message.task is not None:
         head = tell("results.from_runtime")
     lines = [head, quote(message.text)]
     if message.accepted is not None:
         lines.insert(1, tell("results.accepted") if message.accepted else tell("results.declined"))
     if message.kind in ("shutdown", "plan", "question"):
-        lines.append(tell("results.answer_with", request=message.request))
+        answer = tell("external.respond", request=message.request) if outside else None
+        lines.append(answer or tell("results.answer_with", request=message.request))
     if message.kind == "shutdown":
         lines.append(tell("results.shutdown"))
     return joined(lines, "\n")
 
 
-def inbox_text(messages: Sequence[Message], leads: frozenset[str]) -> Told:
+def inbox_text(messages: Sequence[Message], leads: frozenset[str], *, outside: bool = False) -> Told:
     """An inbox as the model reads it. A line of a message cannot look like ours: it starts with "> "."""
-    return tell("results.inbox", messages=joined((message_text(each, leads) for each in messages), "\n"))
+    told = (message_text(each, leads, outside=outside) for each in messages)
+    return tell("results.inbox", messages=joined(told, "\n"))
 
 
 @own_tool(early=True)
@@ -56,7 +70,10 @@ async def send_message(context: Context, to: str, text: str) -> str:
     try:
         await context.board.tell(context.teammate.name, to, text, claim=context.claim, key=context.key)
     except StoppedTeammate:
-        raise ToolError(tell("results.reads_nothing", who=to)) from None
+        rests = may_come_back(await context.board.teammate(to))
+        raise ToolError(
+            tell("results.rests", who=to) if rests else tell("results.reads_nothing", who=to)
+        ) from None  # fmt: skip
     return tell("results.sent", to=to)
 
 
@@ -70,18 +87,6 @@ def leads_but(name: str, team: Sequence[Teammate]) -> list[str]:
     """The leads that can be reached, without this teammate."""
     leads = (member.name for member in team if member.lead and member.status not in GONE)
     return sorted(lead for lead in leads if lead != name)
-
-
-@own_tool(safe=True)
-async def list_teammates(context: Context) -> str:
-    team = await context.board.team()
-    held = await context.board.list_tasks(states=["claimed"])
-    return "\n".join(
-        f"{member.name}{' (lead)' if member.lead else ''}{' (you)' if member.name == context.teammate.name else ''}: "
-        f"{', '.join(member.roles) or 'no role, so it takes tasks for anyone'}, {member.status}"
-        + "".join(f", on #{task.id} {one_line(task.title, 80)!r}" for task in held if task.teammate == member.name)
-        for member in team
-    )
 
 
 @own_tool(early=True)

@@ -16,13 +16,14 @@ from ..board import rules
 from ..errors import BadInput, BadText, ToolError
 from ..prompts import tell
 from ..settings import Limits
-from ..text import one_line, quote
+from ..text import one_line, quote, shows
 from ..types import Task
 
 Decision = Literal["allow", "ask", "deny"]
 DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")  # From the mildest to the strictest.
 QUESTION_BYTES_MAX = 64 * 1024  # A person would not read a longer one before saying yes.
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}(?: [0-9]+, [a-z_]+)?")
 _CALL = re.compile(r"\(call t[0-9]+\.e[0-9]+\.[0-9]+\.[0-9]+\)")
 # Which tool took the place of which. A rule for one of the two is a rule for the other.
 SUCCESSORS = {
@@ -156,7 +157,7 @@ def question(teammate: str, task: Task, tool: str, arguments: Mapping[str, Any],
     """The whole call, harmless to a terminal. The same call gives the same text, so an answer counts only for the call
     that its question shows."""
     every = [part for name, value in arguments.items() for part in _parts(name, value)]
-    given = [f"{name}:\n{quote(_visible(_as_text(value)))}" for name, value in every]
+    given = [f"{_label(name)}\n{quote(_visible(_as_text(value)))}" for name, value in every]
     return "\n".join(
         [
             f"May {teammate} run {tool} for #{task.id} {one_line(task.title)!r}?",
@@ -200,6 +201,13 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name} {number}, {key}", part) for key, part in said.items() if part)
 
 
+def _label(name: str) -> str:
+    """A model chooses the names that a server's tool gets, so a name of several words could look like our own."""
+    return (
+        f"{name}:" if _PLAIN.fullmatch(name) else f"An argument with the name\n{quote(_visible(name))}\nand the value"
+    )
+
+
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -216,5 +224,4 @@ def _visible(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    seen = character.isprintable() or character in "\n\t"
-    return character if seen else character.encode("unicode_escape").decode()
+    return character if shows(character) or character in "\n\t" else character.encode("unicode_escape").decode()

@@ -16,8 +16,11 @@ from .context import Context
 from .tool import own_tool
 
 FOLDERS = (".agents/skills", ".claude/skills")
-_FRONT = re.compile(r"\A---\s*\n(.{0,8192}?)\n---\s*\n?(.*)\Z", re.S)
 _BYTES_MAX = 256 * 1024
+_FRONT_CHARS_MAX = 8_192
+_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_IS_BLOCK = re.compile(r"[>|][-+0-9]{0,2}")
+_NOT_TEXT = tuple("&*!{[@`%?")  # Anchors, aliases, tags and lists of YAML.
 _SKILLS_MAX = 100
 _FILES_MAX = 50
 _DEPTH_MAX = 4
@@ -42,17 +45,49 @@ def find_skills(project: Path) -> tuple[Skill, ...]:
 
 
 def _read(project: Path, folder: str) -> Skill | None:
-    import yaml
-
     try:
-        front = _FRONT.match(_text(project, f"{folder}/SKILL.md"))
-        head = yaml.safe_load(front[1]) if front else None
-    except (OSError, ToolError, yaml.YAMLError, ValueError, RecursionError):
+        front, _ = _divided(_text(project, f"{folder}/SKILL.md"))
+    except (OSError, ToolError):
         return None
-    if not isinstance(head, dict) or not isinstance(head.get("description"), str) or not head["description"]:
-        return None
-    name = one_line(str(head.get("name") or PurePosixPath(folder).name)[:_BYTES_MAX], 64)
-    return Skill(name, one_line(head["description"], 1024), project, folder)
+    head = _fields(front or [])
+    name, description = head.get("name", PurePosixPath(folder).name), head.get("description")
+    return Skill(one_line(name, 64), one_line(description, 1024), project, folder) if name and description else None
+
+
+def _divided(text: str) -> tuple[list[str] | None, str]:
+    """The lines between the first two lines of dashes, if the text begins so, and what comes after them."""
+    first, _, rest = text.partition("\n")
+    lines = rest[:_FRONT_CHARS_MAX].split("\n")
+    end = next((at for at, line in enumerate(lines) if line.rstrip() == "---"), None)
+    if first.rstrip() != "---" or end is None:
+        return None, text
+    return lines[:end], rest.split("\n", end + 1)[-1] if rest.count("\n", 0, _FRONT_CHARS_MAX) > end else ""
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """The texts that the front sets, by name; other values are empty. The front is a stranger's, so it is not read as
+    YAML, in which a few lines can stand for gigabytes. Nothing at all if it has a line of another kind."""
+    found: dict[str, list[str]] = {}
+    last: list[str] | None = None
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0] in " \t" and last is not None:
+            last.append(line.strip())
+        elif key := _KEY.fullmatch(line.rstrip()):
+            last = found[key[1]] = [(key[2] or "").strip()]
+        else:
+            return {}
+    return {key: _value(*parts) for key, parts in found.items()}
+
+
+def _value(first: str, *more: str) -> str:
+    if _IS_BLOCK.fullmatch(first):
+        return " ".join(more)
+    text = " ".join((first, *more)).strip()
+    if text.startswith(("'", '"')):
+        return text[1:-1].replace(text[0] * 2 if text[0] == "'" else '\\"', text[0]) if text.endswith(text[0]) else ""
+    return "" if text.startswith(_NOT_TEXT) or (not first and ":" in text) else text.partition(" #")[0].rstrip()
 
 
 def _text(project: Path, path: str) -> str:
@@ -83,9 +118,8 @@ def _shown(skill: Skill, file: str, most: int) -> str:
         text = _text(skill.project, path)
     except OSError:
         raise ToolError(tell("results.no_skill_file", skill=skill.name, file=file)) from None
-    front = _FRONT.match(text) if file == "SKILL.md" else None
     others = _files(skill)
-    shown = shorten((front[2] if front else text).strip(), most)
+    shown = shorten((_divided(text)[1] if file == "SKILL.md" else text).strip(), most)
     return f"{shown}\n\n{tell('results.skill_files', files=', '.join(others))}" if len(others) > 1 else shown
 
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ..board import Board
 from ..board.rules import content_key
+from ..board.verbs.followed import ADDED
 from ..errors import ToolError
 from ..prompts import tell
 from ..text import Told, counted, one_line
-from ..types import DELIVERY, Done, Need, NewTask, Spending, Task, TaskState, Waiting
+from ..types import DELIVERY, MESSAGES, Done, Need, NewTask, Spending, Task, TaskState, Waiting
 from .context import Context, Ends
-from .message_tools import GONE
+from .message_tools import GONE, may_come_back
 from .tool import own_tool
 
 _LABEL = r"(?!\d+(?::|$))[\w-]{1,40}"  # Not only digits, which are a number.
 _NEED = re.compile(rf"(?:#?(\d{{1,18}})|({_LABEL}))(?::([\w-]+))?")
 _LABELLED = re.compile(r"^([\w-]{1,40}): #(\d{1,18}) ", re.MULTILINE)
 _LOOK_MAX = 500
+_STILL_OPEN: tuple[TaskState, ...] = ("blocked", "scheduled", "ready", "claimed", "waiting")
 _WAITED = {"human": "a person", "plan": "approval of its plan", "budget": "its budget"}
 
 
@@ -78,8 +81,18 @@ async def add(context: Context, tasks: Sequence[TaskToAdd]) -> str:
     """Put all of them on the board or none, and say what is there now."""
     there = [task_line(task) for task in await put(context, tasks)]
     lines = [f"{new.label}: {line}" if new.label else line for new, line in zip(tasks, there, strict=True)]
+    lines += await _who_comes(context, {each.role: None for each in tasks if each.role and not each.assignee})
     spending = await context.board.budget(context.claim.task.root)
     return "\n".join([*lines, tell("results.added", budget=budget_line(spending))])
+
+
+async def _who_comes(context: Context, roles: Collection[str]) -> list[Told]:
+    """For which of these roles one joins or comes back, because nobody who is there has it."""
+    team = await context.board.team() if roles else ()
+    there = {role for each in team if each.status not in GONE for role in each.roles}
+    rest = {role for each in team if may_come_back(each) for role in each.roles}
+    comes = [each for each in roles if each not in there and (each in rest or context.desk.joins(each))]
+    return [tell("results.role_joins", role=each) for each in comes]
 
 
 async def put(context: Context, tasks: Sequence[TaskToAdd]) -> list[Task]:
@@ -142,6 +155,9 @@ async def until_ended(context: Context, tasks: Sequence[Task]) -> str | Ends:
     """Put the task down until these have ended, or say how they ended."""
     still_open = [each for each in tasks if not each.ended]
     if not still_open:
+        keys = tuple(f"{ADDED}{each.id}-" for each in tasks)
+        unread = await context.board.inbox(context.teammate.name)
+        context.shown.extend(each.id for each in unread if each.key.startswith(keys))  # This says it, and more.
         return "\n".join(map(result_text, tasks))
     await check_roles(context, [each.role for each in still_open if each.assignee is None])
     for each in still_open:
@@ -151,10 +167,11 @@ async def until_ended(context: Context, tasks: Sequence[Task]) -> str | Ends:
 
 
 async def check_roles(context: Context, wanted: Sequence[str | None]) -> None:
-    """Refuse to wait for tasks that nobody on the team can take."""
-    roles = {each for member in await context.board.team() if member.status not in GONE for each in member.roles}
+    """Refuse to wait for tasks that nobody takes: nobody has the role, and nobody comes back or joins with it."""
+    team = await context.board.team()
+    roles = {role for each in team if each.status not in GONE or may_come_back(each) for role in each.roles}
     for role in wanted:
-        if role is not None and role not in roles:
+        if role is not None and role not in roles and not context.desk.joins(role):
             there = ", ".join(sorted(roles)) or "none"
             raise ToolError(tell("results.nobody_has_role", role=role, roles=there))
 
@@ -182,21 +199,21 @@ def result_text(task: Task) -> Told:
     return tell("results.ended_with", id=task.id, title=task.title, how=how, words=words)
 
 
-def task_line(task: Task, waits_for: Sequence[str] = ()) -> str:
+def task_line(task: Task, waits: str = "") -> str:
     who = f", {task.teammate}" if task.state == "claimed" and task.teammate else ""
     who = f", by {task.teammate}" if task.state in ("done", "failed") and task.teammate else who
     lane = f", for {task.assignee or task.role}" if (task.assignee or task.role) and not task.ended else ""
     outcome = f", {task.outcome}" if task.outcome else ""
-    needs = f", waits for {', '.join(waits_for)}" if waits_for else ""
-    needs = f", waits for {_WAITED[task.waiting_for]}" if task.waiting_for in _WAITED else needs
+    needs = f", waits for {waits}" if waits else ""
     return f"#{task.id} {one_line(task.title)!r} ({task.state}{outcome}{who}{lane}{needs})"
 
 
-async def _waits(context: Context, task: Task) -> list[str]:
-    """The tasks that it waits for, each with the outcome that it needs."""
-    if not task.open_needs:
-        return []
-    return [_named(need) for need, state in await context.board.needs_of(task.id) if state == "open"]
+async def waits_for(board: Board, task: Task) -> str:
+    """What it waits for: a person or a budget, or the tasks, each with the outcome that it needs."""
+    if task.waiting_for in _WAITED:
+        return _WAITED[task.waiting_for]
+    needs = await board.needs_of(task.id) if task.open_needs else ()
+    return ", ".join(_named(need) for need, state in needs if state == "open")
 
 
 def _named(need: Need) -> str:
@@ -205,12 +222,14 @@ def _named(need: Need) -> str:
 
 @own_tool(safe=True)
 async def list_tasks(context: Context, state: TaskState | None = None, everywhere: bool = False, after: int = 0) -> str:
-    root = None if everywhere else context.claim.task.root
-    found = await context.board.list_tasks(states=[state] if state else None, root=root, after=after, page=50)
+    answers = context.claim.task.kind in MESSAGES  # Its own goal is only the answer.
+    root = None if everywhere or answers else context.claim.task.root
+    states: Sequence[TaskState] | None = [state] if state else _STILL_OPEN if answers and not everywhere else None
+    found = await context.board.list_tasks(states=states, root=root, after=after, page=50)
     if not found:
         return tell("results.no_tasks")
     more = [tell("results.more_tasks", after=found[-1].id)] if len(found) == 50 else []
-    waits = await asyncio.gather(*(_waits(context, each) for each in found))
+    waits = await asyncio.gather(*(waits_for(context.board, each) for each in found))
     return "\n".join([*map(task_line, found, waits), *more])
 
 

@@ -44,6 +44,7 @@ class Tool:
     keeper: Keeper | None = None  # What stands behind it, beyond a call.
     prompt: str | None = None  # Its name in `prompts/tools.md`, if it is built in and offered.
     former: bool = False  # It can be called, but it is not offered any more.
+    required: tuple[str, ...] = ()  # Arguments that a model is told to give, although calls in a former form have none.
 
     def __post_init__(self) -> None:
         self.name = self.name or self.function.__name__
@@ -61,6 +62,7 @@ class Tool:
         if self.prompt is not None:
             schema = _short(schema, schema.pop("$defs", {}), self._told[1])
         schema.pop("title", None)
+        schema.update({"required": [*schema.get("required", ()), *self.required]} if self.required else {})
         for each in schema.get("properties", {}).values():
             each.pop("title", None)
         return ToolSpec(name=self.name, description=self._told[0], schema=schema)

@@ -180,6 +180,9 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "told": _told,
     "shown": lambda data: f"read {counted(len(data.get('messages', ())), 'message')}",
     "noted": lambda data: f"wrote the note {_quoted(data, 'title')}",
+    "steered": lambda data: (
+        f"({one_line(data.get('who') or 'somebody', 40)}, in a browser) {one_line(data.get('what') or '', _TEXT_MOST)}"
+    ),
     "unsandboxed": lambda data: (
         f"allowed commands without a sandbox on {one_line(data.get('machine') or 'a machine', 60)}"
     ),

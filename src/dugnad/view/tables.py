@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..board.roots import budget_id, root_name
-from ..text import counted, one_line, plain
+from ..text import counted, length, one_line, plain
 from ..tools.task_tools import whole_result
-from ..types import HUMAN, Attempt, Message, Need, Note, Spending, Task, Teammate
+from ..types import HUMAN, Attempt, Cooldown, Message, Need, Note, Spending, Task, Teammate
 from .numbers import clock, money, span
 
 STATE_STYLES = {
@@ -27,6 +27,7 @@ STATUS_STYLES = {
     "failed": "bold red", "lost": "bold red",
 }  # fmt: skip
 _WAITS_FOR = {"human": "for a human", "plan": "for a plan's approval", "tasks": "for tasks", "budget": "for budget"}
+_LONG_PAUSE_MS = 60_000  # A pause of a provider key that people are told of.
 _ASKING = ("question", "plan", "shutdown")
 
 
@@ -157,6 +158,14 @@ def budget_text(spending: Spending, task: Task | None) -> Text:
             f"dugnad budget {budget_id(spending.root)} --add {more.get(spending.held, '--tasks 10')}", "bold yellow"
         )
     return said
+
+
+def paused_line(cooldowns: Iterable[Cooldown], now_ms: int) -> str:
+    """How long the longest pause of a provider key lasts still, if it is a long one."""
+    longest = max(cooldowns, key=lambda each: each.until, default=None)
+    if longest is None or longest.until - now_ms < _LONG_PAUSE_MS:
+        return ""
+    return f"{plain(longest.key)} goes on in {length(longest.until - now_ms)}: {plain(longest.reason)}"
 
 
 def used(spending: Spending) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,17 +27,18 @@ from ...tools.message_tools import answer_since
 from ...tools.policy import Decision
 from ...types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
-from ..conversation import Conversation
+from ..conversation import GUARD, Conversation
 from ..model_calls import PutDown
 from ..packet import packet, standing
 from ..resume import Attempts, hand_over, recall, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
-from .answer import TOOLS, own_words, protocol, remove_file, with_file
+from .answer import TOOLS, own_words, protocol, remove_file, with_file, without_blocks
 from .command import ExternalCommand
-from .decide import GUARD, decide, understood
+from .decide import decide, understood
 from .prompt import prompt_text, remark
 from .reports import AgentReport, read_report, resets_in
+from .review import Part, empty_folder, part_of, shown_change
 
 _OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 _TEXT_CHARS_MAX = 500_000  # Of its answer; a turn has a bound.
@@ -57,6 +58,7 @@ class ExternalAgent:
     sandbox: Sandbox | None = None
     tree: Path | None = None  # Where it works; each attempt gets its own.
     team: str = "dugnad"
+    role_prompt: str = ""
     project: Path | None = None
     policy: Policy = field(default_factory=Policy)
     limits: AgentLimits = field(default_factory=AgentLimits)
@@ -79,10 +81,12 @@ class ExternalAgent:
 
     async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided; see `Agent.work`."""
-        talk = Conversation()
+        talk = Conversation(outside=True)
         try:
             sandbox, tree = self._workspace(claim)
             await self._begin(claim, talk, told, attempts)
+            if claim.task.kind == "review" and not talk.replies:
+                talk.say(await shown_change(sandbox, tree, self._readable, said=joined(talk.to_say)))
             called, resumed = 0, talk.replies > 0
             while True:
                 remove_file(tree)  # Its content is recorded, or comes from a run that was cut off.
@@ -124,11 +128,8 @@ class ExternalAgent:
         if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
             self._ask_for_trust(claim, answer)
         if not talk.replies:
-            talk.say(
-                await packet(
-                    self.board, claim, attempts, self.limits, self.project, check_told=bool(self._told_of_workspace)
-                )
-            )
+            given = (self.board, claim, attempts, self.limits, self.project, talk)
+            talk.say(await packet(*given, check_told=bool(self._told_of_workspace)))
         if answer:
             talk.say(answer)
         if told:
@@ -198,8 +199,9 @@ class ExternalAgent:
         """Reserve, record that it begins, run it, record what came of it."""
         await self._must_be_there(sandbox, tree)
         await take_messages(self.board, claim, talk)
-        status = await self._status(sandbox, tree) if talk.begun else ""
-        if text := remark(talk, status, self.board.limits):
+        part = part_of(claim.task, talk)
+        status = await self._status(sandbox, tree) if talk.begun and part != "verdict" else ""
+        if text := remark(talk, status, self.board.limits, at_verdict=part == "verdict"):
             talk.say(text)
         amount, reservation, spending = await self._reserve(claim)
         here = standing(talk.turns + 1, self.command.runs_max, spending)
@@ -209,13 +211,12 @@ class ExternalAgent:
             raise StaleClaim("The lease of the host ran out, so another teammate may hold the task.")
         self.turn = talk.turns + 1
         self._note(f"runs {self.command.name}")
-        # Only this run knows this word. The code that it runs can write files too; in a review they must not count.
-        word, by_file = self.sources.new_id()[-14:], claim.task.kind != "review"
-        how = protocol(word, file=by_file, denied={each for each in TOOLS if self._decide(each) == "deny"})
-        prompt = f"{clean(prompt_text(self.teammate, self.team, talk, said, how))}\n".encode()
+        word, how = self._protocol(part)
+        prompt = f"{clean(prompt_text(self.teammate, self.team, self.role_prompt, talk, said, how))}\n".encode()
         began = asyncio.get_running_loop().time()
         try:
-            report, seconds = await self._ran(sandbox, tree, prompt, amount, spending)
+            with empty_folder(sandbox) if part == "verdict" else nullcontext(tree) as place:
+                report, seconds = await self._ran(sandbox, place, prompt, amount, spending)
         except asyncio.CancelledError:  # How long it ran is known, and what it can have spent in that time.
             ran = asyncio.get_running_loop().time() - began
             with suppress(DugnadError):
@@ -226,7 +227,7 @@ class ExternalAgent:
             most = self.command.at_most_in(seconds, amount)
             await self.board.spend(claim, reservation, report.used(most, seconds))
             raise PutDown(Released(self.stop.why, resume=True))
-        reply = self._reply(report, word, tree if by_file else None)
+        reply = self._reply(report, word, tree, part)
         used = report.used(amount, seconds)
         body = talk.reply_turn(said, reply)
         turn = talk.next_turn("reply", body, used=used, reservation=reservation, shown=tuple(talk.shown))
@@ -239,32 +240,44 @@ class ExternalAgent:
         if report.ended == "refused":  # That is no fault of the task.
             raise ModelMisconfigured(f"{self.command.name} was refused by its provider: {clean(report.trouble)}")
 
+    def _protocol(self, part: Part) -> tuple[str, Told]:
+        """A word that only this run knows, and how it hands back. The first run of a review hands back nothing."""
+        if part == "look":
+            return "", tell("external.look")
+        word = self.sources.new_id()[-14:]
+        how = protocol(word, file=part == "work", denied={each for each in TOOLS if self._decide(each) == "deny"})
+        return word, joined((tell("external.verdict") if part == "verdict" else None, how))
+
     async def _ran(
         self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
     ) -> tuple[AgentReport, float]:  # fmt: skip
         environment = dict(self.command.environment)
         if sandbox.bare:
             environment.pop("IS_SANDBOX", None)  # It is not true here.
+        readable = (*self.command.readable, *(self._readable if tree == self.tree else ()))
         try:
             ran = await sandbox.until(self.stop.said).run(
                 self.command.line(amount, spending), tree=tree,
                 seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
-                readable=(*self.command.readable, *self._readable), hosts=self.command.hosts, stdin=prompt,
+                readable=readable, hosts=self.command.hosts, stdin=prompt,
             )  # fmt: skip
         except DugnadError as refused:  # It did not run, so it cost nothing.
             why = f"it could not be run: {refused}"
             return AgentReport(ended="failed", trouble=why, microdollars=0, usage=Usage()), 0.0
         return read_report(self.command.reads, ran), ran.seconds
 
-    def _reply(self, report: AgentReport, word: str, tree: Path | None) -> Reply:
+    def _reply(self, report: AgentReport, word: str, tree: Path, part: Part) -> Reply:
         """Its answer as a reply, with what it asks for as calls, and with how the run ended."""
-        text = shorten(report.text, _TEXT_CHARS_MAX)
-        text = with_file(text, tree, word) if tree is not None and report.ended == "well" else text
-        text = own_words(text, word)
-        calls = understood(text, self.board.limits).calls if report.ended == "well" else ()
+        text, ended = shorten(report.text, _TEXT_CHARS_MAX), report.ended
+        if part == "look":
+            text = str(tell("external.looked", said=without_blocks(text)))
+            ended = "looked" if ended == "well" else ended
+        else:
+            text = own_words(with_file(text, tree, word) if part == "work" and ended == "well" else text, word)
+        calls = understood(text, self.board.limits).calls if ended == "well" else ()
         return Reply(
             text=text, calls=calls, stop="tools" if calls else "end", model=self.command.name,
-            run=f"{report.ended}: {clean(report.trouble)}", usage=report.usage or Usage(),
+            run=f"{ended}: {clean(report.trouble)}", usage=report.usage or Usage(),
         )  # fmt: skip
 
     async def _record(self, claim: Claim, turn: NewTurn) -> int:

@@ -29,7 +29,8 @@ _TOOLS = {"follow_ups": "add_task", "notes": "note", "messages": "send_message",
 _ALONE = {"question": ("ask_human", "question"), "failure": ("give_up", "reason")}  # A tool, and its one argument.
 _WORDS = ("result", "outcome", *_ALONE)
 _BY_KEY = {**_TOOLS, **{key: tool for key, (tool, _) in _ALONE.items()}}
-TOOLS = {each.name: each for each in BUILT_IN if each.name in _BY_KEY.values()}
+KEYS = {tool: key for key, tool in _BY_KEY.items()}
+TOOLS = {each.name: each for each in BUILT_IN if each.name in KEYS}
 
 
 def protocol(word: str, *, file: bool, denied: Container[str] = ()) -> Told:
@@ -138,6 +139,11 @@ def own_words(text: str, word: str) -> str:
     before, fence, block = f"\n{text}".rpartition(f"\n{_FENCE} {word}\n")
     before, block = (each.replace(f"\n{_FENCE}", f"\n{_FENCE}{_NOT_ITS_OWN}") for each in (before, f"\n{block}"))
     return f"{before}\n{_FENCE}{block}"[1:] if fence else block[2:]
+
+
+def without_blocks(text: str) -> str:
+    """A text in which no block can be mistaken for an example of how to answer."""
+    return text.replace(_FENCE, f"{_FENCE}{_NOT_ITS_OWN}")
 
 
 def with_file(text: str, tree: Path, word: str) -> str:

@@ -11,14 +11,11 @@ from ...prompts import tell
 from ...settings import AgentLimits, Limits
 from ...text import shorten
 from ...types import Done, Failed, Outcome, Released, Waiting
-from ..conversation import Conversation
+from ..conversation import NOT_GRANTED, Conversation
 from .answer import AgentAnswer, read_answer
 from .command import PREFIX, ExternalCommand
 from .reports import Ending
 
-# How the result of a call begins that was not granted. Recorded transcripts have these words, so they must not change.
-GUARD = "A guard stopped this:"
-NOT_GRANTED = ("Error:", GUARD, "A person refused:")
 _RESULT_CHARS_MAX = 50_000
 _WRONG_MAX = 2  # Answers in a row that were not understood.
 
@@ -52,7 +49,8 @@ def decide(talk: Conversation, command: ExternalCommand, limits: AgentLimits, bo
     last = last_reply(talk)
     if last is not None and not talk.to_say and (outcome := _end(talk, last, command, limits, board)) is not None:
         return outcome
-    if talk.turns >= command.runs_max:
+    looked = last is not None and run_of(last)[0] == "looked"  # The verdict is asked for in any case.
+    if talk.turns >= command.runs_max and not looked:
         return Waiting(
             on="human",
             question=f"{command.name} was run {talk.turns} times in this attempt, which is the limit. Answer to let it "

@@ -9,6 +9,7 @@ from ...text import Told, joined, persons, shorten
 from ...types import Teammate
 from ..conversation import Conversation
 from ..packet import identity
+from .answer import KEYS
 from .decide import last_reply, refusals, run_of, understood
 
 _HISTORY_CHARS_MAX = 150_000
@@ -16,10 +17,13 @@ _ANSWER_CHARS_MAX = 8_000
 _SENTENCE_CHARS_MAX = 500
 
 
-def prompt_text(teammate: Teammate, team: str, talk: Conversation, said: Said, how: Told) -> Told:
+def prompt_text(
+    teammate: Teammate, team: str, role_prompt: str, talk: Conversation, said: Said, how: Told
+) -> Told:  # fmt: skip
     """Everything, in one text: each run begins without memory."""
     before = shorten(joined(map(_entry, talk.entries)), _HISTORY_CHARS_MAX)
-    return joined((identity(teammate, team), persons(teammate.prompt), tell("external.rules"), before, said.text, how))
+    who = (identity(teammate, team), persons(role_prompt), persons(teammate.prompt))
+    return joined((*who, tell("external.rules"), before, said.text, how))
 
 
 def _entry(entry: Message) -> Told:
@@ -31,19 +35,21 @@ def _entry(entry: Message) -> Told:
 
 
 def _came_of(tool: str, result: str) -> Told:
-    """The prompt is one text, so a long result of a tool is marked as such."""
+    """The prompt is one text, so a long result of a tool is marked as such. What the agent asked for itself is called
+    as in its answer."""
+    tool = KEYS.get(tool, tool)
     if "\n" in result or len(result) > _SENTENCE_CHARS_MAX:
         return tell("external.came_of_long", tool=tool, result=result)
     return tell("external.came_of", tool=tool, result=result)
 
 
-def remark(talk: Conversation, status: str, board: Limits) -> Told | None:
-    """Why the command runs again, if nothing else says so."""
-    if talk.begun:
+def remark(talk: Conversation, status: str, board: Limits, *, at_verdict: bool = False) -> Told | None:
+    """Why the command runs again, if nothing else says so. The run for a verdict has no folder to look at."""
+    if talk.begun and not at_verdict:
         interrupted = tell("external.interrupted")
         return tell("external.interrupted_with", interrupted=interrupted, status=status) if status else interrupted
     last = last_reply(talk)
-    if last is None:
+    if last is None or run_of(last)[0] == "looked":
         return None
     ended, trouble = run_of(last)
     if ended != "well":

@@ -20,6 +20,7 @@ from .command import Reads
 
 Ending = Literal[
     "well",
+    "looked",  # Well, but what it said is only a report: the first run of a review.
     "cut",  # It reached a limit of its own, and can continue from there.
     "late",  # It took too long and was ended.
     "busy",  # Its provider has no room now.

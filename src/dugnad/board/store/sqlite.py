@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,10 @@ T = TypeVar("T")
 _SQLITE_MIN = (3, 38, 0)  # The first with ->> for JSON.
 _NAP_SECONDS = 0.002
 _CHECKPOINT_PAGES = 4_000
+_VALUE_BYTES_MAX = 64 * 1024**2  # Of one text or blob; nothing of ours is near it.
+_OTHER_PATH = "Choose another path."
+# What SQLite says of text that is not UTF-8, and of text that should be JSON.
+_DAMAGES = ("Could not decode to UTF-8", "malformed JSON", "string or blob too big")
 _QUICK_SECONDS = 0.05  # A lone call may hold the event loop up for this long ...
 _CAREFUL_SECONDS = 10.0  # ... and if one took longer, all go to the thread for a while.
 # These read a row or two by key: the way to the thread and back would cost more than the read.
@@ -98,8 +102,8 @@ class SqliteStore(Pushing):
             self._write_thread = _DatabaseThread("dugnad board writer")
             self._read_thread = self._write_thread
         if threads and path is not None:
-            self._reader = _connect(path, sources, patience)
-            self._quick_reader = _connect(path, sources, patience)
+            self._reader = _connect(path, sources, patience, known=True)
+            self._quick_reader = _connect(path, sources, patience, known=True)
             for reader in (self._reader, self._quick_reader):
                 reader.execute(load_setup("sqlite")["reading"])
             self._read_thread = _DatabaseThread("dugnad board reader")
@@ -150,7 +154,7 @@ class SqliteStore(Pushing):
             return _rows(reader.execute(query.text, query.arguments(given)))
 
     async def shrink(self, *, whole: bool) -> bool:
-        connection = _connect(self._path, self.sources, self._patience)
+        connection = _connect(self._path, self.sources, self._patience, known=True)
         with contextlib.closing(connection), _named_troubles(self._path):
             return await asyncio.to_thread(shrink, connection, whole)
 
@@ -255,7 +259,10 @@ def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: flo
             time.sleep(_NAP_SECONDS)
 
 
-def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3.Connection:
+def _connect(
+    path: Path | None, sources: Sources, patience: Patience, *, known: bool = False
+) -> sqlite3.Connection:  # fmt: skip
+    """`known`: this process has looked at the file before."""
     if sqlite3.sqlite_version_info < _SQLITE_MIN:
         raise BoardUnreachable(
             f"This Python carries SQLite {sqlite3.sqlite_version}, and dugnad needs 3.38 or newer: "
@@ -263,15 +270,15 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
         )
     with _named_troubles(path):
         connection = sqlite3.connect(
-            ":memory:" if path is None else path,
-            timeout=patience.busy_seconds,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
+            ":memory:" if path is None else path, timeout=patience.busy_seconds, isolation_level=None,
+            check_same_thread=False, cached_statements=256,
+        )  # fmt: skip
         try:
             setup = load_setup("sqlite")
-            _refuse_another_programs(connection, path)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES_MAX)
+            connection.execute(setup["wary"])
+            if path is not None and not known:
+                _refuse_another_programs(connection, path)
             new = path is None or not path.stat().st_size  # On an existing board this setting would be a write.
             for name in (*(("shrinking",) if new else ()), "journal", "durable", "cache"):
                 _patiently(connection, setup[name], patience.busy_seconds)
@@ -283,15 +290,37 @@ def _connect(path: Path | None, sources: Sources, patience: Patience) -> sqlite3
     return connection
 
 
-def _refuse_another_programs(connection: sqlite3.Connection, path: Path | None) -> None:
+def _refuse_another_programs(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that holds anything but what the migrations make: a default, a check, an index or a trigger of
+    somebody else's would be worked out by SQLite, whatever it costs. Nothing of the file has run by then."""
     setup = load_setup("sqlite")
-    connection.execute("BEGIN")  # One snapshot for all three: another process may be making the board.
-    names = ("version", "tables", "hidden")
-    version, tables, hidden = (connection.execute(setup[name]).fetchone()[0] for name in names)
+    connection.execute("BEGIN")  # One snapshot for both: another process may be making the board.
+    version = int(connection.execute(setup["version"]).fetchone()[0])
+    found = migrations.plain_schema(connection.execute(setup["schema"]))
     connection.execute("COMMIT")
-    if hidden or (version == 0 and tables):
-        what = "triggers or views, and a board has none" if hidden else "another program's tables"
-        raise BoardUnreachable(f"{path} is not a board: it holds {what}. Choose another path.")
+    if version > migrations.latest() or found == (_made_by(version) if version > 0 else frozenset()):
+        return  # A newer board is refused later, with its version.
+    if {each[0] for each in found} & {"trigger", "view"}:
+        raise BoardUnreachable(
+            f"{path} is not a board: it holds triggers or views, and a board has none. {_OTHER_PATH}"
+        )
+    if not version:
+        raise BoardUnreachable(f"{path} is not a board: it holds another program's tables. {_OTHER_PATH}")
+    raise damaged(path, "its tables are not those of a board")
+
+
+@cache
+def _made_by(version: int) -> frozenset[tuple[str, ...]]:
+    """What the migrations up to this version make."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for number, statements in migrations.missing(0, "sqlite"):
+            for statement in statements if number <= version else ():
+                connection.execute(statement)
+        return migrations.plain_schema(connection.execute(load_setup("sqlite")["schema"]))
+
+
+def damaged(path: Path | None, why: str) -> BoardUnreachable:
+    return BoardUnreachable(f"The board at {path} is damaged: {why}; restore a back-up or make a new board.")
 
 
 def _migrate(connection: sqlite3.Connection, patience: Patience) -> None:
@@ -345,9 +374,10 @@ def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return BoardUnreachable(f"{path} cannot be opened; check that its folder exists and can be written.")
-    # A file can have the version of a board without its tables.
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or str(trouble).startswith("no such table"):
         return BoardUnreachable(f"{path} is not a board, or is damaged; restore a back-up or choose another path.")
+    if code in (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH) or str(trouble).startswith(_DAMAGES):
+        return damaged(path, f"{trouble}"[:200])
     if code == sqlite3.SQLITE_IOERR:
         return BoardUnreachable(f"The disk that holds {path} reports an error ({trouble}); check it, then try again.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -100,10 +100,10 @@ async def ask_for(tx: Tx, task: int, asker: str, outcome: Waiting, request: str)
 
 
 async def notice(
-    tx: Tx, key: str, text: str, task: int, *, to: str = HUMAN, kind: MessageKind = "notice"
+    tx: Tx, key: str, text: str, task: int | None, *, to: str = HUMAN, kind: MessageKind = "notice", by: str = BOARD
 ) -> None:  # fmt: skip
     """Tell the human, or a teammate, what the board decided or saw. The same key tells it once."""
-    await _send(tx, _Letter(sender=BOARD, text=text, kind=kind, key=key, from_lead=False, task=task), to)
+    await _send(tx, _Letter(sender=by, text=text, kind=kind, key=key, from_lead=False, task=task), to)
 
 
 async def reply(tx: Tx, *, request: str, sender: str, text: str, accepted: bool | None) -> Message:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from ...prompts import tell
+from ...text import shorten
 from ...types import Claim, Note
 from .. import records
 from ..store.seam import TryAgain, Tx, event, wake
 from .fence import fence
+from .messages import notice
 
 
 async def write_note(
     tx: Tx, *, author: str, title: str, text: str, claim: Claim | None, everyone: bool, key: str
 ) -> Note:
-    """With `everyone`, it belongs to no goal, so it is shown for all of them."""
+    """With `everyone`, it belongs to no goal, so it is shown for all of them, and everybody at work is told of it."""
     if there := await tx.fetch("note_by_key", key=key):
         return records.note(there[0])
     if claim:
@@ -28,4 +31,7 @@ async def write_note(
         epoch=claim and claim.epoch,
     )  # fmt: skip
     wake(tx, "notes")
+    for row in await tx.fetch("recipients_at_work", sender=author) if everyone else ():
+        told = f"{tell('results.note_for_everyone', title=title)}\n{shorten(text, 8_000, tell('packet.shortened'))}"
+        await notice(tx, f"note:{note.id}", told, note.task, to=row["name"], by=author)
     return note

@@ -79,9 +79,8 @@ async def _existing(tx: Tx, plan: _PutPlan, parents: Mapping[int, Row]) -> dict[
     """The existing tasks with these keys, for entries whose root is on the board already."""
     asked = [
         {"scope": parents[task.parent]["root_id"] if task.parent else task.account or 0, "key": task.key}
-        for task in plan.tasks
-        if task.parent is None or task.parent > 0
-    ]
+        for task in plan.tasks if task.parent is None or task.parent > 0
+    ]  # fmt: skip
     rows = await tx.fetch("find_keys", keys=as_json(asked)) if asked else []
     return {(row["scope"], row["key"]): row for row in rows}
 
@@ -123,8 +122,7 @@ async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, s
                 **{name: int(given) if isinstance(given := getattr(task, name), bool) else given for name in GIVEN},
                 "id": own, "root": root or own, "scope": root or 0, "parent": parent, "depth": depth, "chain": 0,
                 "asked_in": asked_in, "open_needs": 0, "lane": rules.lane(task.role, task.assignee),
-                "not_before": task.not_before,
-                "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
+                "not_before": task.not_before, "delay": rules.quantity("A delay", task.delay_seconds, scale=1000),
             }
         )  # fmt: skip
 

@@ -70,8 +70,7 @@ async def _append(tx: Tx, calls: Sequence[Record]) -> set[tuple[int, int, int]]:
         {
             "task": call.task, "epoch": call.epoch, "number": call.turn.number, "kind": call.turn.kind,
             "body": call.turn.body, **plain(call.turn.used),
-            "covers_from": call.turn.covers and call.turn.covers[0],
-            "covers_to": call.turn.covers and call.turn.covers[1],
+            **dict(zip(("covers_from", "covers_to"), call.turn.covers or (None, None), strict=True)),
         }
         for call in calls
     ]  # fmt: skip

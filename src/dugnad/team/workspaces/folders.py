@@ -22,6 +22,7 @@ from ...prompts import tell
 from ...safe_open import held
 from ...text import NOTHING, Told, clean, joined, one_line
 from ...types import Attempt, Claim, Done, Outcome, Task
+from ...workspace.git.merge_lock import open_lock
 from ...workspace.git.triggers import changed_triggers, named_triggers
 from ...workspace.git.worktrees import remove_all
 from .workspace import Again, OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
@@ -43,14 +44,14 @@ class Folder(TreeWorkspace):
     async def triggers(self, tip: str) -> Mapping[str, str]:
         return await asyncio.to_thread(changed_triggers, self.tree, self.project)
 
-    async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
+    async def fits(self, task: Task, done: Done, tip: str, *, left: int) -> Told | Again:
         """Nothing is merged, so a reviewer is told what differs from the project."""
-        checked = await super().fits(task, done, tip, last=last)
+        checked = await super().fits(task, done, tip, left=left)
         paths = await asyncio.to_thread(differing, self.tree, self.project)
         assert isinstance(checked, Told)
         return joined((tell("delivery.differs", what=_shown(paths) or "nothing"), checked), " ")
 
-    async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done:
+    async def deliver(self, task: Task, done: Done, tip: str | None, *, left: int) -> Done:
         where = str(self.tree.relative_to(self.project))
         return delivered(done, files_in=where, triggers=named_triggers(await self.triggers("")) or None)
 
@@ -121,7 +122,7 @@ def _open(source: Path, folder: Path, task: Task) -> tuple[Path, int, Told]:
         pass
     name = next(each for each in _names(task) if _whose(folder, each) in ("", mark_of(task)))
     tree = folder / name
-    lock = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = open_lock(folder / f"{name}.lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.pwrite(lock, mark_of(task).encode(), 0)

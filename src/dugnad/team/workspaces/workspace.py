@@ -58,7 +58,7 @@ class Again:
     """The task is not done yet: what the mind is told, and how the attempt ends if this was the last round."""
 
     told: Told
-    in_the_end: Outcome
+    in_the_end: Outcome | None  # None: it is nobody's fault, so it uses up no round.
 
 
 @dataclass(kw_only=True)
@@ -68,7 +68,8 @@ class Workspace:
     tools: Sequence[Tool] = ()
     tree: Path | None = None
     readable: tuple[Path, ...] = ()  # What commands there may read besides.
-    told: Told = NOTHING  # What the mind must know about it.
+    told: Told = NOTHING  # What the mind must know about it,
+    offers: Told = NOTHING  # and what it can do there with the tools, if it has them.
     anew: bool = False  # Earlier work is not there: the mind must look again, even if it had finished.
     sees_changes: bool = False  # Whether `commit` knows if anything was changed, and names no two changes alike.
     runs_check: Check | None = None  # The caller's own way to run a task's check.
@@ -100,14 +101,14 @@ class Workspace:
         """The paths in the work that make other programs run something; empty if that cannot be seen."""
         return {}
 
-    async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
+    async def fits(self, task: Task, done: Done, tip: str, *, left: int) -> Told | Again:
         """Try whether the work can go in, and return what to tell a reviewer. Again: it cannot go in."""
         checks = commands_told(self.checks(task))
         return tell("delivery.checked", commands=checks) if checks else NOTHING
 
-    async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done | Again:
-        """Bring what `commit` named where it counts. Again: it does not fit there any more. `last`: the mind is not
-        asked again."""
+    async def deliver(self, task: Task, done: Done, tip: str | None, *, left: int) -> Done | Again:
+        """Bring what `commit` named where it counts. Again: it does not fit there any more. `left`: how often the mind
+        may finish again."""
         return delivered(done)
 
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
@@ -168,6 +169,7 @@ class Workshop:
     hosts: tuple[str, ...] = ()  # That commands can reach in tasks that ask for the network.
     project_checks: tuple[str, ...] = ()  # For everything that changes the project.
     prefix: Path = Path()  # Where the project is in a tree.
+    paid_seconds_min: float = 1.0  # From here on the goal pays for the time of git.
 
     def equipped(
         self, claim: Claim, tree: Path, scratch: Path, *, readable: tuple[Path, ...] = (), told: Told = NOTHING
@@ -222,6 +224,15 @@ class Workshop:
                 kind="seconds", may_free_up=False,
             )  # fmt: skip
         return red
+
+    async def pay(self, claim: Claim, seconds: float) -> None:
+        """Have the goal pay for time that was used, as far as it has some left. A little is not worth the writing."""
+        if seconds < self.paid_seconds_min:
+            return
+        left, used = (await self.board.budget(claim.task.root)).left("milliseconds"), int(seconds * 1000)
+        amount = Amount(milliseconds=used if left is None else max(0, min(used, left)))
+        if amount.milliseconds:
+            await self.board.spend(claim, await self.board.reserve(claim, amount), amount)
 
     async def run_checks(
         self, commands: Sequence[str], tree: Path, *, seconds: float, readable: tuple[Path, ...] = (),

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...board import Board
@@ -14,7 +14,7 @@ from ...errors import StaleClaim, ToolError
 from ...prompts import tell
 from ...text import NOTHING, Told, clean, counted, joined, one_line, pasted, shorten
 from ...tools import Context, Tool
-from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Released, Task
+from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Task
 from ...workspace.files.files import is_protected
 from ...workspace.git import merge_queue
 from ...workspace.git.merge_queue import Conflict, Merged, RedAfterMerge, Work
@@ -52,6 +52,7 @@ class Worktrees:
 
     def __post_init__(self) -> None:
         self.trees.on_wait = self._note_wait
+        self.trees.git = replace(self.trees.git, tell=self._note_wait)
 
     def _note_wait(self, told: str) -> None:
         self.waits = told
@@ -60,7 +61,10 @@ class Worktrees:
         task = claim.task
         born, in_order = line_of(claim, attempts)
         at, trial = await self.trees.would_be(task.reviews_commit) if task.reviews_commit else (None, None)
-        attempt = AttemptRef(mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=at)
+        attempt = AttemptRef(
+            mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=at,
+            authors={each.epoch: each.teammate for each in attempts},
+        )  # fmt: skip
         tree = await self.trees.begin(attempt)
         return Worktree(
             owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew, sees_changes=True,
@@ -76,8 +80,8 @@ class Worktrees:
         if tree.carried_over:
             return await self._carried_over(tree)
         if claim.continues is not None:
-            return NOTHING
-        here = await (self._reviewing(tree, trial) if trial else self._working(tree))
+            return NOTHING if trial else await self._moved(tree)
+        here = await (self._reviewing(claim, tree, trial) if trial else self._working(tree))
         prefix = self.shop.prefix
         project = tell("delivery.project_in_tree", where=prefix) if prefix.parts else None
         names = [] if trial else await asyncio.to_thread(_top_of, tree.path / prefix)
@@ -87,30 +91,49 @@ class Worktrees:
     async def _working(self, tree: Tree) -> Told:
         return tell("delivery.tree", target=self.trees.target, base=(await tree.head())[:12])
 
-    async def _reviewing(self, tree: Tree, trial: TrialMerge) -> Told:
+    async def _reviewing(self, claim: Claim, tree: Tree, trial: TrialMerge) -> Told:
         target = self.trees.target
         if trial.files:
             return tell("delivery.reviewing_conflict", target=target, files=_named(trial.files), base=trial.base[:12])
         tip = await tree.head()
         files, added, removed = await tree.git.change_size(trial.head, tip)
         told = tell(
-            "delivery.reviewing_merge", target=target, head=trial.head[:12], files=counted(files, "file"), added=added,
-            removed=removed,
+            "delivery.reviewing_merge", target=target, head=trial.head[:12], files=counted(files, "file"),
+            added=counted(added, "line"), removed=counted(removed, "line"),
         )  # fmt: skip
-        diff = await tree.git.diff(trial.head, tip) if added + removed <= _DIFF_LINES_MAX else ""
-        return joined(
-            (told, tell("delivery.diff", diff=clean(diff)) if 0 < len(diff) <= _DIFF_CHARS_MAX else None), "\n"
-        )
+        before, commit = await self._reviewed_before(claim)
+        diff = await self._small_diff(tree, *((commit, trial.tip) if before else (trial.head, tip)))
+        if not diff:
+            return told
+        shown = tell("delivery.diff_since", id=before, diff=diff) if before else tell("delivery.diff", diff=diff)
+        return joined((told, shown), "\n")
+
+    async def _small_diff(self, tree: Tree, base: str, tip: str) -> str:
+        """What differs, if that is short enough to be shown."""
+        _, added, removed = await tree.git.change_size(base, tip)
+        diff = await tree.git.diff(base, tip) if added + removed <= _DIFF_LINES_MAX else ""
+        return clean(diff.rstrip("\n")) if len(diff) <= _DIFF_CHARS_MAX else ""
+
+    async def _reviewed_before(self, claim: Claim) -> tuple[int, str]:
+        """The review of the same work that stands in this mind's conversation already, and the commit it was about."""
+        last = (await self.board.find_all({claim.follows})).get(claim.follows) if claim.follows else None
+        if last is None or last.reviews != claim.task.reviews or not last.reviews_commit:
+            return 0, ""
+        return (last.id, last.reviews_commit) if await self.trees.git.commit_of(last.reviews_commit) else (0, "")
 
     async def _carried_over(self, tree: Tree) -> Told:
         """After a lost host: which files are there, and whether the target has moved."""
-        git, target, head = tree.git, self.trees.target_name, await tree.head()
-        paths = await git.changed_paths(target, head)
-        moved = int((await git.run("rev-list", "--count", f"{head}..{target}")).text)
+        paths = await tree.git.changed_paths(self.trees.target_name, await tree.head())
         what = f"{counted(len(paths), 'file')}, {_named(paths)}" if paths else "nothing"
-        told = tell("delivery.tree_carried_over", what=what)
-        more = tell("delivery.target_moved", target=self.trees.target, commits=counted(moved, "commit"))
-        return joined((told, more if moved else tell("delivery.target_stayed", target=self.trees.target)), " ")
+        stayed = tell("delivery.target_stayed", target=self.trees.target)
+        return joined((tell("delivery.tree_carried_over", what=what), await self._moved(tree) or stayed), " ")
+
+    async def _moved(self, tree: Tree) -> Told:
+        """That the target has what the tree lacks, if so."""
+        between = f"{await tree.head()}..{self.trees.target_name}"
+        moved = int((await tree.git.run("rev-list", "--count", between)).text)
+        commits = counted(moved, "commit")
+        return tell("delivery.target_moved", target=self.trees.target, commits=commits) if moved else NOTHING
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
         """What these tasks left in the repository."""
@@ -146,6 +169,20 @@ class Worktree(TreeWorkspace):
         super().__post_init__()
         if not self.reviews:
             self.tools = (*self.tools, Tool(self.update_tree, prompt="update_tree", keyed=True))
+            self.offers = tell("delivery.updates", target=self.owner.trees.target) if self.told else NOTHING
+
+    async def check(self, task: Task) -> RedCheck | None:
+        async with self._paid():
+            return await super().check(task)
+
+    @asynccontextmanager
+    async def _paid(self) -> AsyncIterator[None]:
+        """The goal pays for git's time, as it does for that of a check."""
+        self.work.took()  # What came before was paid for, as part of a tool call.
+        try:
+            yield
+        finally:
+            await self.shop.pay(self.claim, self.work.took())
 
     async def run_checks(self, task: Task) -> RedCheck | None:
         await self._be_sure_it_is_resolved()
@@ -193,7 +230,8 @@ class Worktree(TreeWorkspace):
     async def commit(self, task: Task, done: Done) -> str | None:
         if self.reviews:
             return None
-        tip = await self.work.commit(_message(task, done), self.claim.teammate)
+        async with self._paid():
+            tip = await self.work.commit(_message(task, done), self.claim.teammate)
         return tip if await self.work.is_ahead(self.owner.trees.target_name, tip) else None
 
     async def changed(self, tip: str) -> Mapping[str, int]:
@@ -208,17 +246,17 @@ class Worktree(TreeWorkspace):
         # The author did the work; another teammate may deliver it.
         return Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
 
-    async def fits(self, task: Task, done: Done, tip: str, *, last: bool) -> Told | Again:
+    async def fits(self, task: Task, done: Done, tip: str, *, left: int) -> Told | Again:
         work = await self._work(task, done, tip)
         came = await merge_queue.rehearse(self.owner.trees, self.work, work, check=lambda: self._check_all(task))
         if not isinstance(came, TrialMerge):
-            return await self._again(came, work, last=last)
+            return await self._again(came, work, left)
         target, checks = self.owner.trees.target, commands_told(self.checks(task))
         return (
             tell("delivery.checked_there", commands=checks, target=target, head=came.head[:12]) if checks else NOTHING
         )
 
-    async def deliver(self, task: Task, done: Done, tip: str | None, *, last: bool) -> Done | Again:
+    async def deliver(self, task: Task, done: Done, tip: str | None, *, left: int) -> Done | Again:
         if tip is None:
             return delivered(done)
         runs = await self.triggers(tip)
@@ -229,37 +267,34 @@ class Worktree(TreeWorkspace):
         if isinstance(came, Merged):
             target, named = self.owner.trees.target, named_triggers(runs) or None
             return delivered(done, merged_into=target, merged_as=came.commit, triggers=named)
-        return await self._again(came, work, last=last)
+        return await self._again(came, work, left)
 
-    async def _again(self, came: Conflict | RedAfterMerge, work: Work, *, last: bool) -> Again:
+    async def _again(self, came: Conflict | RedAfterMerge, work: Work, left: int) -> Again:
         """Bring the target into the tree, so that the author can go on there. If the mind is not asked again, the work
-        stays as it is; a conflict is nobody's fault, so it is no failed try."""
-        why = self._does_not_fit(came)
-        end: Outcome = Released(why) if isinstance(came, Conflict) else Failed(why, retry=True)
-        if last:
-            return Again(NOTHING, end)
-        trial = await self.owner.trees.update(self.work, work.author)
+        stays as it is; a conflict is nobody's fault, so the mind is always asked again."""
         target = self.owner.trees.target
-        told = (
-            tell("delivery.conflict", target=target)
-            if isinstance(came, Conflict)
-            else tell("delivery.red_together", target=target, output=shorten(came.output, 6_000))
-        )
+        if isinstance(came, Conflict):
+            end, told = None, tell("delivery.conflict", target=target)
+            tries = tell("delivery.no_failed_try", left=counted(left + 1, "more time"))
+        else:
+            end = self._red(came)
+            if not left:
+                return Again(NOTHING, end)
+            told = tell("delivery.red_together", target=target, output=shorten(came.output, 6_000))
+            tries = tell("delivery.finishes_left", left=counted(left, "more time"))
+        trial = await self.owner.trees.update(self.work, work.author)
         brought = await self._brought_in(trial) if trial is not None else None
-        return Again(joined((told, brought, tell("delivery.finish_again")), "\n"), end)
+        return Again(joined((told, brought, joined((tell("delivery.finish_again"), tries), " ")), "\n"), end)
 
-    def _does_not_fit(self, came: Conflict | RedAfterMerge) -> str:
+    def _red(self, came: RedAfterMerge) -> Failed:
         target, branch = self.owner.trees.target, self.work.branch.removeprefix("refs/heads/")
         others = "\n".join(f"  {one_line(clean(each), 100)}" for each in came.others)
-        if isinstance(came, Conflict):
-            what = f"it conflicts with what others merged into {target} meanwhile, in {_named(came.files)}"
-        else:
-            what = f"merged into {target} as it is now, its check is red:\n{shorten(came.output, 4_000)}\n"
-        return (
-            f"The work was not merged: {what}. These were merged since it began:\n{others}\n"
+        return Failed(
+            f"The work was not merged: merged into {target} as it is now, its check is red:\n"
+            f"{shorten(came.output, 4_000)}\nThese were merged since it began:\n{others}\n"
             f"The work is on branch {branch} (`git diff {pasted(f'{target}...{branch}')}`); do it again on what the "
-            "target has now."
-        )
+            "target has now.", retry=True,
+        )  # fmt: skip
 
     async def _check_all(self, task: Task) -> str | None:
         red = await self.shop.check(self.checks(task), self.tree, self.claim, readable=self.readable)

@@ -20,7 +20,7 @@ from ...errors import ToolError
 from ...logs.secrets import without
 from ...models.port import ToolSpec
 from ...prompts import tell
-from ...text import Told, clean, one_line
+from ...text import Told, clean, one_line, shows
 from ..context import Context, Ends
 from ..tool import BadCall, Tool
 
@@ -103,7 +103,7 @@ def text_of(server: Server, offers: Sequence[Offer]) -> str:
     text = json.dumps(given, indent=2, sort_keys=True, ensure_ascii=False)
     if len(text) > TEXT_BYTES_MAX:  # Before each character is looked at.
         raise ToolError(_TOO_LONG)
-    text = "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
+    text = "".join(each if shows(each) or each == "\n" else _escaped(each) for each in text)
     text = text.replace("'''", r"\u0027\u0027\u0027")  # What ends a text in TOML, where this one is kept.
     if len(text.encode()) > TEXT_BYTES_MAX:
         raise ToolError(_TOO_LONG)
@@ -217,7 +217,7 @@ def _walk(value: Any, depth: int = 1) -> Iterator[tuple[int, Any, Any]]:
 def _visible(value: Any) -> Any:
     """Without characters that a model reads and a person cannot see."""
     if isinstance(value, str):
-        return "".join(each for each in clean(value) if each.isprintable() or each in "\n\t")
+        return "".join(each for each in clean(value) if shows(each) or each in "\n\t")
     if isinstance(value, dict):
         return {_visible(key): _visible(each) for key, each in value.items()}
     return [_visible(each) for each in value] if isinstance(value, list) else value

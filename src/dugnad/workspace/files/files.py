@@ -163,14 +163,19 @@ class Files:
                 raise FileNotFoundError(errno.ENOENT, "")
             if before.st_size > self._file_bytes_max:
                 raise ToolError(f"{path} has {before.st_size:,} bytes; no more than {self._file_bytes_max:,} can be.")
-            self._check_unchanged(path, opened, self._seen.get(opened.real))
-            data = self._load(path, opened)
+            seen, data = self._seen.get(opened.real), self._load(path, opened)
+            if any(each.every for each in edits):  # Otherwise each text is there once, and was meant.
+                self._check_unchanged(path, opened, seen)
             if kind := binary_kind(data):
                 raise ToolError(f"{path} is {kind}, not a text.")
             edited = replace_texts(decode(data), edits, path=path)
-            self._replace(path, opened, edited.text.encode(), before=before, seen=self._mark(before, data))
+            now = self._mark(before, data)
+            self._replace(path, opened, edited.text.encode(), before=before, seen=now)
+            if seen not in (None, now):
+                self._seen[opened.real] = seen or ""  # What others wrote is still unread, so write_file must refuse.
         where = ", ".join(map(str, edited.lines)) + (" and more" if edited.count > len(edits) * PLACES_MAX else "")
-        return f"Changed {path} in {counted(edited.count, 'place')}, at line {where}."
+        lines = "line" if len(edited.lines) == 1 else "lines"
+        return f"Changed {path} in {counted(edited.count, 'place')}, at {lines} {where}."
 
     @contextmanager
     def _change(self, path: str) -> Iterator[tuple[OpenedPath, os.stat_result | None]]:

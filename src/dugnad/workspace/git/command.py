@@ -1,14 +1,17 @@
 """The one place that starts git. Each git can start no other program, and writes only where it is told.
 
 A thread of its own puts itself behind the walls (`walls.py`) and starts git, which inherits them. A program that a
-repository's settings name cannot run, however git finds it: git fails instead. The walls are Linux's. On other systems
-only our own settings protect us (`private_repository.py`).
+repository's settings name cannot run, however git finds it: git fails instead. Its time and its memory are limited, and
+it ends when we end. The walls and these limits are Linux's. On other systems only our own settings protect us
+(`private_repository.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -27,6 +30,8 @@ from .walls import ABI_LEAST, filter_calls, version, wall_in
 _ENDING_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 _READABLE = ("/etc", "/nix", "/dev/null", "/dev/urandom", "/dev/random")
+_MEMORY_BYTES_MAX = 2 * 1024**3  # Of git's own; what it maps of packs and indexes is not counted.
+_F_SETSIG = 10  # Of Linux: which signal a process gets when something happens to an open file.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +79,9 @@ class GitCall:
 class _Running(threading.Thread):
     """One git, from its start to its end. A thread that went behind the walls cannot come back, so it serves once."""
 
-    def __init__(self, call: GitCall, behind: Walls) -> None:
+    def __init__(self, call: GitCall, seconds: float, behind: Walls) -> None:
         super().__init__(name="git", daemon=True)
-        self.call, self.behind = call, behind
+        self.call, self.seconds, self.behind = call, seconds, behind
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, bytes, bytes]] = self.loop.create_future()
         self.process: subprocess.Popen[bytes] | None = None
@@ -99,17 +104,37 @@ class _Running(threading.Thread):
             wall_in([str(each) for each in (*call.writable, os.devnull)], _runnable(call.argv[0]), readable)
         if self.behind.calls:
             filter_calls(self.behind.calls)
-        self.process = subprocess.Popen(
-            call.argv, env=call.environment, cwd=call.folder, start_new_session=True, pass_fds=call.keep,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        out, errors = self.process.communicate(call.stdin)
+        lifeline, ours = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                call.argv, env=call.environment, cwd=call.folder, start_new_session=True,
+                pass_fds=(*call.keep, lifeline), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            _bound(self.process.pid, self.seconds, lifeline)
+            out, errors = self.process.communicate(call.stdin)
+        finally:
+            os.close(lifeline)
+            os.close(ours)
         return self.process.returncode, out, errors
+
+
+def _bound(pid: int, seconds: float, lifeline: int) -> None:
+    """Limit what a git uses. The kernel ends it when the other end of the lifeline, which only we have, is closed: at
+    the latest when this process ends, however it ends."""
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):  # It has ended already.
+            for kind, most in ((resource.RLIMIT_CPU, int(seconds)), (resource.RLIMIT_DATA, _MEMORY_BYTES_MAX)):
+                soft, hard = resource.prlimit(pid, kind)
+                least = min(each for each in (most, soft, hard) if each != resource.RLIM_INFINITY)
+                resource.prlimit(pid, kind, (least, hard))
+            fcntl.fcntl(lifeline, fcntl.F_SETOWN, pid)
+            fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGTERM)  # Git removes its locks then.
+            fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
 
 
 async def ask(call: GitCall, *, seconds: float, behind: Walls | None = None) -> tuple[int, bytes, bytes]:
     """Its exit code, output and errors. If this is cancelled, git ends before it returns. TimeoutError: too long."""
-    running = _Running(call, behind or walls())
+    running = _Running(call, seconds, behind or walls())
     running.start()
     try:
         async with asyncio.timeout(seconds):

@@ -11,20 +11,26 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...safe_open import OWN
 from ..programs import find_program
 from . import private_repository
 from .command import NO_WALLS, GitCall, Walls, ask
-from .ownership import GitTrouble, refuse_strangers
+from .obstacles import obstacles, repository_obstacles
+from .ownership import GitTooSlow, GitTrouble, refuse_strangers
 
-_SECONDS_MAX = 300.0
+_SECONDS_MAX = 60.0
+_LONG_SECONDS_MAX = 300.0  # For what reads or writes the contents of a whole tree.
+_LONG = frozenset({"read-tree", "checkout-index", "update-index", "merge-tree"})
+_TELL_SECONDS = 3.0  # After so long, a person is told which git is waited for.
 _NO_TEXT = 1_000_000  # Lines that a changed file counts as if it has none.
 _LOOK_SECONDS = 0.05  # Between two tries to move names.
 _TRIES_MAX = 20  # Times that names may fail to move although they stand where they should and no lock is in the way.
@@ -42,6 +48,9 @@ ENVIRONMENT = {  # Nothing of the caller's own is among it.
     # What a partial clone lacks would be fetched in passing, by programs that its settings name.
     "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1",
 }  # fmt: skip
+
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,7 @@ class Git:
     is_partial: bool = False
     behind: Walls | None = None  # None: behind all that this machine has.
     stale_seconds: float = 10.0  # A lock of git's that does not change for so long is a dead one's.
+    tell: Tell = lambda _: None  # Is told which git is waited for, if that takes long; an empty text: none any more.
     _seen: dict[Path, tuple[tuple[int, int], float]] = field(default_factory=dict, repr=False)
 
     @property
@@ -73,7 +83,7 @@ class Git:
         return self.directory / "dugnad" / "git"
 
     @classmethod
-    async def find(cls, root: Path, *, path: str) -> Git | None:
+    async def find(cls, root: Path, *, path: str, tell: Tell = lambda _: None) -> Git | None:
         """The repository that a project lies in. None: there is none, or no git on the path."""
         if (top := _top(root)) is None or (program := find_program("git", path, outside=top)) is None:
             return None
@@ -82,8 +92,11 @@ class Git:
         if (found := private_repository.directories_of(top)) is None:
             raise GitTrouble(f"{top} cannot be asked as a git repository: its .git leads to none.")
         own, directory = found
-        git = cls(program=program, directory=directory, own=own, top=top, prefix=root.relative_to(top))
+        git = cls(program=program, directory=directory, own=own, top=top, prefix=root.relative_to(top), tell=tell)
         git.check()
+        for odd, why in (await asyncio.to_thread(repository_obstacles, directory)).items():
+            more = "" if Path(odd).is_relative_to(directory) else " Its folder is named in objects/info/alternates."
+            raise GitTrouble(f"{odd} cannot be in a repository: {why}.{more} Remove that, or work in a clone.")
         return await git._with_settings()
 
     def check(self, *names: str) -> None:
@@ -136,26 +149,26 @@ class Git:
         return head is None or (await self.run("cat-file", "-e", within, may_fail=True)).code == 0
 
     async def run(
-        self, *words: str, tree: Path | None = None, index: Path | None = None, stdin: bytes = b"",
-        may_fail: bool = False, directory: Path | None = None, keep: Sequence[int] = (),
+        self, *words: str, tree: Path | None = None, stdin: bytes = b"", may_fail: bool = False,
+        directory: Path | None = None, keep: Sequence[int] = (),
     ) -> GitOutput:  # fmt: skip
         """Run git. `directory`: the git directory of a tree. GitTrouble: it failed, unless it `may_fail`."""
         directory = directory or self.private
         environment = {"GIT_DIR": str(directory)}
         if tree is not None:
             environment["GIT_WORK_TREE"] = str(tree)
-        if index is not None:
-            environment["GIT_INDEX_FILE"] = str(index)
         writable = [directory, *(self.directory / name for name in ("objects", "refs", "logs"))]
         if "update-ref" in words:
-            self.check(*re.findall(r"(?<!\S)refs/\S+", " ".join((*words, stdin.decode()))))
+            self.check(*re.findall(r"(?<!\S)refs/\S+", " ".join((*words, os.fsdecode(stdin)))))
             writable.append(self.directory)  # A name that is deleted may have to be removed from packed-refs there.
         if tree is not None and not _WRITES_THE_TREE.isdisjoint(words):
             writable.append(tree)
         # Whatever a link in the tree leads to by then, git takes only files of the tree into the repository.
         readable = (tree, self.directory) if tree is not None and "update-index" in words else ()
+        # Git takes the folder it runs in for a tree if none is named, and reads the attributes there.
+        folder = tree or directory / private_repository.EMPTY
         answer = await self._ask(
-            words, environment, tree or directory, stdin=stdin, writable=writable, readable=readable, keep=keep
+            words, environment, folder, stdin=stdin, writable=writable, readable=readable, keep=keep
         )
         if answer.code and not may_fail:
             said = " ".join((answer.errors.strip() or answer.text.encode(errors="replace").decode().strip()).split())
@@ -166,12 +179,23 @@ class Git:
 
     async def _ask(self, words: Sequence[str], environment: dict[str, str], folder: Path, **about: Any) -> GitOutput:
         call = GitCall(argv=(self.program, *words), environment={**ENVIRONMENT, **environment}, folder=folder, **about)
+        verb, most = _verb(words), _SECONDS_MAX if _LONG.isdisjoint(words) else _LONG_SECONDS_MAX
+        waited = f"Waiting for git {verb} in {environment.get('GIT_WORK_TREE') or self.directory}."
+        telling = asyncio.get_running_loop().call_later(_TELL_SECONDS, self.tell, waited)
         try:
-            code, out, errors = await ask(call, seconds=_SECONDS_MAX, behind=self.behind)
+            code, out, errors = await ask(call, seconds=most, behind=self.behind)
         except TimeoutError:
-            raise GitTrouble(f"git {_verb(words)} did not end within {_SECONDS_MAX:.0f} seconds.") from None
+            raise GitTooSlow(f"git {verb} did not end within {most:.0f} seconds.") from None
         except OSError as trouble:
-            raise GitTrouble(f"git {_verb(words)} could not be started: {trouble.strerror}.") from None
+            raise GitTrouble(f"git {verb} could not be started: {trouble.strerror}.") from None
+        finally:
+            if telling.when() <= asyncio.get_running_loop().time():
+                self.tell("")
+            telling.cancel()
+        if code == -signal.SIGXCPU:
+            raise GitTooSlow(f"git {verb} used the processor for more than {most:.0f} seconds.")
+        if code < 0:  # Its silence is no answer.
+            raise GitTrouble(f"git {verb} was ended by {signal.Signals(-code).name}.")
         return GitOutput(code=code, text=out.decode(errors="surrogateescape"), errors=errors.decode(errors="replace"))
 
     async def commit_of(self, name: str) -> str | None:
@@ -184,7 +208,10 @@ class Git:
     async def object_of(self, name: str) -> str:
         """The object that a name stands for; empty: there is none."""
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", name)
-        return (await self.run(*words, may_fail=True)).text.strip()
+        found = await self.run(*words, may_fail=True)
+        if found.code not in (0, 1):  # The repository is damaged, so nothing is known about the name.
+            raise GitTrouble(f"git rev-parse failed: {' '.join(found.errors.split())[:500]}")
+        return found.text.strip()
 
     async def is_in(self, commit: str, other: str) -> bool:
         """Whether another commit has this one in its history, or is the same."""
@@ -233,7 +260,7 @@ class Git:
         lines += [f"verify {name} {at}" for name, at in verified]
         lines += [f"update {name} {to or nothing} {old or nothing}" for name, old, to in moves]
         lines += ["prepare", "commit", ""]
-        moved = await self.run("update-ref", "--stdin", stdin="\n".join(lines).encode(), may_fail=True)
+        moved = await self.run("update-ref", "--stdin", stdin=os.fsencode("\n".join(lines)), may_fail=True)
         return moved.code == 0
 
     async def move_when_free(
@@ -292,7 +319,7 @@ class Git:
         checkouts = [] if self.is_bare else [(self.directory, main)]
         with suppress(OSError):
             for each in (self.directory / "worktrees").iterdir():
-                checkouts.append((each, Path((private_repository.read(each / "gitdir") or str(each)).strip()).parent))
+                checkouts.append((each, Path(private_repository.path_in(each / "gitdir") or each).parent))
         heads = ((private_repository.head_of(own), where) for own, where in checkouts)
         return {head.removeprefix("refs/heads/"): where for head, where in heads if head.startswith("refs/heads/")}
 
@@ -304,28 +331,38 @@ class Git:
         """Whether something of this name in the project is under version control: in the last commit or the next."""
         path, head = (self.prefix / name).as_posix(), await self.own_head()
         found = (await self.run("ls-tree", "-z", "--full-tree", head, "--", path)).text if head else ""
-        if (index := self.own / "index").is_file():
-            found += (await self.run("ls-files", "-z", "--", f":(literal){path}", tree=self.top, index=index)).text
+        async with self._own_index() as directory:
+            words = ("ls-files", "-z", "--", f":(literal){path}")
+            found += (await self.run(*words, tree=self.top, directory=directory)).text
         return bool(found)
 
     async def changes(self, *, new: bool = True) -> list[str]:
         """The paths of the project that are not committed in the user's own checkout. Their index is not touched."""
         where = ("--", self.prefix.as_posix())
-        aside = await asyncio.to_thread(tempfile.mkdtemp, dir=self.private, prefix="index.")
-        index = Path(aside, "index")
-        try:
-            if (self.own / "index").is_file():
-                await asyncio.to_thread(shutil.copyfile, self.own / "index", index)
+        for odd, why in (await asyncio.to_thread(obstacles, self.top, skipped=str(self.prefix / OWN))).items():
+            raise GitTrouble(f"{self.top / odd} cannot be in a checkout: {why}. Look at it, then remove it.")
+        async with self._own_index() as directory:
             refresh = ("update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged")
-            await self.run(*refresh, tree=self.top, index=index, may_fail=True)
+            await self.run(*refresh, tree=self.top, directory=directory, may_fail=True)
             listing = ["ls-files", "-z", *where]
             if (head := await self.own_head()) is not None:
                 listing = ["diff-index", "-z", "--name-only", "--ignore-submodules=all", head, *where]
-            found = (await self.run(*listing, tree=self.top, index=index)).text
+            found = (await self.run(*listing, tree=self.top, directory=directory)).text
             if new:
                 words = ("ls-files", "--others", "--directory", "--no-empty-directory", "--exclude-standard", "-z")
-                found += (await self.run(*words, *where, tree=self.top, index=index)).text
+                found += (await self.run(*words, *where, tree=self.top, directory=directory)).text
             return [each for each in found.split("\0") if each]
+
+    @asynccontextmanager
+    async def _own_index(self) -> AsyncIterator[Path]:
+        """A git directory with a copy of the index of the user's own checkout, and of the one that it may share."""
+        aside = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self.private, prefix="index."))
+        try:
+            self.make_private(aside, "refs/heads/dugnad/none")
+            for name in os.listdir(self.own):
+                if name == "index" or name.startswith("sharedindex."):
+                    await asyncio.to_thread(private_repository.copy, self.own / name, aside / name)
+            yield aside
         finally:
             await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
 

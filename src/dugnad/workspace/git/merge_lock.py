@@ -7,15 +7,19 @@ holder that no longer says that it lives, such as a stopped process, is passed o
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
+
+from ...safe_open import owners
 
 _LOOK_SECONDS = 0.05  # Between two looks at whether it is our turn.
 _SAID_BYTES_MAX = 4_096
@@ -40,7 +44,7 @@ async def turn(
 async def _take(path: Path, lease_seconds: float, tell: Callable[[str], None], tell_seconds: float) -> int:
     began, seen, since, told = time.monotonic(), b"", time.monotonic(), False
     while True:
-        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = open_lock(path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_at(path, lock):
@@ -93,3 +97,20 @@ def is_at(path: Path, lock: int) -> bool:
     with suppress(FileNotFoundError):
         return os.stat(path).st_ino == os.fstat(lock).st_ino
     return False
+
+
+def open_lock(path: Path) -> int:
+    """A file of ours to lock and to write to. Whatever else is there, such as another name of somebody's file, is
+    replaced by a new file and never written to. OSError: that cannot be done."""
+    while True:
+        try:
+            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+            about = os.fstat(lock)
+            if stat.S_ISREG(about.st_mode) and about.st_nlink <= 1 and about.st_uid in owners():
+                return lock
+            os.close(lock)
+        except OSError as trouble:
+            if trouble.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise
+        with suppress(FileNotFoundError):
+            os.rmdir(path) if stat.S_ISDIR(os.lstat(path).st_mode) else os.unlink(path)

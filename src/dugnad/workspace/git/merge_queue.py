@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...errors import StaleClaim
 from ...logs import logger
-from ...text import pasted
+from ...text import clean, pasted
 from .merge_lock import turn
 from .merging import TrialMerge, came_between, try_merge
 from .ownership import GitTrouble
@@ -65,8 +65,8 @@ class Work:
 async def prepare_target(trees: Trees, start: str | None) -> str:
     """Make the target, or bring it up to date with the person's own branch. Returns what to tell the person."""
     git, target = trees.git, trees.target
-    if (await git.run("check-ref-format", trees.target_name, may_fail=True)).code:
-        raise GitTrouble(f"{target!r} cannot be the name of a branch.")
+    if (await git.run("check-ref-format", trees.target_name, may_fail=True)).code or clean(target) != target:
+        raise GitTrouble(f"{target[:200]!r} cannot be the name of a branch here; name another one with --into.")
     await _be_sure_it_is_free(trees)
     for above in (*Path(target).parents[:-1], BRANCHES.rstrip("/")):  # Trees have branches there, too.
         if await git.commit_of(f"refs/heads/{above}") is not None:

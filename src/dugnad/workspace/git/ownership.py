@@ -15,6 +15,10 @@ class GitTrouble(ToolError):
     """Git could not do what was asked, or the repository cannot be trusted with it."""
 
 
+class GitTooSlow(GitTrouble):
+    """Git took longer than it may."""
+
+
 def refuse_strangers(*paths: Path) -> None:
     """GitTrouble: one of these belongs to somebody else. What is not there belongs to nobody."""
     ours = owners()

@@ -10,16 +10,24 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from ...errors import ToolError
-from ..files.paths import open_regular, read_from
+from ..files.paths import PATH_CHARS_MAX, open_regular, read_from
 from .ownership import GitTrouble, refuse_strangers
 
-_FILE_BYTES_MAX = 1024 * 1024
+_FILE_BYTES_MAX, _INDEX_BYTES_MAX = 1024 * 1024, 1024**3
+EMPTY = "empty"  # A folder in a git directory of ours, for git to run in where no tree is meant.
+# All that may be in a git directory of ours.
+_OUR_NAMES = re.compile(
+    r"(?P<links>objects|refs|packed-refs|shallow|logs/refs)|(?P<folders>info|logs|empty|index\.\w{8})|"
+    r"(?P<files>(?:config|HEAD|index|info/exclude|logs/HEAD)(?:\.lock|\.\d+)?|dugnad-\w+)"
+)
+_KINDS = {"links": stat.S_IFLNK, "files": stat.S_IFREG}
 # What we read, write or link to in a repository.
 _FOLDERS = ("objects", "refs", "logs", "logs/refs", "info", "dugnad", "worktrees")
 _FILES = ("config", "config.worktree", "packed-refs", "shallow", "info/exclude", "index")
@@ -94,6 +102,8 @@ def check_layout(common: Path, own: Path, names: Iterable[str] = ()) -> None:
                     what = "a link" if mode == stat.S_IFLNK else f"not a {kind}"
                     raise GitTrouble(f"{path} is {what}: put a real file or folder in its place, or work in a clone.")
     refuse_strangers(own, common, *folders, *files, own / "HEAD", common / "HEAD")
+    if not head_of(own):
+        raise GitTrouble(f"{own / 'HEAD'} does not say what is checked out: `git switch` to a branch mends that.")
 
 
 def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> bool:
@@ -101,7 +111,7 @@ def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> boo
     The checkout's own word is not enough: it can name any repository. `worktree`: what the settings name."""
     real = os.path.realpath(top)
     if own != common:
-        named = own / (read(own / "gitdir") or "").rstrip("\r\n")
+        named = own / path_in(own / "gitdir")
         return own.parent == common / "worktrees" and named.name == ".git" and os.path.realpath(named.parent) == real
     return own.is_relative_to(real) or (worktree is not None and os.path.realpath(own / worktree) == real)
 
@@ -109,11 +119,12 @@ def points_back(top: Path, own: Path, common: Path, worktree: str | None) -> boo
 def make(directory: Path, common: Path, *, settings: str, head: str | None) -> None:
     """Make one, or bring it up to date. `head` None: what is checked out stays. Whatever was there before, as in a
     repository that came in an archive, is replaced. OSError: the repository cannot be written."""
-    ours = (common / "dugnad", directory.parent, directory, directory / "info", directory / "logs")
+    ours = (common / "dugnad", directory.parent, directory, *(directory / each for each in ("info", "logs", EMPTY)))
     for folder in (*ours, common / "logs" / "refs"):
         folder.mkdir(parents=True, exist_ok=True)
         if folder in ours and folder.is_symlink():
             raise OSError(errno.ELOOP, f"{folder} is a link")
+    _remove_others(directory)
     for name in ("objects", "refs", "packed-refs", "shallow", "logs/refs"):
         link, to = directory / name, os.path.relpath(common / name, (directory / name).parent)
         if not (link.is_symlink() and os.readlink(link) == to):
@@ -125,9 +136,22 @@ def make(directory: Path, common: Path, *, settings: str, head: str | None) -> N
     for name, text in (("config", settings), ("info/exclude", excluded), ("HEAD", head)):
         if text is not None:
             write(directory / name, text)
-    links = [name for name in ("index", "logs/HEAD") if (directory / name).is_symlink()]  # Git would write through it.
-    for name in ("config.worktree", "commondir", "info/attributes", "info/grafts", *links):
-        (directory / name).unlink(missing_ok=True)
+
+
+def _remove_others(directory: Path) -> None:
+    """Remove what is not ours: git reads much of a git directory, and writes through links. Other processes of ours may
+    make files there at this very moment."""
+    for folder in ("", "info", "logs", EMPTY):
+        for name in os.listdir(directory / folder):
+            path = directory / folder / name
+            known = _OUR_NAMES.fullmatch(os.path.join(folder, name))
+            with suppress(FileNotFoundError):
+                mode, links = (about := os.lstat(path)).st_mode, about.st_nlink
+                if stat.S_ISDIR(mode):
+                    if known is None or known.lastgroup != "folders":
+                        shutil.rmtree(path)
+                elif known is None or links > 1 or stat.S_IFMT(mode) != _KINDS.get(known.lastgroup or ""):
+                    path.unlink()
 
 
 def write(path: Path, text: str) -> None:
@@ -141,6 +165,14 @@ def write(path: Path, text: str) -> None:
         half.replace(path)
 
 
+def copy(file: Path, to: Path) -> None:
+    """Copy an index, unless it is gone by now. ToolError: it is not a regular file, or too large to be one."""
+    with suppress(FileNotFoundError), open(open_regular(file, str(file)), "rb") as source, to.open("xb") as made:
+        if os.fstat(source.fileno()).st_size > _INDEX_BYTES_MAX:
+            raise GitTrouble(f"{file} is too large; `git read-tree HEAD` makes it anew from the last commit.")
+        shutil.copyfileobj(source, made)
+
+
 def read(path: Path) -> str | None:
     """A small file. None: there is none, or it is a link, or a pipe or the like, which would keep us waiting."""
     with suppress(OSError, ToolError):
@@ -148,16 +180,28 @@ def read(path: Path) -> str | None:
     return None
 
 
+def led_to(top: Path) -> Path | None:
+    """The git directory that a checkout's .git is or names. None: there is none."""
+    if (own := top / ".git").is_dir():
+        return own
+    # A file there means that the project is itself a worktree, or a submodule.
+    named = path_in(own, "gitdir: ")
+    return top / named if named else None
+
+
+def path_in(file: Path, before: str = "") -> str:
+    """The path that a file names; empty: it names none."""
+    text = read(file) or ""
+    named = text.removeprefix(before).rstrip("\r\n")
+    return named if text.startswith(before) and "\0" not in named and len(named) <= PATH_CHARS_MAX else ""
+
+
 def directories_of(top: Path) -> tuple[Path, Path] | None:
     """What git keeps of a checkout alone, and what all checkouts share. None: there is no repository."""
-    own = top / ".git"
-    if not own.is_dir():  # A file there means that the project is itself a worktree, or a submodule.
-        said = read(own) or ""
-        if not said.startswith("gitdir: "):
-            return None
-        own = top / said.removeprefix("gitdir: ").rstrip("\r\n")
-    own = Path(os.path.realpath(own))
-    common = Path(os.path.realpath(own / (read(own / "commondir") or ".").rstrip("\r\n")))
+    if (led := led_to(top)) is None:
+        return None
+    own = Path(os.path.realpath(led))
+    common = Path(os.path.realpath(own / path_in(own / "commondir")))
     whole = (common / "objects").is_dir() and (common / "refs").is_dir() and os.path.lexists(own / "HEAD")
     return (own, common) if whole else None
 
@@ -165,5 +209,5 @@ def directories_of(top: Path) -> tuple[Path, Path] | None:
 def head_of(own: Path) -> str:
     """What is checked out there: the full name of a branch, or a commit; empty where that cannot be told."""
     if (own / "HEAD").is_symlink():  # As git made it long ago.
-        return os.readlink(own / "HEAD")
+        return named if (named := os.readlink(own / "HEAD")).startswith("refs/") else ""
     return (read(own / "HEAD") or "").strip().removeprefix("ref: ").strip()

@@ -90,7 +90,9 @@ def _kind(path: str) -> str:
             # A link or a nested repository stands in a folder's place under the folder's own name.
             beneath = each.endswith("/") and f"/{each}" in f"/{path}/"
             exact = "/" in each and f"/{path}".endswith(f"/{each}")
-            if beneath or exact or ("/" not in each and fnmatchcase(name, each)):
+            # No folder is named by itself, so this is a link that brings all that is in the folder.
+            above = "/" in each[:-1] and f"/{path}".endswith(f"/{each[:-1].rpartition('/')[0]}")
+            if beneath or exact or above or ("/" not in each and fnmatchcase(name, each)):
                 return kind
     return ""
 

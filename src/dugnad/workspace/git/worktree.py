@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import stat
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
 from ..files.files import is_protected
-from ..files.paths import Beneath
 from ..files.search import TEMPORARY
 from . import private_repository
 from .git import Git
 from .merging import TrialMerge
-from .ownership import GitTrouble
+from .obstacles import clear_away, obstacles, remove_repositories
+from .ownership import GitTooSlow, GitTrouble
 
 BRANCHES = "dugnad/"  # All our branches begin so, in refs/heads.
 FENCES = "refs/dugnad/fence/"
@@ -41,6 +40,7 @@ class AttemptRef:
     born: int
     in_order: bool = True  # The attempt before ended in order; False: its host was lost.
     at: str | None = None  # A commit to begin from, instead of the target's head.
+    authors: Mapping[int, str] = field(default_factory=dict)  # Of the attempts so far, by epoch.
 
     @property
     def goes_on(self) -> bool:
@@ -70,6 +70,8 @@ class Tree:
     carried_over: bool = False  # What a lost host had in its tree is in it, without files that git ignores.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     _lock: int = field(default=-1, repr=False)
+    _seconds: float = 0.0  # That git worked in it.
+    _slow: bool = False  # The patterns in its .gitignore files take too long.
 
     @property
     def branch(self) -> str:
@@ -97,7 +99,17 @@ class Tree:
         # Git holds the lock of the tree as long as it lives: a process that gets the lock knows that no git is left.
         keep = () if self._lock < 0 else (self._lock,)
         asked = self.git.run(*words, tree=self.path, directory=self.own, stdin=stdin, may_fail=may_fail, keep=keep)
-        return (await asked).text
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            return (await asked).text
+        finally:
+            self._seconds += clock() - began
+
+    def took(self) -> float:
+        """The seconds that git worked in it since this was asked before."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
     async def head(self) -> str:
         return (await self.run("rev-parse", "HEAD")).strip()
@@ -117,7 +129,7 @@ class Tree:
     async def commit_whatever(self, message: str, author: str) -> str:
         """Commit a tree that is given up: what cannot be in a commit is left out or made to fit. GitTrouble: a file
         that could be in it is not, for example because the disk is full."""
-        await asyncio.to_thread(_remove_repositories, self.path)
+        await asyncio.to_thread(remove_repositories, self.path)
         # An earlier try may have staged what it could not write: look at it again.
         await self.run("read-tree", "--reset", "HEAD")
         await self.stage(whatever=True)
@@ -158,9 +170,13 @@ class Tree:
         """Put what is in the tree into the index. GitTrouble: something cannot be put there, such as a repository
         inside the tree, which git never looks into. `whatever`: leave that out, and the largest files if there is too
         much."""
+        if whatever:
+            await self._clear_away()
+        elif found := await asyncio.to_thread(obstacles, self.path):
+            raise GitTrouble(f"{_reasons(found)}. Remove that, then finish again.")
         changed, others = await asyncio.gather(
             self.run("diff-files", "--raw", "--no-renames", "--ignore-submodules=all", "-z", "--", *ALL_OF_IT),
-            self.run("ls-files", "--others", "--exclude-standard", "-z", "--", *ALL_OF_IT),
+            self._others(whatever),
         )
         now = _modes(changed)
         new = [each for each in others.split("\0") if each]
@@ -178,6 +194,23 @@ class Tree:
                 given = "".join(f"{each}\0" for each in paths).encode(errors="surrogateescape")
                 await self.run("update-index", "-z", *words, "--stdin", stdin=given)
 
+    async def _others(self, whatever: bool) -> str:
+        """The files that are neither in the index nor ignored. `whatever`: if the patterns of the tree take too long,
+        do without them."""
+        words = ("ls-files", "--others", "-z")
+        if not (whatever and self._slow):
+            try:
+                return await self.run(*words, "--exclude-standard", "--", *ALL_OF_IT)
+            except GitTooSlow as slow:
+                self._slow = True
+                if not whatever:
+                    raise GitTooSlow(f"{slow} Simplify the patterns in .gitignore, then finish again.") from None
+        return await self.run(*words, f"--exclude-from={self.own / 'info' / 'exclude'}", "--", *ALL_OF_IT)
+
+    async def _clear_away(self) -> None:
+        """What no git may meet is nobody's work, as in a tree that is given up, or what a check left."""
+        await asyncio.to_thread(clear_away, self.path)
+
     @asynccontextmanager
     async def checking(self) -> AsyncIterator[None]:
         """Have the tree the same after a check as before it: what a check leaves behind is nobody's work. A process
@@ -192,6 +225,7 @@ class Tree:
 
     async def restore(self) -> None:
         """Have the tree as it is in the index; ignored files stay."""
+        await self._clear_away()
         await self.run("checkout-index", "--all", "--force", "--quiet")
         await self._clean()
         (self.own / CHECKING).unlink(missing_ok=True)
@@ -229,6 +263,7 @@ class Tree:
         """Have the tree look like a commit; ignored files stay. It leaves its branch first: if this is stopped on the
         way, the work of others must not look like its own."""
         self._set_head(commit)
+        await self._clear_away()
         await self.run("read-tree", "--reset", "-u", commit)
         await self._clean()
 
@@ -254,6 +289,7 @@ class Tree:
         return [each for each in (await self.run(*marks, may_fail=True)).split("\0") if each]
 
     async def back_to_branch(self) -> None:
+        await self._clear_away()
         await self.run("read-tree", "--reset", "-u", self.branch)
         await self._clean()
         self._set_head(f"ref: {self.branch}")
@@ -283,6 +319,10 @@ def _modes(raw: str) -> dict[str, str]:
 def _shown(paths: list[str]) -> str:
     more = " and more" if len(paths) > _SHOWN_MAX else ""
     return ", ".join(each.encode(errors="replace").decode() for each in paths[:_SHOWN_MAX]) + more
+
+
+def _reasons(found: dict[str, str]) -> str:
+    return ". ".join(f"{_shown([path])}: {why}" for path, why in list(found.items())[:_SHOWN_MAX])
 
 
 def on_branch(own: Path) -> bool:
@@ -335,24 +375,6 @@ def _that_fit(tree: Path, sizes: dict[str, int], bytes_max: int) -> list[str]:
 def _is_empty(folder: Path) -> bool:
     """Whether a submodule's folder is as a tree has it: empty, or not there."""
     return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not names_in(folder))
-
-
-def _remove_repositories(tree: Path) -> None:
-    """Remove the .git of every repository inside a tree, whether folder, file or link, but not the tree's own. Nothing
-    outside the tree is touched, even if a process of a lost host still renames folders in it."""
-    beneath = Beneath(tree)
-    left = [tree / each for each in names_in(tree) if each != ".git"]
-    while left:  # A folder too deep for a path is too deep for git, too.
-        folder = left.pop()
-        if not os.path.islink(folder):
-            names = names_in(folder)
-            left += [folder / each for each in names if each != ".git"]
-            if ".git" in names:
-                with suppress(OSError), beneath.folder(folder.relative_to(tree).parts) as held:
-                    if stat.S_ISDIR(os.lstat(".git", dir_fd=held).st_mode):
-                        shutil.rmtree(".git", dir_fd=held, ignore_errors=True)
-                    else:
-                        os.unlink(".git", dir_fd=held)
 
 
 def names_in(folder: Path) -> list[str]:

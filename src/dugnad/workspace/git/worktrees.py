@@ -14,19 +14,20 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import StaleClaim
+from ...errors import StaleClaim, ToolError
 from ...safe_open import held
 from ...text import pasted
 from ..programs import find_program
 from . import private_repository
 from .git import Git
-from .merge_lock import is_at
+from .merge_lock import is_at, open_lock
 from .merging import TrialMerge, try_merge
-from .ownership import GitTrouble
+from .ownership import GitTooSlow, GitTrouble
 from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch, scratch_of
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
@@ -81,7 +82,7 @@ class Trees:
                 return await self._make(attempt, fence, start, carried_over=True)
         start = await self.git.commit_of(attempt.at) if attempt.at else await self.target_head()
         if start is None:
-            raise GitTrouble(f"The commit {attempt.at} is not in this repository; it may be on another machine.")
+            raise ToolError(f"The commit {attempt.at} is not in this repository; it may be on another machine.")
         return await self._make(attempt, fence, start)
 
     async def _line(self, attempt: AttemptRef) -> list[int]:
@@ -131,7 +132,7 @@ class Trees:
         """The lock of a tree, which ends with this process; None: another process has it."""
         path = self.folder / f"{name}.lock"
         while True:
-            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            lock = open_lock(path)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -189,14 +190,16 @@ class Trees:
                 try:
                     await copy.stage(whatever=True)
                     break
+                except GitTooSlow:
+                    raise
                 except GitTrouble:  # Something changed under it.
                     if not left:
                         raise
         made = (await copy.run("write-tree")).strip()
         if made == await self.git.tree_of(head):
             return head
-        message = "What a host that was lost had in its tree"
-        return (await self.git.run("commit-tree", made, "-p", head, "-m", message)).text.strip()
+        author = attempt.authors.get(int(name.rpartition(".")[2]), "dugnad")
+        return await copy.git_commit(made, [head], "What a host that was lost had in its tree", author)
 
     async def _make(self, attempt: AttemptRef, fence: str, start: str, *, carried_over: bool = False) -> Tree:
         path, own = self.folder / attempt.name, self._private(attempt.name)
@@ -216,7 +219,10 @@ class Trees:
             await tree.run("-c", "core.fsync=none", "read-tree", "--reset", "-u", start)
             private_repository.write(path / ".git", f"gitdir: {own}\n")
             (own / _WHOLE).touch()
-        except BaseException:
+        except BaseException as trouble:
+            if isinstance(trouble, GitTrouble | OSError):  # It may come again with every attempt.
+                with suppress(GitTrouble, OSError):
+                    await self._remove(attempt.name)
             tree.let_go()
             raise
         return tree

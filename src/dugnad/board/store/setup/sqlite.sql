@@ -3,12 +3,12 @@
 -- name: version
 PRAGMA user_version
 
--- name: tables
-SELECT count(*) FROM sqlite_master
+-- name: schema
+-- Without what SQLite makes by itself.
+SELECT type, name, sql FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_' LIMIT 1000
 
--- name: hidden
--- Triggers and views run by themselves. A board has neither.
-SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')
+-- name: wary
+PRAGMA trusted_schema = OFF
 
 -- name: shrinking
 -- Free pages can be given back a few at a time. An older board can do so after its first whole VACUUM.

@@ -3,11 +3,13 @@
 -- name: past_attempts
 -- The ended attempts of the newest tasks, with the sums of their turns, and what came before and with the first reply and
 -- after the last turn. Errands are left out unless they are asked for, since they say nothing about work. A lost attempt
--- counts as ended with its last turn, since it may have been taken back much later.
+-- counts as ended with its last turn, since it may have been taken back much later. The verdict that is kept when the
+-- work is done is no turn of the work.
 SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.role, newest.outcome, newest.kind,
   newest.teammate, CASE WHEN newest.continues IS NULL THEN 1 ELSE 0 END AS fresh, first.tokens AS first_tokens,
   first.microdollars AS first_microdollars, first.at AS first_at,
-  (SELECT max(turns.at) FROM turns WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS last_at,
+  (SELECT max(turns.at) FROM turns WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch
+    AND NOT (turns.kind = 'tool' AND turns.body LIKE '%"verdict"_true,"last"_true}')) AS last_at,
   CASE WHEN newest.ended_as = 'lost' THEN coalesce((SELECT max(turns.at) FROM turns
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch), newest.claimed_at)
     ELSE newest.ended_at END AS ended_at,

@@ -86,7 +86,8 @@ UPDATE teammates SET state = 'seated', host_id = :host, seat = seat + 1, reason 
 UPDATE teammates SET state = :state, host_id = NULL, seat = seat + 1, reason = :reason WHERE name = :name
 
 -- name: list_teammates
--- What each teammate is doing is derived here, so that it cannot be out of date.
+-- What each teammate is doing is derived here, so that it cannot be out of date. With `here`, those that stopped by
+-- themselves, and come back when there is work, come last.
 SELECT teammates.*,
   CASE WHEN hosts.id IS NOT NULL AND hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
     AND hosts.lease_until <= now_ms() + :lease_max THEN 1 ELSE 0 END AS alive,
@@ -96,8 +97,10 @@ SELECT teammates.*,
   (SELECT count(*) FROM tasks WHERE tasks.teammate = teammates.name AND tasks.state = 'waiting') AS waiting
 FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.name = :name)
-  AND (:here = 0 OR teammates.state NOT IN ('stopped', 'failed'))
-ORDER BY teammates.lead DESC, teammates.spawned_at, teammates.name LIMIT :most
+  AND (:here = 0 OR teammates.state NOT IN ('stopped', 'failed') OR (teammates.state = 'stopped'
+    AND (teammates.reason = 'rested: there was nothing to do' OR teammates.reason LIKE 'made room for %')))
+ORDER BY teammates.lead DESC, CASE WHEN :here = 1 AND teammates.state = 'stopped' THEN 1 ELSE 0 END,
+  teammates.spawned_at, teammates.name LIMIT :most
 
 -- name: next_lapse
 -- The time until there may be something to take back: until the first lease runs out, unless it is renewed; or zero, if

@@ -24,6 +24,15 @@ SELECT name, state, lead FROM teammates WHERE name = :name
 SELECT name, state, lead FROM teammates WHERE state NOT IN ('stopped', 'failed') AND name <> :sender ORDER BY name
 -- postgres: FOR SHARE
 
+-- name: recipients_at_work
+-- Those that hold a task or let one wait: what a task begins with is not told again when it goes on.
+SELECT name FROM teammates WHERE state NOT IN ('stopped', 'failed') AND name <> :sender AND (
+  EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
+    AND tasks.state = 'claimed')
+  OR EXISTS (SELECT 1 FROM tasks WHERE tasks.teammate = teammates.name AND tasks.state = 'waiting')
+) ORDER BY name
+-- postgres: FOR SHARE
+
 -- name: taken_messages
 SELECT * FROM messages WHERE recipient = :recipient AND taken_key = :key AND shown_at IS NULL ORDER BY rank, id
 

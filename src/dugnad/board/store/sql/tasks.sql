@@ -165,6 +165,20 @@ WHERE root_id = :root AND asked_in = :asked AND kind IN ('goal', 'work')
   AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.task_id = :asked AND needs.needs_id = tasks.id)
 ORDER BY id
 
+-- name: ended_beside
+-- Of these ended tasks, those whose parent is still with the teammate that put them; not what the parent waits for.
+SELECT tasks.id, tasks.epoch, tasks.title, tasks.state, tasks.teammate, substr(tasks.reason, 1, 1000) AS reason,
+  substr(tasks.result, 1, 1000) AS result, tasks.parent_id, tasks.put_by
+FROM json_each(CAST(:ids AS text)) AS ended
+JOIN tasks ON tasks.id = CAST(ended.value ->> 'id' AS bigint)
+JOIN tasks AS parents ON parents.id = tasks.parent_id
+JOIN teammates ON teammates.name = tasks.put_by
+WHERE parents.teammate = tasks.put_by AND parents.state IN ('claimed', 'waiting')
+  AND teammates.state NOT IN ('stopped', 'failed')
+  AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.task_id = parents.id AND needs.needs_id = tasks.id)
+ORDER BY tasks.id
+-- postgres: FOR SHARE OF teammates
+
 -- name: task_body
 SELECT body FROM tasks WHERE id = :id
 
