@@ -156,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a lost attempt is begun from nothing", 8, "board/store/sql/claims.sql",
            "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),
     Mutant("a call that waited is run again when its result is not recorded", 8, "agent/tool_calls.py",
-           "self.begun.add((self.claim.epoch, context.key))", "pass", seed=1178),
+           "self.begun.add((self.claim.epoch, context.key))", "pass", seed=8275),
     Mutant("a task released by hand goes on from an old attempt", 8, "board/store/sql/tasks.sql",
            "SET continues = CASE WHEN state = 'claimed' THEN NULL ELSE continues END,\n", "SET\n", seed=600),
     Mutant("what was put down in order is begun from nothing", 8, "board/verbs/settle.py",

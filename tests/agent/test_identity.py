@@ -153,7 +153,7 @@ async def test_the_lead_is_told_that_it_leads(board: Board) -> None:
     stage = await set_stage(board, [END], member={"lead": True})
     await stage.run(assignee="alice")
     assert told(stage.model.asked[0]).startswith("You are alice.")
-    assert "You are the lead" in stage.model.asked[0].system.splitlines()[0]
+    assert "Your role: lead. You are the lead" in stage.model.asked[0].system.splitlines()[0]
 
 
 async def test_between_compactions_each_request_only_adds_to_the_one_before(board: Board) -> None:

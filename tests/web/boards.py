@@ -80,8 +80,9 @@ async def every_state(project: Path) -> Story:
         await _ask(story, told)
         await _hold(story, told)
         await _talk(story, told)
-        told.clock.now = max(told.clock.now, wall_ms() - 90_000)  # Nobody worked for a while.
+        told.clock.now = max(told.clock.now, wall_ms() - 150_000)  # Nobody worked for a while.
         await _work_now(story, told)
+        assert told.clock.now <= wall_ms(), "the story has overtaken the clock"
         told.clock.now = wall_ms()
         await told.beat()
     return story

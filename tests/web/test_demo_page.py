@@ -30,19 +30,19 @@ async def test_a_page_watches_the_demo_from_the_first_task_to_the_last(folder: P
         assert not any("Steer:" in each for each in lines)  # Nobody reads a pipe's keys over a shoulder.
         link = line.split()[1]
         watched = await visitor.stranger(link.partition("/#")[0])
-        for words_allowed in ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET"):
-            watched.allow(words_allowed)  # The demo ends before the page does.
+        # The demo ends before the page does, and then another server may come to its port.
+        for trouble in ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "of 401"):
+            watched.allow(trouble)
         page = await watched.context.new_page()
         await page.goto(link)
         await ready(page, "now")
-        await expect(page.get_by_text("You can look, not steer.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Add a task")).to_have_count(0)
         main = page.get_by_role("main")
         await expect(main.get_by_text(re.compile("carol claimed it and continues, attempt 2")).first).to_be_visible()
         said, _ = await process.communicate()
         assert process.returncode == 0
         assert "What they built works:" in said.decode()
         await expect(main.get_by_role("link", name=re.compile("^7 done$"))).to_be_visible()
-        await expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_visible()
     finally:
         if process.returncode is None:
             process.kill()

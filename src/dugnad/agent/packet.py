@@ -21,7 +21,7 @@ from ..tools.message_tools import answer_since, by_runtime, message_text
 from ..tools.note_tools import note_text
 from ..tools.skills import Skill, skills_text
 from ..tools.task_tools import budget_line, result_text, waits_for
-from ..tools.teammates import described
+from ..tools.teammates import described, roles_of
 from ..types import ENDINGS, HUMAN, OPEN, WORDED_BY_RUNTIME, Attempt, Budget, Claim, Message, Spending, Task, Teammate
 from ..workspace.files.paths import read_within
 from .conversation import Conversation
@@ -38,7 +38,7 @@ _STANDING_TURNS = 10  # So often a teammate is told where it stands.
 
 def role_text(teammate: Teammate, team: str) -> Told:
     """The role and the team, in one paragraph."""
-    role = tell("teammate.role", team=team, roles=", ".join(teammate.roles) or "any work")
+    role = tell("teammate.role", team=team, roles=roles_of(teammate))
     return joined((role, tell("teammate.lead") if teammate.lead else None), " ")
 
 
@@ -198,11 +198,11 @@ async def _own_that_wait(board: Board, name: str) -> list[Told]:
     """The tasks of this teammate that wait, for one who answers a message meanwhile."""
     told = []
     for task in await board.list_tasks(states=["waiting"], teammate=name):
-        needed = [need.task for need, state in await board.needs_of(task.id) if state == "open"]
+        needed = await board.find_all(need.task for need, state in await board.needs_of(task.id) if state == "open")
         found = [
             tell("packet.worked_on", id=each.id, who=each.teammate) if each.state == "claimed"
             else tell("packet.in_state", id=each.id, state=each.state)
-            for each in (await board.find_all(needed)).values()
+            for each in sorted(needed.values(), key=lambda each: each.id)
         ]  # fmt: skip
         what = joined(found, " and ") if found else await waits_for(board, task)
         told.append(tell("packet.own_waits", id=task.id, title=task.title, what=what))

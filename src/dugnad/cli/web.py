@@ -164,8 +164,9 @@ def _show(server: RunningServer, *, look: bool, as_json: bool) -> None:
     if steer is not None:
         click.echo(f"Steer: {steer}")
     click.echo(f"Look:  {server.look_link}")
-    once = "The link to steer works once; Enter prints a new one. " if steer is not None else ""
-    click.echo(f"{once}The link to look may be shared, and works until the server ends. Ctrl-C ends it.")
+    if steer is not None:
+        click.echo("The link to steer works once; Enter prints a new one.")
+    click.echo("The link to look may be shared, and works until the server ends. Ctrl-C ends it.")
 
 
 def _show_new_link(server: RunningServer, *, as_json: bool) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..text import counted
-from ..tools.message_tools import GONE
-from ..tools.message_tools import may_come_back as may_come_back  # noqa: PLC0414  The web page takes it from here.
+from ..tools.message_tools import GONE, may_come_back
 from ..types import OPEN, Task, Teammate
 
 NAMES = (

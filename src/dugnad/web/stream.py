@@ -109,7 +109,7 @@ class EventStream(Response):
         news.set()
 
     async def _go_on(self, news: asyncio.Event, send: Send) -> None:
-        text = b"retry: 1000\n\n"
+        text, ends = b"retry: 1000\n\n", False
         while True:
             lives = self._sessions.lives(self._session)
             if not lives:
@@ -117,10 +117,11 @@ class EventStream(Response):
             if text:
                 async with asyncio.timeout(SEND_SECONDS_MAX):
                     await send({"type": "http.response.body", "body": text, "more_body": True})
-            if self._gone or not lives or self._streams.closing:
+            if self._gone or not lives or ends:
                 return
             news.clear()
-            if text := self._new():
+            ends = self._streams.closing  # What is new by now is told before the end.
+            if (text := self._new()) or ends:
                 continue
             try:
                 left = self._sessions.seconds_left(self._session)

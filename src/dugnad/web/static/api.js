@@ -41,9 +41,7 @@ export function get(path, query, signal) {
 
 export function post(path, body) {
   return ask(path, {
-    method: "POST",
-    body: JSON.stringify(body),
-    headers: { "Content-Type": "application/json", "X-Dugnad": "1" },
+    method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Dugnad": "1" },
   });
 }
 

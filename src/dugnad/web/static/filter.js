@@ -40,10 +40,7 @@ function comparison(value) {
   if (!found) return null;
   const number = Number(found[2]) * (UNITS[(found[3] ?? "").toLowerCase()] ?? 1);
   const tests = {
-    ">": (it) => it > number,
-    "<": (it) => it < number,
-    ">=": (it) => it >= number,
-    "<=": (it) => it <= number,
+    ">": (it) => it > number, "<": (it) => it < number, ">=": (it) => it >= number, "<=": (it) => it <= number,
     "=": (it) => it === number,
   };
   return tests[found[1] ?? "="];
@@ -53,9 +50,7 @@ function comparison(value) {
 export function parts(line) {
   const found = String(line ?? "").matchAll(/(-?)(?:([a-z]+):)?("[^"]*"?|[^\s"]+)/gi);
   return [...found].map(([, not, key, value]) => ({
-    key: (key ?? "").toLowerCase(),
-    value: value.replaceAll('"', ""),
-    not: not === "-",
+    key: (key ?? "").toLowerCase(), value: value.replaceAll('"', ""), not: not === "-",
   }));
 }
 
@@ -95,9 +90,7 @@ function values(key, frame) {
     kind: () => ["goal", "work", "review", "message", "human_message"],
     waiting: () => ["human", "plan", "tasks", "budget"],
     outcome: () => tasks.map((task) => task.outcome),
-    cost: () => [">0.1", ">1", ">10"],
-    tokens: () => [">1000", ">100k"],
-    tries: () => [">0", ">1"],
+    cost: () => [">0.1", ">1", ">10"], tokens: () => [">1000", ">100k"], tries: () => [">0", ">1"],
     priority: () => [">0"],
   };
   const found = new Map();
@@ -132,9 +125,7 @@ export function complete(line, frame, most = 9) {
   const comma = typed.lastIndexOf(",") + 1;
   const wanted = typed.slice(comma).toLowerCase();
   return values(key, frame)
-    .filter(
-      ([value, says]) => value.toLowerCase().startsWith(wanted) || (wanted && says.toLowerCase().includes(wanted)),
-    )
+    .filter(([value, says]) => value.toLowerCase().startsWith(wanted) || (wanted && says.toLowerCase().includes(wanted)))
     .filter(([value]) => value.toLowerCase() !== wanted)
     .map(([value, says]) => ({ line: `${before}${key}:${typed.slice(0, comma)}${value} `, label: value, says }))
     .slice(0, most);

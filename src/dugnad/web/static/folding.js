@@ -37,8 +37,7 @@ function foldDone(drawing, opened) {
 function foldEnded(drawing, opened) {
   for (const task of drawing.tasks) {
     const key = `${task.state}:${task.root}`;
-    if ((task.state === "skipped" || task.state === "cancelled") && !opened.has(key))
-      drawing.fold(key, task, task.state);
+    if ((task.state === "skipped" || task.state === "cancelled") && !opened.has(key)) drawing.fold(key, task, task.state);
   }
 }
 
@@ -64,9 +63,8 @@ function foldQuietGoals(drawing, opened, most) {
     if (!goals.has(task.root)) goals.set(task.root, []);
     goals.get(task.root).push(task);
   }
-  const quiet = [...goals].filter(
-    ([root, tasks]) => goals.size > 1 && !opened.has(`goal:${root}`) && !tasks.some((task) => task.state === "claimed"),
-  );
+  const quiet = [...goals].filter(([root, tasks]) =>
+    goals.size > 1 && !opened.has(`goal:${root}`) && !tasks.some((task) => task.state === "claimed"));
   quiet.sort((a, b) => b[1].length - a[1].length);
   for (const [root, tasks] of quiet) {
     if (drawing.size <= most) return;
@@ -113,11 +111,8 @@ export function folded(tasks, behind, opened, most = 700) {
   if (drawing.size > most) foldAlike(drawing, behind, opened);
   if (drawing.size > most) foldQuietGoals(drawing, opened, most);
   if (drawing.size > most) foldFar(drawing, behind, most);
-  const says =
-    drawing.size < full
-      ? `${full.toLocaleString("en-US")} tasks are too many to draw at once, so more of them are folded. Filter to see the others.`
-      : "";
-  return { ...drawn(drawing), says };
+  const many = `${full.toLocaleString("en-US")} tasks are too many to draw at once, so more of them are folded.`;
+  return { ...drawn(drawing), says: drawing.size < full ? `${many} Filter to see the others.` : "" };
 }
 
 function drawn(drawing) {
@@ -128,8 +123,9 @@ function drawn(drawing) {
   for (const [key, group] of drawing.groups) nodes.set(key, group);
   const edges = new Map();
   for (const task of drawing.tasks) {
-    for (const [needed, outcome = null, state = "open"] of task.needs ?? [])
+    for (const [needed, outcome = null, state = "open"] of task.needs ?? []) {
       addEdge(edges, nodes, drawing, { task, needed, outcome, state });
+    }
   }
   return { nodes: withoutLoneGoals(nodes, edges), edges: [...edges.values()] };
 }
@@ -179,20 +175,14 @@ export function longestChain(nodes, edges) {
         onPath.add(unknown.from);
         continue;
       }
-      const via = into.reduce(
-        (most, edge) =>
-          (best.get(edge.from)?.length ?? 0) > (most ? (best.get(most.from)?.length ?? 0) : -1) ? edge : most,
-        null,
-      );
-      best.set(id, { length: via ? 1 + (best.get(via.from)?.length ?? 0) : 0, via });
+      const lengthTo = (edge) => best.get(edge.from)?.length ?? 0;
+      const via = into.reduce((most, edge) => (!most || lengthTo(edge) > lengthTo(most) ? edge : most), null);
+      best.set(id, { length: via ? 1 + lengthTo(via) : 0, via });
       path.pop();
     }
   };
   for (const id of open) if (!best.has(id)) measure(id);
-  let end = [...best].reduce(
-    (most, [id, found]) => (found.length > (most ? best.get(most).length : 0) ? id : most),
-    null,
-  );
+  let end = [...best].reduce((most, [id, found]) => (found.length > (most ? best.get(most).length : 0) ? id : most), null);
   const chain = new Set();
   while (end && best.get(end)) {
     chain.add(end);

@@ -21,10 +21,7 @@ export function plain(text) {
 /** The text on one line, of at most `most` characters. */
 export function oneLine(text, most = 200) {
   // The cut comes first: a text may have a million characters, and only the beginning is shown.
-  const start = String(text ?? "")
-    .slice(0, most * 2 + 16)
-    .replace(/\s+/gu, " ")
-    .trim();
+  const start = String(text ?? "").slice(0, most * 2 + 16).replace(/\s+/gu, " ").trim();
   const said = plain(start);
   return said.length > most ? `${said.slice(0, most - 1).trimEnd()}…` : said;
 }
@@ -58,12 +55,7 @@ export function money(dollars) {
   return `$${sum.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
-const UNITS = [
-  [86_400, "d"],
-  [3_600, "h"],
-  [60, "m"],
-  [1, "s"],
-];
+const UNITS = [[86_400, "d"], [3_600, "h"], [60, "m"], [1, "s"]];
 
 /** A duration: 40s, 12m, 3h 5m, 2d 4h. Below an hour one unit is enough. */
 export function span(milliseconds) {

@@ -25,10 +25,7 @@ export function withNews(frame, news) {
   const known = frame.events.at(-1)?.seq ?? 0;
   const fresh = events.filter((event) => event.seq > known);
   return {
-    ...frame,
-    ...facts,
-    last: news.seq,
-    ahead: news.now - Date.now(),
+    ...frame, ...facts, last: news.seq, ahead: news.now - Date.now(),
     events: fresh.length ? [...frame.events, ...fresh].slice(-EVENTS_KEPT) : frame.events,
   };
 }
@@ -79,10 +76,7 @@ export const chainsOf = remembered((frame) => {
         path.push(unknown);
         onPath.add(unknown);
       } else {
-        known.set(
-          id,
-          next.reduce((most, each) => Math.max(most, 1 + (known.get(each) ?? 0)), 0),
-        );
+        known.set(id, next.reduce((most, each) => Math.max(most, 1 + (known.get(each) ?? 0)), 0));
         path.pop();
       }
     }

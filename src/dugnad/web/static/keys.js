@@ -70,15 +70,10 @@ export function known() {
 const MOST = 40;
 
 function places() {
-  const list = VIEWS.map((view) => ({
-    id: view.id,
-    icon: view.id,
-    name: view.name,
-    keys: `g ${view.key}`,
-    run: () => go({ view: view.id }),
-  }));
-  if (store.route.at !== undefined)
+  const list = VIEWS.map(({ id, name, key }) => ({ id, icon: id, name, keys: `g ${key}`, run: () => go({ view: id }) }));
+  if (store.route.at !== undefined) {
     list.unshift({ id: "back", icon: "now", name: "Back to now", run: () => go({ at: undefined }) });
+  }
   if (canSteer()) {
     list.push(
       { id: "add", icon: "plus", name: "Add a task", keys: "n", run: () => askToAdd() },
@@ -92,25 +87,17 @@ function places() {
 
 function people() {
   return (frame()?.team ?? []).map((member) => ({
-    id: `@${member.name}`,
-    icon: "team",
-    name: member.name,
-    says: member.status,
+    id: `@${member.name}`, icon: "team", name: member.name, says: member.status,
     run: () => go({ view: "board", filter: `by:${member.name}` }),
   }));
 }
 
 function boards() {
   const all = store.session?.boards ?? [];
-  return all.length < 2
-    ? []
-    : all.map((board) => ({
-        id: `board ${board.id}`,
-        icon: "board",
-        name: `Board: ${board.name}`,
-        says: board.where,
-        run: () => go({ board: board.id, at: undefined, task: undefined, filter: undefined }),
-      }));
+  return all.length < 2 ? [] : all.map((board) => ({
+    id: `board ${board.id}`, icon: "board", name: `Board: ${board.name}`, says: board.where,
+    run: () => go({ board: board.id, at: undefined, task: undefined, filter: undefined }),
+  }));
 }
 
 function found(words) {
@@ -125,16 +112,10 @@ function found(words) {
     else if (fits(`${task.title} #${task.id}`)) tasks.push(task);
     if (tasks.length > MOST) break;
   }
-  return [
-    ...list,
-    ...tasks.map((task) => ({
-      id: `#${task.id}`,
-      state: task.state,
-      name: `#${task.id} ${oneLine(task.title, 90)}`,
-      says: task.state,
-      run: () => go({ task: task.id }),
-    })),
-  ].slice(0, MOST);
+  return [...list, ...tasks.map((task) => ({
+    id: `#${task.id}`, state: task.state, name: `#${task.id} ${oneLine(task.title, 90)}`, says: task.state,
+    run: () => go({ task: task.id }),
+  }))].slice(0, MOST);
 }
 
 function Item({ item, at, chosen, run, choose }) {
@@ -167,16 +148,12 @@ function Finder({ close }) {
   return html`
     <input class="palette-input" type="text" role="combobox" aria-label="Go to" aria-expanded="true"
       aria-controls="found" autocomplete="off"
-      aria-activedescendant=${list.length ? `found-${at}` : undefined} placeholder="Go to a view, a task or a teammate" value=${words} autofocus
-      onInput=${(event) => {
-        setWords(event.target.value);
-        setAt(0);
-      }} onKeyDown=${onKey} />
+      aria-activedescendant=${list.length ? `found-${at}` : undefined}
+      placeholder="Go to a view, a task or a teammate" value=${words} autofocus
+      onInput=${(event) => { setWords(event.target.value); setAt(0); }} onKeyDown=${onKey} />
     <ul id="found" role="listbox" aria-label="Found" ref=${shown} class="founds">
-      ${list.map(
-        (item, place) => html`<${Item} key=${item.id} item=${item} at=${place} chosen=${place === at}
-        run=${run} choose=${setAt} />`,
-      )}
+      ${list.map((item, place) => html`<${Item} key=${item.id} item=${item} at=${place} chosen=${place === at}
+        run=${run} choose=${setAt} />`)}
     </ul>
     ${!list.length && html`<p class="empty">Nothing has this name.</p>`}`;
 }
@@ -192,15 +169,11 @@ function Help() {
   // What belongs to the view comes first, since it is what people look for.
   const ordered = [...groups].sort(([a], [b]) => Number(b === "This view") - Number(a === "This view"));
   return html`<div class="help" tabindex="0" role="group" aria-label="Keys">
-    ${ordered.map(
-      ([group, list]) => html`<section key=${group}>
+    ${ordered.map(([group, list]) => html`<section key=${group}>
     <h3>${group}</h3>
-    <dl>${[...list].map(
-      ([says, keys]) => html`<div key=${says}><dt>${says}</dt><dd><${Keys}
-      keys=${keys} /></dd></div>`,
-    )}</dl>
-  </section>`,
-    )}</div>`;
+    <dl>${[...list].map(([says, keys]) => html`<div key=${says}><dt>${says}</dt><dd><${Keys}
+      keys=${keys} /></dd></div>`)}</dl>
+  </section>`)}</div>`;
 }
 
 export function Palette() {
@@ -210,16 +183,15 @@ export function Palette() {
   }, [store.palette]);
   if (!store.palette) return null;
   const close = () => change({ palette: null });
+  // The event comes late: the next dialog may be open already.
+  const closed = () => !element.current?.open && close();
   const help = store.palette === "help";
   return html`<dialog id="palette" ref=${element} class="palette ${help ? "wide" : ""}"
-    aria-label=${help ? "Keys" : "Go to"} onClose=${close}
+    aria-label=${help ? "Keys" : "Go to"} onClose=${closed}
     onClick=${(event) => event.target === element.current && close()}>
-    ${
-      help &&
-      html`<header class="palette-head"><h2>Keys</h2>
+    ${help && html`<header class="palette-head"><h2>Keys</h2>
       <button type="button" class="icon-button" aria-label="Close" onClick=${close}><${Icon}
-        name="close" /></button></header>`
-    }
+        name="close" /></button></header>`}
     ${help ? html`<${Help} />` : html`<${Finder} close=${close} />`}
   </dialog>`;
 }

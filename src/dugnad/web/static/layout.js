@@ -77,11 +77,10 @@ function columnsOf(nodes, edges, layer) {
       line.push(bend);
     }
     line.push(items.get(edge.to));
-    if (to > from)
-      for (let i = 1; i < line.length; i += 1) {
-        line[i - 1].out.push(line[i]);
-        line[i].into.push(line[i - 1]);
-      }
+    if (to > from) for (let i = 1; i < line.length; i += 1) {
+      line[i - 1].out.push(line[i]);
+      line[i].into.push(line[i - 1]);
+    }
     lines.push({ edge, line });
   }
   return { columns: Array.from(columns, (column) => column ?? []), items, lines };
@@ -90,10 +89,7 @@ function columnsOf(nodes, edges, layer) {
 const mean = (items, of) => items.reduce((sum, item) => sum + of(item), 0) / items.length;
 
 function order(columns) {
-  const number = (column) =>
-    column.forEach((item, at) => {
-      item.at = at;
-    });
+  const number = (column) => column.forEach((item, at) => { item.at = at; });
   columns.forEach(number);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const rightwards = sweep % 2 === 0;
@@ -153,11 +149,7 @@ function bandOf(nodes, edges, layer) {
   const all = laid.columns.flat();
   const top = Math.min(...all.map((item) => item.y - item.tall / 2));
   for (const item of all) item.y -= top;
-  laid.columns.forEach((column, at) =>
-    column.forEach((item) => {
-      item.x = at * (SIZE.width + SIZE.across);
-    }),
-  );
+  laid.columns.forEach((column, at) => column.forEach((item) => { item.x = at * (SIZE.width + SIZE.across); }));
   const height = Math.max(...all.map((item) => item.y + item.tall / 2));
   return { ...laid, height, width: laid.columns.length * (SIZE.width + SIZE.across) - SIZE.across };
 }
@@ -168,7 +160,7 @@ function curve(points) {
   let path = `M${first.x} ${first.y}`;
   let from = first;
   for (const to of rest) {
-    // An edge that leads back bends out on both sides.
+  // An edge that leads back bends out on both sides.
     const half = to.x > from.x ? Math.max(16, (to.x - from.x) / 2) : 64;
     path += `C${from.x + half} ${from.y} ${to.x - half} ${to.y} ${to.x} ${to.y}`;
     from = to;
@@ -179,10 +171,8 @@ function curve(points) {
 function pointsOf(line, down) {
   const start = { x: line[0].x + SIZE.width, y: line[0].y + down };
   const end = { x: line.at(-1).x, y: line.at(-1).y + down };
-  const between = line.slice(1, -1).flatMap((bend) => [
-    { x: bend.x, y: bend.y + down },
-    { x: bend.x + SIZE.width, y: bend.y + down },
-  ]);
+  const between = line.slice(1, -1).flatMap((bend) =>
+    [{ x: bend.x, y: bend.y + down }, { x: bend.x + SIZE.width, y: bend.y + down }]);
   return [start, ...between, end].map(({ x, y }) => ({ x: Math.round(x), y: Math.round(y) }));
 }
 
@@ -223,8 +213,7 @@ function addBand(result, root, band) {
 function addAcross(result, edge) {
   const [from, to] = [result.places.get(edge.from), result.places.get(edge.to)];
   const points = [
-    { x: from.x + SIZE.width, y: from.y + SIZE.height / 2 },
-    { x: to.x, y: to.y + SIZE.height / 2 },
+    { x: from.x + SIZE.width, y: from.y + SIZE.height / 2 }, { x: to.x, y: to.y + SIZE.height / 2 },
   ];
   result.paths.push({ edge, path: curve(points), middle: middle(points) });
 }
@@ -252,9 +241,7 @@ function busyStretches(bars, end) {
 
 function pieces(bars, from, to, squeezed) {
   if (!squeezed) return [{ from, to, idle: false }];
-  const busy = busyStretches(bars, to)
-    .map(([a, b]) => [Math.max(a, from), Math.min(b, to)])
-    .filter(([a, b]) => b > a);
+  const busy = busyStretches(bars, to).map(([a, b]) => [Math.max(a, from), Math.min(b, to)]).filter(([a, b]) => b > a);
   const work = busy.reduce((sum, [a, b]) => sum + b - a, 0);
   const least = Math.max(GAP_LEAST, work * GAP_TIMES);
   const found = [];
@@ -289,8 +276,7 @@ export function axis(bars, from, to, squeezed) {
   const between = (value, a, b, x, y) => x + ((y - x) * (value - a)) / (b - a || 1);
   return {
     pieces: found,
-    from,
-    to,
+    from, to,
     place(moment) {
       const piece = found.find((each) => moment <= each.to) ?? found.at(-1);
       return between(moment, piece.from, piece.to, piece.left, piece.right);

@@ -6,20 +6,7 @@ import { listen, Palette, useKeys } from "./keys.js";
 import { Icon, Link, settled } from "./parts.js";
 import { moveAcross, moveFocus } from "./rows.js";
 import { askToAdd, Dialog } from "./steer.js";
-import {
-  boardId,
-  canSteer,
-  change,
-  choice,
-  choose,
-  frame,
-  go,
-  inPast,
-  onChange,
-  start,
-  store,
-  VIEWS,
-} from "./store.js";
+import { boardId, canSteer, change, choice, choose, frame, go, inPast, onChange, start, store, VIEWS } from "./store.js";
 import { PastBand, SinceYouLeft, TimeBar } from "./timebar.js";
 import { Board } from "./views/board.js";
 import { ForYou, notifyOfNew } from "./views/foryou.js";
@@ -33,16 +20,8 @@ import { Team } from "./views/team.js";
 import { Timeline } from "./views/timeline.js";
 
 const PAGES = {
-  now: Now,
-  foryou: ForYou,
-  board: Board,
-  graph: Graph,
-  timeline: Timeline,
-  money: Money,
-  team: Team,
-  merges: Merges,
-  log: Log,
-  task: TaskPage,
+  now: Now, foryou: ForYou, board: Board, graph: Graph, timeline: Timeline, money: Money, team: Team, merges: Merges,
+  log: Log, task: TaskPage,
 };
 
 // --- Light and dark ------------------------------------------------------------------------------------------------
@@ -73,15 +52,12 @@ function ThemeButton() {
 function BoardChoice() {
   const boards = store.session.boards;
   const open = boards.find((board) => board.id === boardId());
-  if (boards.length < 2)
-    return html`<p class="board-name" title=${plain(open?.where ?? "")}>
+  if (boards.length < 2) return html`<p class="board-name" title=${plain(open?.where ?? "")}>
     ${plain(open?.name ?? "dugnad")}</p>`;
   return html`<label class="board-choice"><span class="unseen">Board</span>
     <select onChange=${(event) => go({ board: event.target.value, at: undefined, task: undefined, filter: undefined })}>
-      ${boards.map(
-        (board) => html`<option key=${board.id} value=${board.id} selected=${board.id === open?.id}>
-        ${plain(board.name)}</option>`,
-      )}
+      ${boards.map((board) => html`<option key=${board.id} value=${board.id} selected=${board.id === open?.id}>
+        ${plain(board.name)}</option>`)}
     </select></label>`;
 }
 
@@ -93,14 +69,12 @@ function Nav() {
     bar.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [store.route.view]);
   return html`<nav class="nav" aria-label="Views" ref=${bar}>
-    <ul>${VIEWS.map(
-      (view) => html`<li key=${view.id}>
+    <ul>${VIEWS.map((view) => html`<li key=${view.id}>
       <${Link} to=${{ view: view.id, tab: undefined }} class="nav-link"
         aria-current=${store.route.view === view.id ? "page" : undefined} title=${`${view.name}  g ${view.key}`}>
         <${Icon} name=${view.id} /><span class="nav-name">${view.name}</span>
         ${view.id === "foryou" && waits > 0 && html`<span class="nav-count num">${waits}</span>`}
-      <//></li>`,
-    )}</ul>
+      <//></li>`)}</ul>
   </nav>`;
 }
 
@@ -118,11 +92,11 @@ function Side() {
     <div class="side-top">
       <${BoardChoice} />
       <button type="button" class="icon-button side-find" aria-label="Go to" title="Go to  Ctrl K"
-        onClick=${() => change({ palette: "find" })}><${Icon} name="search" /></button>
+        onClick=${openPalette}><${Icon} name="search" /></button>
     </div>
     <${Nav} />
     <div class="side-foot">
-      ${looks && html`<p class="look-only">You can look, not steer. A steer link is printed in the terminal where <code>dugnad web</code> runs.</p>`}
+      ${looks && html`<p class="look-only">This link is for looking. Who opens a steer link can steer.</p>`}
       <div class="side-row">
         <${Connection} />
         <${ThemeButton} />
@@ -135,6 +109,10 @@ function Side() {
 
 // --- Keys ----------------------------------------------------------------------------------------------------------
 
+function openPalette() {
+  change({ palette: "find" });
+}
+
 function back() {
   if (store.since) return change({ since: false });
   if (store.route.task && store.route.view !== "task") return go({ task: undefined });
@@ -146,13 +124,7 @@ function useShellKeys() {
   const lists = "Lists";
   const group = "Everywhere";
   useKeys([
-    {
-      keys: "ctrl+k",
-      says: "Go to a view, a task or a teammate",
-      group,
-      always: true,
-      run: () => change({ palette: "find" }),
-    },
+    { keys: "ctrl+k", says: "Go to a view, a task or a teammate", group, always: true, run: openPalette },
     { keys: "?", says: "Show the keys", group, run: () => change({ palette: "help" }) },
     { keys: "n", says: "Add a task", group, run: () => (canSteer() ? askToAdd() : false) },
     { keys: "Escape", says: "Close what is open", group, run: back },
@@ -161,23 +133,22 @@ function useShellKeys() {
     { keys: "l", says: "The list to the right", group: lists, run: () => moveAcross(1) },
     { keys: "h", says: "The list to the left", group: lists, run: () => moveAcross(-1) },
     { keys: "Enter", says: "Open", group: lists, run: () => false },
-    ...VIEWS.map((view) => ({
-      keys: `g ${view.key}`,
-      says: `Go to ${view.name}`,
-      group: "Views",
-      run: () => go({ view: view.id }),
+    ...VIEWS.map(({ id, name, key }) => ({
+      keys: `g ${key}`, says: `Go to ${name}`, group: "Views", run: () => go({ view: id }),
     })),
   ]);
 }
 
 // --- The page ------------------------------------------------------------------------------------------------------
 
+const HOW_TO_ENTER = html`Press Enter in the terminal where <code>dugnad web</code> runs, and open the link that it prints.`;
+
 /** The page without a session: how to get one. */
 function Gate() {
   const first = !store.session;
   return html`<main class="gate"><h1>${first ? "This page needs a link" : "This page needs a new link"}</h1>
     <p>${plain(store.refused)}</p>
-    <p>Press Enter in the terminal where <code>dugnad web</code> runs, and open the link that it prints.</p></main>`;
+    <p>${HOW_TO_ENTER}</p></main>`;
 }
 
 function Waiting() {
@@ -193,8 +164,7 @@ function Reading() {
 
 function Refused() {
   if (!store.refused) return null;
-  return html`<div class="band lost-band" role="alert"><span>
-    ${plain(store.refused)} Press Enter in the terminal where <code>dugnad web</code> runs, and open the link that it prints.</span></div>`;
+  return html`<div class="band lost-band" role="alert"><span>${plain(store.refused)} ${HOW_TO_ENTER}</span></div>`;
 }
 
 function Toast() {
@@ -240,13 +210,11 @@ function markReady() {
   const shown = frame();
   if (!shown || !settled() || (inPast() && shown.seq !== store.route.at)) return;
   const says = `${store.route.view}:${shown.seq}`;
-  requestAnimationFrame(() =>
-    setTimeout(() => {
-      if (!settled()) return; // A part of the view has begun to read meanwhile.
-      document.body.dataset.ready = "true";
-      document.documentElement.dataset.ready = says;
-    }),
-  );
+  requestAnimationFrame(() => setTimeout(() => {
+    if (!settled()) return; // A part of the view has begun to read meanwhile.
+    document.body.dataset.ready = "true";
+    document.documentElement.dataset.ready = says;
+  }));
 }
 
 function nameWindow() {

@@ -23,12 +23,7 @@ const STATES = {
 };
 // How a teammate is: the same shapes mean the same.
 const LIKE = {
-  working: "claimed",
-  idle: "ready",
-  wanted: "blocked",
-  stopped: "cancelled",
-  lost: "failed",
-  retry: "skipped",
+  working: "claimed", idle: "ready", wanted: "blocked", stopped: "cancelled", lost: "failed", retry: "skipped",
   released: "skipped",
 };
 
@@ -41,17 +36,13 @@ export function Glyph({ state }) {
 
 const ICONS = {
   now: "M8 1.75v2M8 12.25v2M1.75 8h2M12.25 8h2M8 5.25a2.75 2.75 0 1 1 0 5.5 2.75 2.75 0 0 1 0-5.5",
-  foryou:
-    "M8 2.25a3.9 3.9 0 0 0-3.9 3.9c0 3-1.35 4.1-1.35 4.1h10.5s-1.35-1.1-1.35-4.1A3.9 3.9 0 0 0 8 2.25M6.6 12.75a1.5 1.5 0 0 0 2.8 0",
+  foryou: "M8 2.25a3.9 3.9 0 0 0-3.9 3.9c0 3-1.35 4.1-1.35 4.1h10.5s-1.35-1.1-1.35-4.1A3.9 3.9 0 0 0 8 2.25M6.6 12.75a1.5 1.5 0 0 0 2.8 0",
   board: "M2.75 2.75h2.5v10.5h-2.5zM6.75 2.75h2.5v6.5h-2.5zM10.75 2.75h2.5v8.5h-2.5z",
-  graph:
-    "M2.25 6.25h3.5v3.5h-3.5zM10.25 2.25h3.5v3.5h-3.5zM10.25 10.25h3.5v3.5h-3.5zM5.75 8h1.5q1 0 1-1V5q0-1 1-1h1M7.25 8q1 0 1 1v2q0 1 1 1h1",
+  graph: "M2.25 6.25h3.5v3.5h-3.5zM10.25 2.25h3.5v3.5h-3.5zM10.25 10.25h3.5v3.5h-3.5zM5.75 8h1.5q1 0 1-1V5q0-1 1-1h1M7.25 8q1 0 1 1v2q0 1 1 1h1",
   timeline: "M2.25 4h6M5.25 8h6M8.75 12h5",
-  money:
-    "M8 1.75v12.5M11 4.6C10.6 3.6 9.5 3.2 8 3.2c-1.8 0-3 .8-3 2.2 0 3.2 6.2 1.6 6.2 4.9 0 1.5-1.3 2.4-3.2 2.4-1.7 0-2.9-.6-3.3-1.8",
+  money: "M8 1.75v12.5M11 4.6C10.6 3.6 9.5 3.2 8 3.2c-1.8 0-3 .8-3 2.2 0 3.2 6.2 1.6 6.2 4.9 0 1.5-1.3 2.4-3.2 2.4-1.7 0-2.9-.6-3.3-1.8",
   team: "M6 7.5a2.25 2.25 0 1 0 0-4.5 2.25 2.25 0 0 0 0 4.5M1.75 13c0-2.4 1.8-3.75 4.25-3.75S10.25 10.6 10.25 13M10.5 3.2a2.2 2.2 0 0 1 0 4.1M11.75 9.5c1.6.4 2.5 1.6 2.5 3.5",
-  merges:
-    "M4.5 5.75v4.5M4.5 5.75a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5M4.5 13.75a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5M11.5 9.75a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5M4.6 5.8c.4 1.7 2 2.2 5.1 2.2",
+  merges: "M4.5 5.75v4.5M4.5 5.75a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5M4.5 13.75a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5M11.5 9.75a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5M4.6 5.8c.4 1.7 2 2.2 5.1 2.2",
   log: "M3 4h10M3 8h10M3 12h6",
   search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9M10.4 10.4l3.1 3.1",
   plus: "M8 3.25v9.5M3.25 8h9.5",
@@ -76,6 +67,7 @@ export function Icon({ name, size = 16 }) {
   return html`<svg class="icon" viewBox="0 0 16 16" width=${size} height=${size} aria-hidden="true">
     <path d=${ICONS[name]} /></svg>`;
 }
+
 
 // --- Links ---------------------------------------------------------------------------------------------------------
 
@@ -163,10 +155,8 @@ export function Cost({ dollars, tokens }) {
 /** A bar of parts, each a share of the whole: [{share, kind}]. */
 export function Meter({ parts, label }) {
   return html`<div class="meter" role="img" aria-label=${label} title=${label}>
-    ${parts.map(
-      ({ share, kind }) => html`<span class="part ${kind}"
-      style=${{ width: `${Math.max(0, Math.min(1, share)) * 100}%` }} />`,
-    )}
+    ${parts.map(({ share, kind }) => html`<span class="part ${kind}"
+      style=${{ width: `${Math.max(0, Math.min(1, share)) * 100}%` }} />`)}
   </div>`;
 }
 
@@ -182,11 +172,8 @@ export function Words({ text, most = TEXT_MOST, mono = false, ...rest }) {
   const shown = plain(long && !all ? whole.slice(0, most) : whole);
   return html`<div class="words ${mono ? "mono" : ""} ${rest.class ?? ""}">
     ${shown}${long && !all ? "…" : ""}
-    ${
-      long &&
-      html`<button type="button" class="quiet show-all" onClick=${() => setAll(!all)}>
-      ${all ? "Show less" : `Show all (${count(whole.length)} characters)`}</button>`
-    }
+    ${long && html`<button type="button" class="quiet show-all" onClick=${() => setAll(!all)}>
+      ${all ? "Show less" : `Show all (${count(whole.length)} characters)`}</button>`}
   </div>`;
 }
 
@@ -222,11 +209,8 @@ export function Empty({ says, command }) {
 }
 
 export function Button({ icon, children, kind = "", ...rest }) {
-  return html`<button type="button" ...${rest} class="button ${kind}">${
-    icon &&
-    html`<${Icon}
-    name=${icon} />`
-  }${children}</button>`;
+  return html`<button type="button" ...${rest} class="button ${kind}">${icon && html`<${Icon}
+    name=${icon} />`}${children}</button>`;
 }
 
 /** A control that only somebody who may steer can see. */
@@ -237,19 +221,15 @@ export function Steer({ children }) {
 /** One of a few choices. */
 export function Choices({ label, value, options, onChoose }) {
   return html`<div class="choices" role="group" aria-label=${label}>
-    ${options.map(
-      ([key, name]) => html`<button type="button" class="choice" aria-pressed=${String(key === value)}
-      onClick=${() => onChoose(key)}>${name}</button>`,
-    )}
+    ${options.map(([key, name]) => html`<button type="button" class="choice" aria-pressed=${String(key === value)}
+      onClick=${() => onChoose(key)}>${name}</button>`)}
   </div>`;
 }
 
 /** Keys, as they are named on a keyboard. */
 export function Keys({ keys }) {
-  return html`<span class="keys">${keys.split(" ").map(
-    (key) => html`<kbd>
-    ${key.replace("ctrl+", "Ctrl ")}</kbd>`,
-  )}</span>`;
+  return html`<span class="keys">${keys.split(" ").map((key) => html`<kbd>
+    ${key.replace("ctrl+", "Ctrl ")}</kbd>`)}</span>`;
 }
 
 export function Head({ title, says, children }) {
@@ -314,14 +294,11 @@ export function useLoaded(path, query = {}, stamp = frame()?.seq) {
     else read();
   }, [key, stamp]);
 
-  useEffect(
-    () => () => {
-      clearTimeout(run.current.timer);
-      run.current.request?.abort();
-      waiting.delete(run.current);
-    },
-    [],
-  );
+  useEffect(() => () => {
+    clearTimeout(run.current.timer);
+    run.current.request?.abort();
+    waiting.delete(run.current);
+  }, []);
 
   // While another moment of the same thing is on its way, the one before stays, so that nothing flickers.
   const same = place && held.key.startsWith(`${place} `);

@@ -28,11 +28,10 @@ function useWindow(scroller) {
   const [seen, setSeen] = useState({ top: 0, tall: 800 });
   useLayoutEffect(() => {
     const element = scroller.current;
-    const look = () =>
-      setSeen((before) => {
-        const now = { top: element.scrollTop, tall: element.clientHeight };
-        return now.top === before.top && now.tall === before.tall ? before : now;
-      });
+    const look = () => setSeen((before) => {
+      const now = { top: element.scrollTop, tall: element.clientHeight };
+      return now.top === before.top && now.tall === before.tall ? before : now;
+    });
     look();
     element.addEventListener("scroll", look, { passive: true });
     const watcher = new ResizeObserver(look);
@@ -49,42 +48,29 @@ function useWindow(scroller) {
 function useHeights(measured, scroller, keyOf) {
   const heights = useRef(new Map());
   const [, again] = useState(0);
-  const watcher = useMemo(
-    () =>
-      measured &&
-      new ResizeObserver((entries) => {
-        let changed = false;
-        for (const { target } of entries) {
-          const tall = target.offsetHeight;
-          if (!tall || heights.current.get(target.dataset.key) === tall) continue;
-          heights.current.set(target.dataset.key, tall);
-          changed = true;
-        }
-        if (changed) again((number) => number + 1);
-      }),
-    [],
-  );
+  const watcher = useMemo(() => measured && new ResizeObserver((entries) => {
+    let changed = false;
+    for (const { target } of entries) {
+      const tall = target.offsetHeight;
+      if (!tall || heights.current.get(target.dataset.key) === tall) continue;
+      heights.current.set(target.dataset.key, tall);
+      changed = true;
+    }
+    if (changed) again((number) => number + 1);
+  }), []);
   useEffect(() => () => watcher && watcher.disconnect(), []);
   const watch = (element) => element && watcher && watcher.observe(element);
   return { watch, of: (item, otherwise) => heights.current.get(String(keyOf(item))) ?? otherwise };
 }
 
+const idOf = (item) => item.id;
+
 /**
  * A list of rows. `size(item)` is the height of a row; with `measured` it is only a first guess.
- * `sizes` must change when `size` would answer otherwise. `row(item, at)` draws one. `onEnd` is called when the end comes into sight.
+ * `sizes` must change when `size` would answer otherwise. `row(item, at)` draws one. `onEnd` is called when the end
+ * comes into sight.
  */
-export function Rows({
-  items,
-  size,
-  row,
-  keyOf = (item) => item.id,
-  measured = false,
-  label,
-  onEnd,
-  startAt,
-  sizes,
-  ...rest
-}) {
+export function Rows({ items, size, row, keyOf = idOf, measured = false, label, onEnd, sizes, ...rest }) {
   const scroller = useRef(null);
   const seen = useWindow(scroller);
   const heights = useHeights(measured, scroller, keyOf);
@@ -107,9 +93,6 @@ export function Rows({
     };
     element.rowCount = items.length;
   });
-  useLayoutEffect(() => {
-    if (startAt !== undefined && startAt >= 0 && startAt < items.length) scroller.current.showRow(startAt);
-  }, [startAt]);
   const drawn = [];
   for (let at = from; at < to; at += 1) {
     const item = items[at];
@@ -131,8 +114,8 @@ const WITHIN = "a[href], button, [tabindex='0'], input";
 /** Move the focus by rows in the list that has it, or else in the first list of the page. */
 export function moveFocus(by) {
   const active = document.activeElement;
-  const list =
-    active?.closest("[data-rows]") ?? [...document.querySelectorAll("[data-rows]")].find((each) => each.rowCount);
+  const lists = [...document.querySelectorAll("[data-rows]")];
+  const list = active?.closest("[data-rows]") ?? lists.find((each) => each.rowCount);
   if (!list || !list.rowCount) return moveFocusPlainly(by);
   const row = active?.closest("[data-at]");
   const inside = row && list.contains(row) ? Number(row.dataset.at) : undefined;
@@ -176,9 +159,9 @@ export function moveAcross(by) {
   const list = lists[Math.max(0, Math.min(lists.length - 1, at < 0 ? 0 : at + by))];
   const row = here && document.activeElement.closest("[data-at]");
   const tall = row ? row.getBoundingClientRect().top - here.getBoundingClientRect().top : 0;
-  const near = [...list.querySelectorAll("[data-at]")].find(
-    (each) => each.getBoundingClientRect().top - list.getBoundingClientRect().top >= tall - 8,
-  );
+  const top = list.getBoundingClientRect().top + tall - 8;
+  const tasks = [...list.querySelectorAll("[data-at]")].filter((each) => each.querySelector("[data-task]"));
+  const near = tasks.find((each) => each.getBoundingClientRect().top >= top) ?? tasks.at(-1);
   focusRow(list, near ? Number(near.dataset.at) : 0, 1);
   list.scrollIntoView({ block: "nearest", inline: "nearest" });
   return true;

@@ -25,22 +25,18 @@ export function ask(dialog) {
 }
 
 const trimmed = (text) => (text ?? "").trim();
-const words = (text) =>
-  trimmed(text)
-    .split(/[\s,]+/)
-    .filter(Boolean);
+const words = (text) => trimmed(text).split(/[\s,]+/).filter(Boolean);
 
 // --- Tasks ---------------------------------------------------------------------------------------------------------
 
 export function askToAdd({ under, title = "", body = "", to = "" } = {}) {
-  const people = frame().team.map((member) => member.name);
   ask({
     title: under ? `Follow-up to #${under}` : "Add a task",
     fields: [
       { name: "title", label: "Title", value: title, required: true, hint: "What to do, in a few words" },
       { name: "body", label: "Text", kind: "long", value: body, hint: "Everything a teammate needs to know" },
       { name: "role", label: "Role", hint: "Anyone", half: true, options: rolesOf() },
-      { name: "to", label: "For", value: to, hint: "A teammate", half: true, options: people },
+      { name: "to", label: "For", value: to, hint: "A teammate", half: true, options: people() },
       { name: "needs", label: "Needs", hint: "12 14:approved", half: true },
       { name: "priority", label: "Priority", kind: "number", hint: "0", half: true },
       { name: "check", label: "Check", hint: "make test", half: true, mono: true },
@@ -56,13 +52,14 @@ export function askToAdd({ under, title = "", body = "", to = "" } = {}) {
   });
 }
 
+function people() {
+  return frame().team.map((member) => member.name);
+}
+
 function rolesOf() {
-  return [
-    ...new Set([
-      ...frame().team.flatMap((member) => member.roles ?? []),
-      ...[...frame().tasks.values()].map((task) => task.role),
-    ]),
-  ].filter(Boolean);
+  const ofTeam = frame().team.flatMap((member) => member.roles ?? []);
+  const ofTasks = [...frame().tasks.values()].map((task) => task.role);
+  return [...new Set([...ofTeam, ...ofTasks])].filter(Boolean);
 }
 
 function addedTask(values, under) {
@@ -87,11 +84,8 @@ export function askToCancel(task) {
       { name: "why", label: "Why", hint: "The team reads it" },
       { name: "dependents", label: "Cancel every task that waits for it, too", kind: "check" },
     ],
-    verb: "Cancel the task",
-    back: "Keep it",
-    danger: true,
-    act: (values) =>
-      steer("cancel", { task: task.id, why: trimmed(values.why), dependents: Boolean(values.dependents) }),
+    verb: "Cancel the task", back: "Keep it", danger: true,
+    act: (values) => steer("cancel", { task: task.id, why: trimmed(values.why), dependents: Boolean(values.dependents) }),
   });
 }
 
@@ -100,8 +94,7 @@ export function askToRelease(task) {
     title: `Release #${task.id}?`,
     says: `${task.teammate ?? "Its holder"} loses the task, and everyone may claim it.`,
     fields: [{ name: "why", label: "Why", hint: "The next teammate reads it" }],
-    verb: "Release",
-    act: (values) => steer("release", { task: task.id, why: trimmed(values.why) }),
+    verb: "Release", act: (values) => steer("release", { task: task.id, why: trimmed(values.why) }),
   });
 }
 
@@ -113,9 +106,7 @@ export function askForMany(verb, tasks) {
     title: `${cancelling ? "Cancel" : "Retry"} ${number}?`,
     says: cancelling ? `${number} of this filter end as cancelled.` : `${number} of this filter are opened again.`,
     fields: cancelling ? [{ name: "why", label: "Why", hint: "The team reads it" }] : [],
-    verb: `${cancelling ? "Cancel" : "Retry"} ${number}`,
-    danger: cancelling,
-    back: cancelling ? "Keep them" : "Back",
+    verb: `${cancelling ? "Cancel" : "Retry"} ${number}`, danger: cancelling, back: cancelling ? "Keep them" : "Back",
     act: (values) => forEach(tasks, verb, cancelling ? { why: trimmed(values.why) } : {}),
   });
 }
@@ -137,10 +128,8 @@ async function forEach(tasks, verb, more) {
     if (done % 20 === 0) say(`${done} of ${tasks.length}…`);
   }
   const rest = tasks.length - done;
-  say(
-    `${verb === "cancel" ? "Cancelled" : "Retried"} ${counted(done, "task")}.${rest ? ` The board refused ${rest}: ${refused}` : ""}`,
-    Boolean(rest),
-  );
+  const how = `${verb === "cancel" ? "Cancelled" : "Retried"} ${counted(done, "task")}.`;
+  say(rest ? `${how} The board refused ${rest}: ${refused}` : how, rest > 0);
   return true;
 }
 
@@ -150,25 +139,10 @@ export function askToTell({ to = "", task, text = "" } = {}) {
   ask({
     title: task ? `Message about #${task}` : "Send a message",
     fields: [
-      {
-        name: "to",
-        label: "To",
-        value: to,
-        required: true,
-        options: frame().team.map((member) => member.name),
-        hint: "A teammate",
-      },
-      {
-        name: "text",
-        label: "Text",
-        kind: "long",
-        value: text,
-        required: true,
-        hint: "It sees the message with its next turn",
-      },
+      { name: "to", label: "To", value: to, required: true, options: people(), hint: "A teammate" },
+      { name: "text", label: "Text", kind: "long", value: text, required: true, hint: "It sees it with its next turn" },
     ],
-    verb: "Send",
-    act: (values) => steer("tell", { to: trimmed(values.to), text: values.text, ...(task ? { task } : {}) }),
+    verb: "Send", act: (values) => steer("tell", { to: trimmed(values.to), text: values.text, ...(task ? { task } : {}) }),
   });
 }
 
@@ -180,8 +154,7 @@ export function askToStop(member) {
       { name: "why", label: "Why", hint: "It reads this" },
       { name: "now", label: "Stop it at once, without asking it", kind: "check" },
     ],
-    verb: "Stop",
-    danger: true,
+    verb: "Stop", danger: true,
     act: (values) => steer("stop", { name: member.name, why: trimmed(values.why), now: Boolean(values.now) }),
   });
 }
@@ -199,15 +172,10 @@ export function askToSpawn() {
       { name: "plan", label: "It plans first, and waits for approval", kind: "check" },
     ],
     verb: "Add the teammate",
-    act: (values) =>
-      steer("spawn", {
-        name: trimmed(values.name),
-        roles: words(values.roles),
-        model: trimmed(values.model),
-        prompt: values.prompt,
-        lead: Boolean(values.lead),
-        plan: Boolean(values.plan),
-      }),
+    act: (values) => steer("spawn", {
+      name: trimmed(values.name), roles: words(values.roles), model: trimmed(values.model), prompt: values.prompt,
+      lead: Boolean(values.lead), plan: Boolean(values.plan),
+    }),
   });
 }
 
@@ -221,18 +189,11 @@ export function askToReject(request) {
   ask({
     title: request.tool_call ? "Refuse this tool call?" : "Reject this?",
     fields: [{ name: "why", label: "Why", kind: "long", required: true, hint: "The teammate reads it" }],
-    verb: "Reject",
-    danger: true,
-    act: (values) => reject(request.id, trimmed(values.why)),
+    verb: "Reject", danger: true, act: (values) => reject(request.id, trimmed(values.why)),
   });
 }
 
-const RAISED = [
-  ["dollars", "Dollars", 1],
-  ["tokens", "Tokens", 1],
-  ["tasks", "Task runs", 1],
-  ["minutes", "Minutes", 1],
-];
+const RAISED = [["dollars", "Dollars", 1], ["tokens", "Tokens", 1], ["tasks", "Task runs", 1], ["minutes", "Minutes", 1]];
 const CAPS = { dollars: "dollars_max", tokens: "tokens_max", tasks: "tasks_max", minutes: "seconds_max" };
 
 /** Raise the caps of a goal. A held budget proposes a quarter more of what ran out. */
@@ -247,27 +208,18 @@ export function askToRaise(budget) {
   const capped = RAISED.filter(([name]) => budget[CAPS[name]] !== null && budget[CAPS[name]] !== undefined);
   ask({
     title: "Raise the cap",
-    says: budget.title
-      ? `“${budget.title}” has spent ${money(budget.spent?.dollars)}. These amounts are added to its caps.`
-      : "These amounts are added.",
+    says: `“${budget.title}” has spent ${money(budget.spent?.dollars)}. These amounts are added to its caps.`,
     fields: (capped.length ? capped : RAISED).map(([name, label]) => ({
-      name,
-      label,
-      kind: "number",
-      value: proposed(name),
-      hint: "0",
-      half: true,
+      name, label, kind: "number", value: proposed(name), hint: "0", half: true,
     })),
     verb: "Raise the cap",
     act(values) {
-      const more = Object.fromEntries(
-        RAISED.map(([name]) => [name, Number(values[name])]).filter(([, number]) => number > 0),
-      );
-      if (!Object.keys(more).length) {
+      const given = RAISED.map(([name]) => [name, Number(values[name])]).filter(([, number]) => number > 0);
+      if (!given.length) {
         say("Say how much to add.", true);
         return null;
       }
-      return steer("budget", { root: budget.root, add: true, ...more });
+      return steer("budget", { root: budget.root, add: true, ...Object.fromEntries(given) });
     },
   });
 }
@@ -280,8 +232,7 @@ export function askToNote() {
       { name: "title", label: "Title", required: true },
       { name: "text", label: "Text", kind: "long", required: true },
     ],
-    verb: "Write the note",
-    act: (values) => steer("note", { title: trimmed(values.title), text: values.text }),
+    verb: "Write the note", act: (values) => steer("note", { title: trimmed(values.title), text: values.text }),
   });
 }
 
@@ -290,43 +241,24 @@ export function markRead(messages) {
 }
 
 function Field({ field, first }) {
-  const {
-    name,
-    label,
-    kind = "line",
-    value = "",
-    hint = "",
-    required = false,
-    half = false,
-    mono = false,
-    options,
-  } = field;
+  const { name, label, kind = "line", value = "", hint = "", required = false, half, mono, options } = field;
+  const list = options?.length ? `options-${name}` : undefined;
   // The page is drawn again while somebody types, so only the first value is ours.
   const shared = {
-    name,
-    required,
-    defaultValue: value,
-    placeholder: hint,
-    autofocus: first,
+    name, required, defaultValue: value, placeholder: hint, autofocus: first, autocomplete: "off",
     class: mono ? "mono" : "",
-    autocomplete: "off",
   };
   if (kind === "check") {
     return html`<label class="field check"><input type="checkbox" name=${name} /><span>${label}</span></label>`;
   }
   return html`<label class="field ${half ? "half" : ""}">
     <span class="field-label">${label}</span>
-    ${
-      kind === "long"
-        ? html`<textarea ...${shared} rows="5" />`
-        : html`<input ...${shared} type="text" inputmode=${kind === "number" ? "decimal" : "text"}
-          pattern=${kind === "number" ? "-?[0-9]*[.]?[0-9]*" : undefined} list=${options?.length ? `options-${name}` : undefined} />`
-    }
-    ${
-      options?.length > 0 &&
-      html`<datalist id=${`options-${name}`}>
-      ${options.map((each) => html`<option value=${each} />`)}</datalist>`
-    }
+    ${kind === "long"
+      ? html`<textarea ...${shared} rows="5" />`
+      : html`<input ...${shared} type="text" inputmode=${kind === "number" ? "decimal" : "text"}
+          pattern=${kind === "number" ? "-?[0-9]*[.]?[0-9]*" : undefined} list=${list} />`}
+    ${list && html`<datalist id=${list}>
+      ${options.map((each) => html`<option value=${each} />`)}</datalist>`}
   </label>`;
 }
 
@@ -347,6 +279,7 @@ export function Dialog() {
   }, [dialog]);
   if (!dialog) return null;
   const close = () => change({ dialog: null });
+  const closed = () => !element.current?.open && close(); // The event comes late: another may be open already.
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -358,15 +291,13 @@ export function Dialog() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
   };
   const { fields = [] } = dialog;
-  return html`<dialog ref=${element} class="dialog" aria-labelledby="dialog-title" onClose=${close}
+  return html`<dialog ref=${element} class="dialog" aria-labelledby="dialog-title" onClose=${closed}
     onClick=${(event) => event.target === element.current && close()}>
     <form key=${dialog} onSubmit=${submit} onKeyDown=${hurry}>
       <h2 id="dialog-title">${plain(dialog.title)}</h2>
       ${dialog.says && html`<p class="dialog-says">${plain(dialog.says)}</p>`}
-      <div class="fields">${fields.map(
-        (field, at) => html`<${Field} key=${field.name} field=${field}
-        first=${at === 0} />`,
-      )}</div>
+      <div class="fields">${fields.map((field, at) => html`<${Field} key=${field.name} field=${field}
+        first=${at === 0} />`)}</div>
       ${store.toast?.wrong && html`<p class="dialog-wrong" role="alert">${plain(store.toast.text)}</p>`}
       <footer class="dialog-foot">
         <${Button} onClick=${close}>${dialog.back ?? "Back"}<//>

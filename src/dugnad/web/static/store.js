@@ -45,8 +45,7 @@ export function address(route) {
 
 /** The place after a step. Another view closes the task; the board, the filter and the time stay. */
 export function stepped(route, step) {
-  const left =
-    "view" in step && step.view !== route.view ? { task: undefined, tab: undefined, attempt: undefined } : {};
+  const left = "view" in step && step.view !== route.view ? { task: undefined, tab: undefined, attempt: undefined } : {};
   const other = "task" in step && step.task !== route.task ? { tab: undefined, attempt: undefined } : {};
   return { ...route, ...left, ...other, ...step };
 }
@@ -61,11 +60,7 @@ export const store = {
   trouble: "", // or why what is shown may be old.
   route: read(location.search),
   left: null, // The event number that this browser saw last, before it came back.
-  dialog: null,
-  palette: null,
-  toast: null,
-  since: false,
-  news: "",
+  dialog: null, palette: null, toast: null, since: false, news: "",
 };
 
 const drawers = new Set();
@@ -226,10 +221,9 @@ function spokenNews(news) {
   const told = (news.events ?? []).filter((event) => ["failed", "budget_reached", "host_lost"].includes(event.kind));
   const asked = (news.requests ?? []).length - (store.live?.requests ?? []).length;
   if (asked > 0) return `${asked === 1 ? "A request waits" : `${asked} requests wait`} for you.`;
-  if (!told.length) return "";
-  return told.length === 1
-    ? `${told[0].task ? `#${told[0].task}: ` : ""}${told[0].says}`
-    : `${told.length} things went wrong.`;
+  if (told.length > 1) return `${told.length} things went wrong.`;
+  const [event] = told;
+  return event ? `${event.task ? `#${event.task}: ` : ""}${event.says}` : "";
 }
 
 // --- The board as it was -------------------------------------------------------------------------------------------
@@ -237,6 +231,7 @@ function spokenNews(news) {
 const pastFrames = new Map(); // The last few, so that stepping back and forth is instant.
 let pastRequest = null;
 const FRAMES_KEPT = 24;
+const TASKS_KEPT = 60_000; // In all of them.
 
 async function showPast() {
   pastRequest?.abort();
@@ -252,7 +247,8 @@ async function showPast() {
     ]);
     const past = { ...frameOf(shape), live: false, events };
     pastFrames.set(at, past);
-    if (pastFrames.size > FRAMES_KEPT) pastFrames.delete(pastFrames.keys().next().value);
+    const most = Math.max(2, Math.min(FRAMES_KEPT, Math.floor(TASKS_KEPT / (past.tasks.size + 1))));
+    while (pastFrames.size > most) pastFrames.delete(pastFrames.keys().next().value);
     if (store.route.at === at) change({ past });
   } catch (error) {
     if (error.name === "AbortError") return;

@@ -1,7 +1,7 @@
 /** The time machine: a slider over the numbers of the events. Every view then shows the board as it was. */
 
 import { html, useEffect, useRef, useState } from "./vendor/standalone.module.js";
-import { clock, count, counted, moment, money, oneLine } from "./format.js";
+import { clock, count, counted, moment, oneLine } from "./format.js";
 import { timeOf } from "./frame.js";
 import { useKeys } from "./keys.js";
 import { Button, Icon, Link, TaskLink, useLoaded } from "./parts.js";
@@ -97,14 +97,9 @@ export function TimeBar() {
     <div class="slider" style=${{ "--share": share }}>
       <input id="slider" type="range" min=${first} max=${live.seq} step="1" value=${place} aria-label="Event number"
         aria-valuetext=${`event ${count(place)}, ${says}`} onInput=${drag} />
-      ${
-        store.left &&
-        store.left > first &&
-        store.left < live.seq &&
-        html`<span class="slider-left"
+      ${store.left && store.left > first && store.left < live.seq && html`<span class="slider-left"
         title="Here you left"
-        style=${{ left: `${((store.left - first) / (live.seq - first)) * 100}%` }} />`
-      }
+        style=${{ left: `${((store.left - first) / (live.seq - first)) * 100}%` }} />`}
       <output class="slider-time" for="slider" aria-hidden="true">${says}</output>
     </div>
     <div class="timebar-says"><span class="num" title=${moment(at)}>
@@ -127,11 +122,7 @@ export function SinceYouLeft() {
   const { left, live } = store;
   const until = useRef(live?.seq);
   if (!store.since) until.current = live?.seq;
-  const { data, error } = useLoaded(
-    store.since && left ? "changes" : null,
-    { after: left, until: until.current },
-    null,
-  );
+  const { data, error } = useLoaded(store.since && left ? "changes" : null, { after: left, until: until.current }, null);
   if (!store.since || !left) return null;
   const close = () => change({ since: false, left: null });
   return html`<aside class="since" aria-label="Since you left">
@@ -144,23 +135,15 @@ export function SinceYouLeft() {
 }
 
 function Changes({ data }) {
-  const { from, to, tasks, spent } = data;
+  const { from, to, tasks } = data;
   return html`
-    <p class="since-when">
-      ${clock(from.at, to.at)} to ${clock(to.at, to.at)}, ${counted(data.events, "event")}${spent?.dollars ? `, ${money(spent.dollars)} spent` : ""}</p>
-    ${
-      data.says?.length > 0 &&
-      html`<ul class="since-says">${data.says.map(
-        (each) => html`<li>
-      ${oneLine(each, 300)}</li>`,
-      )}</ul>`
-    }
-    <ul class="since-tasks">${tasks.slice(0, 200).map(
-      (task) => html`<li key=${task.id}>
+    <p class="since-when">${clock(from.at, to.at)} to ${clock(to.at, to.at)}, ${counted(data.events, "event")}</p>
+    ${data.says?.length > 0 && html`<ul class="since-says">${data.says.map((each) => html`<li>
+      ${oneLine(each, 300)}</li>`)}</ul>`}
+    <ul class="since-tasks">${tasks.slice(0, 200).map((task) => html`<li key=${task.id}>
       <${TaskLink} id=${task.id} title=${task.title} state=${task.is} />
       <span class="since-how">${task.was ? `${task.was} → ${task.is}` : `new, ${task.is}`}</span>
-    </li>`,
-    )}</ul>
+    </li>`)}</ul>
     ${tasks.length > 200 && html`<p class="empty">And ${count(tasks.length - 200)} more.</p>`}
     ${tasks.length === 0 && html`<p class="empty">No task changed its state.</p>`}
     <p><${Link} to=${{ at: from.seq }}>See the board as you left it<//></p>`;
@@ -172,12 +155,10 @@ export function PastBand() {
   const { at } = store.route;
   const there = store.past?.seq === at;
   return html`<div id="band" class="band past-band" role="status">
-    <span>${
-      there
-        ? html`You see the board as it was at <strong>
+    <span>${there
+      ? html`You see the board as it was at <strong>
         ${clock(frame().now, timeOf(store.live ?? frame()))}</strong>, event <strong>${count(at)}</strong>.`
-        : `Reading event ${count(at)}…`
-    }</span>
+      : `Reading event ${count(at)}…`}</span>
     <${Link} to=${{ at: undefined }} class="band-link">Back to now<//>
   </div>`;
 }

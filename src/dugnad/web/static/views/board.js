@@ -19,15 +19,10 @@ export const filtered = remembered((shown, line) => {
 
 function Completions({ list, at, take }) {
   return html`<ul id="completions" class="completions" role="listbox" aria-label="Completions">
-    ${list.map(
-      (each, place) => html`<li key=${each.label} id=${`completion-${place}`} role="option"
+    ${list.map((each, place) => html`<li key=${each.label} id=${`completion-${place}`} role="option"
       aria-selected=${String(place === at)}
-      class=${place === at ? "chosen" : ""} onMouseDown=${(event) => {
-        event.preventDefault();
-        take(each);
-      }}>
-      <span class="mono">${oneLine(each.label, 60)}</span><span class="faint">${oneLine(each.says, 60)}</span></li>`,
-    )}
+      class=${place === at ? "chosen" : ""} onMouseDown=${(event) => { event.preventDefault(); take(each); }}>
+      <span class="mono">${oneLine(each.label, 60)}</span><span class="faint">${oneLine(each.says, 60)}</span></li>`)}
   </ul>`;
 }
 
@@ -39,8 +34,7 @@ export function FilterLine({ says }) {
   const timer = useRef(0);
   useEffect(() => {
     // Somebody followed a link, or went back.
-    if ((store.route.filter ?? "") !== line.trim() && document.activeElement !== input.current)
-      setLine(store.route.filter ?? "");
+    if (document.activeElement !== input.current) setLine(store.route.filter ?? "");
   }, [store.route.filter]);
   useKeys([{ keys: "/", says: "Filter", group: "Everywhere", run: () => input.current.focus() }]);
   const list = open ? complete(line, frame()) : [];
@@ -63,7 +57,8 @@ export function FilterLine({ says }) {
     else if (event.key === "Enter") {
       write(line, true);
       setOpen(false);
-    } else if (event.key === "Escape") {
+    }
+    else if (event.key === "Escape") {
       if (open && list.length && line) setOpen(false);
       else input.current.blur();
     } else return;
@@ -74,26 +69,22 @@ export function FilterLine({ says }) {
     <${Icon} name="search" />
     <input id="filter" ref=${input} type="text" role="combobox" aria-label="Filter"
       aria-expanded=${String(list.length > 0)} aria-controls="completions" aria-autocomplete="list"
-      aria-activedescendant=${at >= 0 ? `completion-${at}` : undefined} autocomplete="off" spellcheck="false" placeholder="Filter: state:waiting role:tester words" value=${line}
-      onInput=${(event) => {
-        setOpen(true);
-        write(event.target.value);
-      }} onFocus=${() => setOpen(true)} onBlur=${() => {
-        setOpen(false);
-        write(line, true);
-      }} onKeyDown=${onKey} />
-    ${unknown.length > 0 ? html`<span class="filter-says wrong">Not understood: ${oneLine(unknown.join(" "), 60)}</span>` : says && html`<span class="filter-says">${says}</span>`}
-    ${
-      line &&
-      html`<button type="button" class="icon-button" aria-label="Clear the filter"
-      onClick=${() => write("", true)}><${Icon} name="close" size=${14} /></button>`
-    }
+      aria-activedescendant=${at >= 0 ? `completion-${at}` : undefined}
+      autocomplete="off" spellcheck="false" placeholder="Filter: state:waiting role:tester words" value=${line}
+      onInput=${(event) => { setOpen(true); write(event.target.value); }} onKeyDown=${onKey}
+      onFocus=${() => setOpen(true)} onBlur=${() => { setOpen(false); write(line, true); }} />
+    ${unknown.length > 0 ? html`<span class="filter-says wrong">Not understood: ${oneLine(unknown.join(" "), 60)}</span>`
+      : says && html`<span class="filter-says">${says}</span>`}
+    ${line && html`<button type="button" class="icon-button" aria-label="Clear the filter"
+      onClick=${() => write("", true)}><${Icon} name="close" size=${14} /></button>`}
     ${list.length > 0 && html`<${Completions} list=${list} at=${at} take=${take} />`}
   </div>`;
 }
 
 // From left to right a task comes nearer to its end.
 const COLUMNS = ["blocked", "scheduled", "ready", "claimed", "waiting", "failed", "done", "skipped", "cancelled"];
+// In a list, what somebody may have to look at comes first.
+const LINES = ["claimed", "waiting", "ready", "failed", "scheduled", "blocked", "done", "skipped", "cancelled"];
 const FOLDED_AT_FIRST = new Set(["skipped", "cancelled"]);
 const SIZES = { goal: 30, card: 58, more: 19, line: 30 };
 
@@ -138,14 +129,9 @@ const columnsOf = remembered((shown, tasks, closed) => {
 });
 
 const linesOf = remembered((shown, tasks, closed) => {
-  const order = new Map(
-    ["claimed", "waiting", "ready", "failed", "scheduled", "blocked", "done", "skipped", "cancelled"].map(
-      (state, at) => [state, at],
-    ),
-  );
-  const sorted = [...tasks].sort(
-    (a, b) => order.get(a.state) - order.get(b.state) || (OPEN_STATES.has(a.state) ? byId(a, b) : byEnd(a, b)),
-  );
+  const rank = (task) => LINES.indexOf(task.state);
+  const within = (a, b) => (OPEN_STATES.has(a.state) ? byId(a, b) : byEnd(a, b));
+  const sorted = [...tasks].sort((a, b) => rank(a) - rank(b) || within(a, b));
   return grouped(sorted, shown, closed, true);
 });
 
@@ -160,9 +146,8 @@ function detail(task, now) {
   if (task.state === "scheduled" && task.due_at) return `due in ${span(task.due_at - now)}`;
   if (task.state === "blocked") {
     const open = (task.needs ?? []).filter(([, , state]) => state !== "met").map(([id]) => `#${id}`);
-    return open.length
-      ? `needs ${open.slice(0, 3).join(", ")}${open.length > 3 ? ` and ${open.length - 3} more` : ""}`
-      : "";
+    const more = open.length > 3 ? ` and ${open.length - 3} more` : "";
+    return open.length ? `needs ${open.slice(0, 3).join(", ")}${more}` : "";
   }
   if (task.state === "done") return task.outcome ? oneLine(task.outcome, 40) : "";
   return task.tries ? `attempt ${task.tries + 1}` : "";
@@ -188,11 +173,8 @@ function Card({ task, now, two }) {
     class="card ${two ? "two" : ""} ${store.route.task === task.id ? "open" : ""}" data-task=${task.id}
     data-state=${task.state} aria-label=${labelOf(task)}>
     <span class="card-title">${oneLine(task.title, 120)}</span>
-    <span class="card-facts"><span class="id">#${task.id}</span>${
-      who &&
-      html`<span class="who">
-      ${oneLine(who, 24)}</span>`
-    }<span class="card-detail">${detail(task, now)}</span>
+    <span class="card-facts"><span class="id">#${task.id}</span>${who && html`<span class="who">
+      ${oneLine(who, 24)}</span>`}<span class="card-detail">${detail(task, now)}</span>
       <span class="card-right"><${Cost} dollars=${task.dollars} tokens=${task.tokens} /></span></span>
   <//>`;
 }
@@ -257,25 +239,16 @@ function Column({ column, closed, toggle, now }) {
   return html`<section ref=${place} class="column ${narrow ? "narrow" : ""} ${number ? "" : "none"}"
     data-column=${state} aria-label=${`${capital(state)}, ${counted(number, "task")}`}>
     ${head}
-    ${
-      !narrow &&
-      html`<${Rows} items=${rows} size=${size} sizes=${letters} label=${capital(state)} class="column-rows"
-      row=${(row) =>
-        row.goal
-          ? html`<${GoalRow} row=${row} closed=${closed} toggle=${toggle} />`
-          : html`<${Card}
-        task=${row.task} now=${now} two=${isLong(row.task)} />`} />`
-    }
+    ${!narrow && html`<${Rows} items=${rows} size=${size} sizes=${letters} label=${capital(state)} class="column-rows"
+      row=${(row) => (row.goal ? html`<${GoalRow} row=${row} closed=${closed} toggle=${toggle} />` : html`<${Card}
+        task=${row.task} now=${now} two=${isLong(row.task)} />`)} />`}
   </section>`;
 }
 
 function Lines({ rows, closed, toggle, now }) {
   return html`<${Rows} items=${rows} size=${() => SIZES.line} label="Tasks" class="task-lines"
-    row=${(row) =>
-      row.goal
-        ? html`<${GoalRow} row=${row} closed=${closed} toggle=${toggle} />`
-        : html`<${Line}
-      task=${row.task} now=${now} />`} />`;
+    row=${(row) => (row.goal ? html`<${GoalRow} row=${row} closed=${closed} toggle=${toggle} />` : html`<${Line}
+      task=${row.task} now=${now} />`)} />`;
 }
 
 /** What can be done with everything that the filter keeps. */
@@ -283,16 +256,10 @@ function Bulk({ tasks }) {
   if (!canSteer() || !store.route.filter) return null;
   const failed = tasks.filter((task) => task.state === "failed" || task.state === "cancelled");
   const open = tasks.filter((task) => OPEN_STATES.has(task.state));
-  return html`${
-    failed.length > 0 &&
-    html`<${Button}
-    onClick=${() => askForMany("retry", failed)}>Retry ${count(failed.length)}<//>`
-  }
-    ${
-      open.length > 0 &&
-      html`<${Button}
-      onClick=${() => askForMany("cancel", open)}>Cancel ${count(open.length)}<//>`
-    }`;
+  return html`${failed.length > 0 && html`<${Button}
+    onClick=${() => askForMany("retry", failed)}>Retry ${count(failed.length)}<//>`}
+    ${open.length > 0 && html`<${Button}
+      onClick=${() => askForMany("cancel", open)}>Cancel ${count(open.length)}<//>`}`;
 }
 
 function useNarrowScreen() {
@@ -314,12 +281,11 @@ export function Board() {
   const tasks = filtered(shown, line);
   const all = tasksOf(shown).length;
   const mode = narrow ? "list" : choice("board", "columns");
-  const toggle = (root) =>
-    setClosed((before) => {
-      const next = new Set(before);
-      if (!next.delete(root)) next.add(root);
-      return next;
-    });
+  const toggle = (root) => setClosed((before) => {
+    const next = new Set(before);
+    if (!next.delete(root)) next.add(root);
+    return next;
+  });
   const now = timeOf(shown);
   const shared = { closed, toggle, now };
   const says = compile(line).empty ? counted(all, "task") : `${count(tasks.length)} of ${counted(all, "task")}`;
@@ -327,35 +293,17 @@ export function Board() {
     <${Head} title="Board">
       <${FilterLine} says=${says} />
       <${Bulk} tasks=${tasks} />
-      ${
-        !narrow &&
-        html`<${Choices} label="Layout" value=${mode} options=${[
-          ["columns", "Columns"],
-          ["list", "List"],
-        ]}
-        onChoose=${(value) => choose("board", value)} />`
-      }
+      ${!narrow && html`<${Choices} label="Layout" value=${mode} options=${[["columns", "Columns"], ["list", "List"]]}
+        onChoose=${(value) => choose("board", value)} />`}
       <${Steer}><${Button} icon="plus" aria-label="Add a task" title="Add a task  n" onClick=${() => askToAdd()}>
         ${!narrow && "Add a task"}<//><//>
     <//>
-    ${
-      !all &&
-      html`<div class="body"><${Empty}
-      says="Nothing is on this board yet." command='dugnad add "..."' /></div>`
-    }
-    ${
-      all > 0 &&
-      !tasks.length &&
-      html`<div class="body"><${Empty}
-      says="No task fits this filter. Clear it to see all of them." /></div>`
-    }
-    ${
-      tasks.length > 0 &&
-      (mode === "list"
-        ? html`<${Lines} rows=${linesOf(shown, tasks, closed)} ...${shared} />`
-        : html`<div class="board">${columnsOf(shown, tasks, closed).map(
-            (column) => html`<${Column} key=${column.state}
-        column=${column} ...${shared} />`,
-          )}</div>`)
-    }`;
+    ${!all && html`<div class="body"><${Empty}
+      says="Nothing is on this board yet." command='dugnad add "..."' /></div>`}
+    ${all > 0 && !tasks.length && html`<div class="body"><${Empty}
+      says="No task fits this filter. Clear it to see all of them." /></div>`}
+    ${tasks.length > 0 && (mode === "list"
+      ? html`<${Lines} rows=${linesOf(shown, tasks, closed)} ...${shared} />`
+      : html`<div class="board">${columnsOf(shown, tasks, closed).map((column) => html`<${Column} key=${column.state}
+        column=${column} ...${shared} />`)}</div>`)}`;
 }

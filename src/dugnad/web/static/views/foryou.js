@@ -95,22 +95,16 @@ function AnswerForm({ request, large, box }) {
     <textarea ref=${box} rows=${large ? 4 : 1} aria-label=${plain(`Answer ${request.sender}`)} placeholder="Your answer"
       value=${text}
       onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey} />
-    <button type="submit" class="button primary" disabled=${busy || !text.trim()}>Answer${
-      large &&
-      html`<${Keys}
-      keys="ctrl+Enter" />`
-    }</button>
+    <button type="submit" class="button primary" disabled=${busy || !text.trim()}>Answer${large && html`<${Keys}
+      keys="ctrl+Enter" />`}</button>
   </form>`;
 }
 
 function Verdict({ request, large }) {
   return html`<div class="verdict">
     <${Button} kind="primary" onClick=${() => approve(request.id)}>Approve${large && html`<${Keys} keys="y" />`}<//>
-    ${
-      request.tool_call &&
-      html`<${Button} title="Every further call of this tool, while the task is worked on"
-      onClick=${() => answer(request.id, "always")}>Approve always<//>`
-    }
+    ${request.tool_call && html`<${Button} title="Every further call of this tool, while the task is worked on"
+      onClick=${() => answer(request.id, "always")}>Approve always<//>`}
     <${Button} onClick=${() => askToReject(request)}>Reject${large && html`<${Keys} keys="r" />`}<//>
   </div>`;
 }
@@ -123,8 +117,9 @@ function Acts({ request, large, box }) {
     onClick=${() => askToRaise(request)}>Raise the cap${large && html`<${Keys} keys="b" />`}<//></div>`;
 }
 
-/** `large` is one at a time; otherwise one of a list. `box` is a reference to the field for the answer. */
-export function Request({ request, large = false, box }) {
+/** `large` is one at a time; otherwise one of a list. `bare` does not name its task. `box` refers to the field for the
+answer. */
+export function Request({ request, large = false, bare = false, box }) {
   const own = useRef(null);
   const article = useRef(null);
   useEffect(() => {
@@ -134,9 +129,10 @@ export function Request({ request, large = false, box }) {
   return html`<article ref=${article} tabindex=${large ? -1 : undefined} class="request ${large ? "large" : ""}"
     data-request=${requestId(request)} aria-label=${plain(`Request of ${request.sender ?? "the board"}`)}>
     <header class="request-head"><${Asking} request=${request} /><${Behind} request=${request} /></header>
-    ${request.task && html`<div class="request-about"><${TaskLink} id=${request.task} title=${request.about} /></div>`}
+    ${request.task && !bare && html`<div class="request-about"><${TaskLink} id=${request.task} title=${request.about} /></div>`}
     ${request.text && html`<${Words} text=${request.text} most=${large ? 6000 : 400} class="request-text" />`}
-    ${request.kind === "budget" && html`<p class="request-text">It has spent ${money(request.spent?.dollars)}. Nothing under this goal is claimed until the cap is raised.</p>`}
+    ${request.kind === "budget" && html`<p class="request-text">It has spent ${money(request.spent?.dollars)}.
+      ${" Nothing under this goal is claimed until the cap is raised."}</p>`}
     <${Acts} request=${request} large=${large} box=${box ?? own} />
   </article>`;
 }
@@ -162,13 +158,7 @@ function useRequestKeys({ requests, at, choose, box }) {
     { keys: "j", says: "Next request", run: () => choose(at + 1) },
     { keys: "k", says: "Previous request", run: () => choose(at - 1) },
     { keys: "a", says: "Answer", run: when("answer", () => box.current?.focus()) },
-    {
-      keys: "y",
-      says: "Approve",
-      run: when("verdict", () => {
-        approve(request.id);
-      }),
-    },
+    { keys: "y", says: "Approve", run: when("verdict", () => { approve(request.id); }) },
     { keys: "r", says: "Reject", run: when("verdict", () => askToReject(request)) },
     { keys: "b", says: "Raise the cap", run: when("cap", () => askToRaise(request)) },
   ]);
@@ -176,8 +166,7 @@ function useRequestKeys({ requests, at, choose, box }) {
 
 function Queue({ requests, at, choose }) {
   return html`<ol class="queue" aria-label="Requests">
-    ${requests.map(
-      (request, place) => html`<li key=${requestId(request)}>
+    ${requests.map((request, place) => html`<li key=${requestId(request)}>
     <button type="button" class="queue-item ${place === at ? "chosen" : ""}"
       aria-current=${place === at ? "true" : undefined} onClick=${() => choose(place)}>
       <span class="queue-who">${oneLine(request.sender ?? request.title ?? request.about, 40)} <span class="faint">
@@ -185,33 +174,22 @@ function Queue({ requests, at, choose }) {
       <span class="queue-text">
         ${oneLine(request.kind === "budget" ? `cap on ${request.held}` : request.text, 90)}</span>
       <span class="queue-facts">
-        ${request.blocks ? counted(request.blocks, "open task") : ""} ${
-          request.sent_at &&
-          html`<${Since}
-        at=${request.sent_at} />`
-        }</span>
-    </button></li>`,
-    )}</ol>`;
+        ${request.blocks ? counted(request.blocks, "open task") : ""} ${request.sent_at && html`<${Since}
+        at=${request.sent_at} />`}</span>
+    </button></li>`)}</ol>`;
 }
 
 function Unread() {
   const { unread, seq } = frame();
   const { data } = useLoaded(unread ? "messages" : null, { with: "human" }, unread ? `${unread} ${seq}` : null);
-  const messages = (data?.messages ?? []).filter(
-    (message) =>
-      message.recipient === "human" && !message.shown_at && !["question", "plan", "shutdown"].includes(message.kind),
-  );
+  const isUnread = ({ recipient, shown_at: shown, kind }) => recipient === "human" && !shown && !(kind in ASKS);
+  const messages = (data?.messages ?? []).filter(isUnread);
   if (!messages.length) return null;
   const read = () => markRead(messages.map((message) => message.id));
   return html`<${Section} title=${`Unread messages (${count(messages.length)})`} more=${html`<${Steer}><${Button}
     kind="small" onClick=${read}>Mark as read<//><//>`}>
-    <div class="messages">${messages
-      .slice(-30)
-      .reverse()
-      .map(
-        (message) => html`<${MessageLine} key=${message.id}
-      message=${message} />`,
-      )}</div>
+    <div class="messages">${messages.slice(-30).reverse().map((message) => html`<${MessageLine} key=${message.id}
+      message=${message} />`)}</div>
   <//>`;
 }
 
@@ -230,26 +208,19 @@ export function ForYou() {
   const request = requests[at];
   return html`
     <${Head} title="For you" says=${requests.length ? `${at + 1} of ${count(requests.length)}` : ""}>
-      ${
-        requests.length > 1 &&
-        html`<${Button} aria-label="Previous request" title="Previous  k" disabled=${at === 0}
+      ${requests.length > 1 && html`<${Button} aria-label="Previous request" title="Previous  k" disabled=${at === 0}
         onClick=${() => choose(at - 1)}><${Icon} name="back" /><//>
         <${Button} aria-label="Next request" title="Next  j" disabled=${at === requests.length - 1}
-          onClick=${() => choose(at + 1)}><${Icon} name="right" /><//>`
-      }
+          onClick=${() => choose(at + 1)}><${Icon} name="right" /><//>`}
       ${!inPast() && html`<${NotifyButton} />`}<//>
     <div class="body foryou ${requests.length > 1 ? "several" : ""}">
       ${requests.length > 1 && html`<${Queue} requests=${requests} at=${at} choose=${choose} />`}
       <div class="foryou-main">
-        ${
-          request
-            ? html`<${Request} key=${requestId(request)}
-          request=${request} large box=${box} />`
-            : html`<div class="lead">
+        ${request ? html`<${Request} key=${requestId(request)}
+          request=${request} large box=${box} />` : html`<div class="lead">
           <p class="lead-says">Nothing waits for you.</p>
           <${Empty}
-            says="Questions, plans and reached caps come here, and the team goes on with other work meanwhile." /></div>`
-        }
+            says="Questions, plans and reached caps come here, and the team goes on with other work meanwhile." /></div>`}
         <${Unread} />
       </div>
     </div>`;

@@ -30,8 +30,8 @@ class Camera {
 
   apply() {
     const picture = this.view.current?.querySelector("[data-camera]");
-    if (picture)
-      picture.style.transform = `translate(${Math.round(this.x)}px, ${Math.round(this.y)}px) scale(${this.scale})`;
+    const [x, y] = [Math.round(this.x), Math.round(this.y)];
+    if (picture) picture.style.transform = `translate(${x}px, ${y}px) scale(${this.scale})`;
   }
 
   pan(x, y) {
@@ -73,10 +73,9 @@ class Camera {
   /** At first: the whole picture if it is small, or else what runs, in readable size. */
   fit(places) {
     this.whole(0.62);
-    const tooLarge =
-      this.laid &&
-      (this.laid.width * this.scale > this.frame.width || this.laid.height * this.scale > this.frame.height);
-    if (tooLarge && places.length) {
+    const { width = 0, height = 0 } = this.laid ?? {};
+    const fits = width * this.scale <= this.frame.width && height * this.scale <= this.frame.height;
+    if (!fits && places.length) {
       this.scale = 0.85;
       this.show(places.slice(0, 1));
       // What is left of the first layer, and above the first band, is empty.
@@ -104,10 +103,10 @@ class Camera {
 
 function onWheel(camera, event) {
   event.preventDefault();
-  const box = camera.view.current.getBoundingClientRect();
+  const { left, top } = camera.view.current.getBoundingClientRect();
+  const at = { x: event.clientX - left, y: event.clientY - top };
   // A pinch arrives as a wheel with ctrl; two fingers or a wheel alone move the picture.
-  if (event.ctrlKey || event.metaKey)
-    camera.zoom(Math.exp(-event.deltaY / 200), { x: event.clientX - box.left, y: event.clientY - box.top });
+  if (event.ctrlKey || event.metaKey) camera.zoom(Math.exp(-event.deltaY / 200), at);
   else if (event.shiftKey && !event.deltaX) camera.pan(-event.deltaY, 0);
   else camera.pan(-event.deltaX, -event.deltaY);
 }
@@ -115,7 +114,7 @@ function onWheel(camera, event) {
 function draggable(camera, element) {
   const held = new Map();
   const down = (event) => {
-    if (event.button || event.target.closest("a, .node, .picked")) return;
+    if (event.button || event.target.closest("a, button, .picked")) return;
     element.setPointerCapture(event.pointerId);
     held.set(event.pointerId, { x: event.clientX, y: event.clientY });
   };
@@ -135,11 +134,9 @@ function pinch(camera, element, held, event) {
   const before = held.get(event.pointerId);
   const apart = (a, b) => Math.hypot(a.x - b.x, a.y - b.y) || 1;
   const now = { x: event.clientX, y: event.clientY };
-  const box = element.getBoundingClientRect();
-  camera.zoom(apart(now, other) / apart(before, other), {
-    x: (now.x + other.x) / 2 - box.left,
-    y: (now.y + other.y) / 2 - box.top,
-  });
+  const { left, top } = element.getBoundingClientRect();
+  const middle = { x: (now.x + other.x) / 2 - left, y: (now.y + other.y) / 2 - top };
+  camera.zoom(apart(now, other) / apart(before, other), middle);
 }
 
 function useCamera(view, laid) {
@@ -158,8 +155,9 @@ function useCamera(view, laid) {
       if (!node || !node.matches(":focus-visible")) return;
       const box = node.getBoundingClientRect();
       const area = element.getBoundingClientRect();
-      if (box.left < area.left || box.right > area.right || box.top < area.top || box.bottom > area.bottom)
-        camera.show([{ x: node.offsetLeft, y: node.offsetTop }]);
+      const beside = box.left < area.left || box.right > area.right;
+      const beyond = box.top < area.top || box.bottom > area.bottom;
+      if (beside || beyond) camera.show([{ x: node.offsetLeft, y: node.offsetTop }]);
     };
     element.addEventListener("focusin", onFocus);
     return () => {
@@ -171,6 +169,7 @@ function useCamera(view, laid) {
   return camera;
 }
 
+const ARROWS = [["ArrowLeft", 80, 0], ["ArrowRight", -80, 0], ["ArrowUp", 0, 80], ["ArrowDown", 0, -80]];
 const FOLDS = { goal: "tasks of this goal", far: "more tasks" };
 
 function foldName(node) {
@@ -179,9 +178,8 @@ function foldName(node) {
 }
 
 function foldState(node) {
-  if (node.says === "goal" || node.says === "far")
-    return node.tasks.every((task) => task.state === "done") ? "done" : "blocked";
-  return node.says;
+  if (!FOLDS[node.says]) return node.says;
+  return node.tasks.every((task) => task.state === "done") ? "done" : "blocked";
 }
 
 function Node({ node, place, marks, pick }) {
@@ -191,7 +189,8 @@ function Node({ node, place, marks, pick }) {
   const label = task ? `#${task.id} ${oneLine(task.title, 100)}, ${state}` : `${name}. Unfold`;
   return html`<button type="button" class="node s-${state} ${task ? "" : "fold"} ${marks}" data-node=${node.id}
     data-task=${task?.id} data-state=${task ? state : undefined}
-    aria-label=${label} title=${task ? `#${task.id} ${oneLine(task.title, 200)}` : "Click to unfold"} style=${{ left: `${place.x}px`, top: `${place.y}px` }} onClick=${() => pick(node)}>
+    aria-label=${label} title=${task ? `#${task.id} ${oneLine(task.title, 200)}` : "Click to unfold"}
+    style=${{ left: `${place.x}px`, top: `${place.y}px` }} onClick=${() => pick(node)}>
     <${Glyph} state=${state} />${task && html`<span class="id">#${task.id}</span>`}<span class="node-name">
       ${name}</span>
     ${task?.teammate && state === "claimed" && html`<span class="node-who">${oneLine(task.teammate, 10)}</span>`}
@@ -203,11 +202,8 @@ function Edge({ path, marks }) {
   const broken = edge.state === "broken";
   const reason = broken ? `Broken: ${oneLine(edge.reason || "it can never be met", 200)}` : "";
   return html`<g class="edge ${edge.state} ${marks}">
-    ${
-      broken &&
-      html`<path class="edge-hit" d=${path.path} tabindex="0" role="img" aria-label=${reason}><title>
-      ${reason}</title></path>`
-    }
+    ${broken && html`<path class="edge-hit" d=${path.path} tabindex="0" role="img" aria-label=${reason}><title>
+      ${reason}</title></path>`}
     <path d=${path.path} marker-end=${`url(#${broken ? "arrow-broken" : "arrow"})`} />
     ${edge.outcome && html`<text x=${path.middle.x} y=${path.middle.y - 4}>${oneLine(edge.outcome, 24)}</text>`}
   </g>`;
@@ -237,19 +233,13 @@ class Drawing extends Component {
           <marker id="arrow-broken" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="9" markerHeight="9"
             markerUnits="userSpaceOnUse"><path d="M1 1l6 6M7 1l-6 6" class="arrow broken" /></marker>
         </defs>
-        ${paths.map(
-          (path) => html`<${Edge} key=${path.edge.id} path=${path}
-          marks=${marksOf(path.edge.id, chain, kin, picked)} />`,
-        )}
+        ${paths.map((path) => html`<${Edge} key=${path.edge.id} path=${path}
+          marks=${marksOf(path.edge.id, chain, kin, picked)} />`)}
       </svg>
-      ${bands.map(
-        (band) => html`<p key=${band.root} class="band-title" style=${{ top: `${band.y - 30}px` }}>
-        <${Link} to=${{ task: band.root }}>${oneLine(titleOf(frame(), band.root) || `#${band.root}`, 90)}<//></p>`,
-      )}
-      ${nodes.map(
-        (node) => html`<${Node} key=${node.id} node=${node} place=${places.get(node.id)} pick=${pick}
-        marks=${marksOf(node.id, chain, kin, picked)} />`,
-      )}`;
+      ${bands.map((band) => html`<p key=${band.root} class="band-title" style=${{ top: `${band.y - 30}px` }}>
+        <${Link} to=${{ task: band.root }}>${oneLine(titleOf(frame(), band.root) || `#${band.root}`, 90)}<//></p>`)}
+      ${nodes.map((node) => html`<${Node} key=${node.id} node=${node} place=${places.get(node.id)} pick=${pick}
+        marks=${marksOf(node.id, chain, kin, picked)} />`)}`;
   }
 }
 
@@ -330,49 +320,33 @@ export function Graph() {
     { keys: "f", says: "Follow what runs", run: () => setFollows(!follows) },
     { keys: "w", says: "The whole graph", run: () => camera.whole() },
     { keys: "Escape", run: () => (picked && !store.route.task ? setPicked(null) : go({ task: undefined })) },
-    ...[
-      ["ArrowLeft", -1, 0],
-      ["ArrowRight", 1, 0],
-      ["ArrowUp", 0, -1],
-      ["ArrowDown", 0, 1],
-    ].map(([keys, x, y]) => ({ keys, run: () => camera.pan(-80 * x, -80 * y) })),
+    ...ARROWS.map(([keys, x, y]) => ({ keys, run: () => camera.pan(x, y) })),
   ]);
   const empty = !tasksOf(shown).length;
   return html`
     <${Head} title="Graph">
       <${FilterLine} />
-      ${
-        goals > 0 &&
-        !opened.has("finished") &&
-        html`<button type="button" class="quiet"
-        onClick=${() => setOpened(new Set([...opened, "finished"]))}>Show ${counted(goals, "finished goal")}</button>`
-      }
+      ${goals > 0 && !opened.has("finished") && html`<button type="button" class="quiet"
+        onClick=${() => setOpened(new Set([...opened, "finished"]))}>Show ${counted(goals, "finished goal")}</button>`}
       ${opened.size > 0 && html`<${Button} onClick=${() => setOpened(new Set())}>Fold again<//>`}
       <button type="button" class="button" aria-pressed=${String(follows)} onClick=${() => setFollows(!follows)}>
         <${Icon} name="target" />Follow what runs</button>
-      <div class="zoom" role="group" aria-label="Zoom">
+    <//>
+    ${picture.says && html`<p class="graph-says">${plain(picture.says)}</p>`}
+    ${empty ? html`<div class="body"><${Empty}
+      says="Nothing is on this board yet." command='dugnad add "..."' /></div>` : ""}
+    ${!empty && !picture.nodes.length ? html`<div class="body"><${Empty}
+      says="No task fits this filter. Clear it to see all of them." /></div>` : ""}
+    <div class="graph ${kin ? "focused" : ""}" ref=${view} tabindex="-1">
+      <div class="graph-all" data-camera><${Drawing} nodes=${picture.nodes} laid=${picture.laid} chain=${picture.chain}
+        kin=${kin?.all ?? null} picked=${picked ?? String(store.route.task)}
+        pick=${pick} /></div>
+      <div class="zoom corner" role="group" aria-label="Zoom">
         <button type="button" class="icon-button" aria-label="Farther" onClick=${() => camera.zoom(0.8)}>−</button>
         <button type="button" class="icon-button" aria-label="The whole graph" title="The whole graph  w"
           onClick=${() => camera.whole()}><${Icon} name="wide" /></button>
         <button type="button" class="icon-button" aria-label="Nearer" onClick=${() => camera.zoom(1.25)}>+</button>
       </div>
-    <//>
-    ${picture.says && html`<p class="graph-says">${plain(picture.says)}</p>`}
-    ${
-      empty
-        ? html`<div class="body"><${Empty}
-      says="Nothing is on this board yet." command='dugnad add "..."' /></div>`
-        : ""
-    }
-    ${
-      !empty && !picture.nodes.length
-        ? html`<div class="body"><${Empty}
-      says="No task fits this filter. Clear it to see all of them." /></div>`
-        : ""
-    }
-    <div class="graph ${kin ? "focused" : ""}" ref=${view} tabindex="-1">
-      <div class="graph-all" data-camera><${Drawing} nodes=${picture.nodes} laid=${picture.laid} chain=${picture.chain}
-        kin=${kin?.all ?? null} picked=${picked} pick=${pick} /></div>
       ${picked && kin && html`<${Picked} picture=${picture} picked=${picked} kin=${kin} />`}
     </div>`;
 }

@@ -5,20 +5,7 @@ import { boardPath, get } from "../api.js";
 import { compact, count, oneLine } from "../format.js";
 import { useKeys } from "../keys.js";
 import {
-  At,
-  Button,
-  Choices,
-  Empty,
-  Glyph,
-  Head,
-  Icon,
-  Link,
-  reading,
-  Steer,
-  TaskLink,
-  useLoaded,
-  Who,
-  Words,
+  At, Button, Choices, Empty, Glyph, Head, Icon, Link, reading, Steer, TaskLink, useLoaded, Who, Words,
 } from "../parts.js";
 import { Rows } from "../rows.js";
 import { askToNote, askToTell } from "../steer.js";
@@ -27,26 +14,12 @@ import { boardId, frame, go, inPast, store } from "../store.js";
 const PAGE = 100;
 // The kinds that have the shape of a state, and those that are louder than the rest.
 const SHAPES = {
-  done: "done",
-  failed: "failed",
-  waiting: "waiting",
-  claimed: "claimed",
-  skipped: "skipped",
-  cancelled: "cancelled",
-  retrying: "retry",
-  released: "released",
-  taken_back: "retry",
-  budget_reached: "waiting",
-  host_lost: "lost",
+  done: "done", failed: "failed", waiting: "waiting", claimed: "claimed", skipped: "skipped", cancelled: "cancelled",
+  retrying: "retry", released: "released", taken_back: "retry", budget_reached: "waiting", host_lost: "lost",
   failed_teammate: "failed",
 };
 const LOUD = {
-  failed: "bad",
-  failed_teammate: "bad",
-  host_lost: "bad",
-  unsandboxed: "bad",
-  budget_reached: "warn",
-  steered: "you",
+  failed: "bad", failed_teammate: "bad", host_lost: "bad", unsandboxed: "bad", budget_reached: "warn", steered: "you",
 };
 
 /** The events before what is shown, and those that come. */
@@ -76,20 +49,16 @@ function useEvents(task, all) {
   useEffect(() => {
     const last = held.events.at(-1)?.seq;
     if (at === undefined && last !== undefined && seq > last) {
-      read({ after: last }, (before, found) => ({
-        ...before,
-        events: [...before.events, ...found.events.filter((event) => event.seq > (before.events.at(-1)?.seq ?? 0))],
-      }));
+      read({ after: last }, (before, found) => {
+        const known = before.events.at(-1)?.seq ?? 0;
+        return { ...before, events: [...before.events, ...found.events.filter((event) => event.seq > known)] };
+      });
     }
   }, [seq]);
   const older = () => {
     const [first] = held.events;
-    if (first && held.more)
-      read({ before: first.seq }, (before, found) => ({
-        events: [...found.events, ...before.events],
-        more: found.more,
-        error: "",
-      }));
+    const join = (before, found) => ({ events: [...found.events, ...before.events], more: found.more, error: "" });
+    if (first && held.more) read({ before: first.seq }, join);
   };
   return { ...held, older };
 }
@@ -98,12 +67,8 @@ function EventLine({ event, withTask = true }) {
   return html`<div class="event ${LOUD[event.kind] ?? ""}" data-event=${event.seq}>
     <${Link} to=${{ at: event.seq }} class="event-seq num" title="See the board at this event">${count(event.seq)}<//>
       <${At} at=${event.at} />
-    <span class="event-task">${
-      withTask && event.task
-        ? html`<${Link} to=${{ task: event.task }}
-      class="id">#${event.task}<//>`
-        : ""
-    }</span>
+    <span class="event-task">${withTask && event.task ? html`<${Link} to=${{ task: event.task }}
+      class="id">#${event.task}<//>` : ""}</span>
     <span class="event-shape">${SHAPES[event.kind] && html`<${Glyph} state=${SHAPES[event.kind]} />`}</span>
     <span class="event-says" title=${oneLine(event.says, 600)}>${oneLine(event.says, 300)}</span>
   </div>`;
@@ -125,19 +90,16 @@ export function Events({ task, all = false, words = "" }) {
     if (wanted.length && rows.length < 30 && more && events.length < 5000) older();
   }, [rows.length, more, words]);
   if (error && !events.length) return html`<${Empty} says=${error} />`;
-  if (!rows.length)
-    return html`<${Empty}
-    says=${more && !events.length ? "Reading the log…" : wanted.length ? `None of the last ${compact(events.length)} events fits.` : "Nothing has happened yet."} />`;
+  if (!rows.length) {
+    const none = wanted.length ? `None of the last ${compact(events.length)} events fits.` : "Nothing has happened yet.";
+    return html`<${Empty} says=${more && !events.length ? "Reading the log…" : none} />`;
+  }
   return html`<${Rows} items=${rows} keyOf=${(event) => event.seq} size=${() => 26} label="Events, newest first"
     class="event-rows" tabindex="0"
     onEnd=${older} row=${(event) => html`<${EventLine} event=${event} withTask=${!task} />`} />`;
 }
 
-const TABS = [
-  ["events", "Events"],
-  ["messages", "Messages"],
-  ["notes", "Notes"],
-];
+const TABS = [["events", "Events"], ["messages", "Messages"], ["notes", "Notes"]];
 
 function Search({ label, words, setWords }) {
   const input = useRef(null);
@@ -153,7 +115,7 @@ export function MessageLine({ message }) {
   return html`<article class="message">
     <p class="message-head"><${Who} name=${message.sender} /> to <${Who} name=${message.recipient} />
       ${kind && html`<span class="faint">${oneLine(kind, 30)}</span>`}
-      ${message.accepted === true && html`<span class="faint">agreed</span>`}${message.accepted === false && html`<span class="faint">refused</span>`}
+      ${typeof message.accepted === "boolean" && html`<span class="faint">${message.accepted ? "agreed" : "refused"}</span>`}
       <span class="line-more">${message.task && html`<${TaskLink} id=${message.task} most=${40} bare />`}<${At}
         at=${message.sent_at} /></span></p>
     <${Words} text=${message.text} most=${1500} />
@@ -165,24 +127,16 @@ function MessageList({ words }) {
   const [name, setName] = useState("human");
   const { data, error } = useLoaded("messages", { with: name });
   const wanted = words.toLowerCase();
-  const messages = (data?.messages ?? [])
-    .filter(
-      (message) => !wanted || `${message.text} ${message.sender} ${message.recipient}`.toLowerCase().includes(wanted),
-    )
-    .reverse();
+  const fits = ({ text, sender, recipient }) => `${text} ${sender} ${recipient}`.toLowerCase().includes(wanted);
+  const messages = (data?.messages ?? []).filter(fits).reverse();
   return html`
     <div class="log-bar"><label>With <select value=${name} onChange=${(event) => setName(event.target.value)}>
-      ${names.map(
-        (each) => html`<option key=${each} value=${each}>
-      ${each === "human" ? "you" : oneLine(each, 40)}</option>`,
-      )}</select></label></div>
+      ${names.map((each) => html`<option key=${each} value=${each}>
+      ${each === "human" ? "you" : oneLine(each, 40)}</option>`)}</select></label></div>
     ${error && html`<${Empty} says=${error} />`}
     ${data && !messages.length && html`<${Empty} says="No messages yet." command='dugnad tell NAME "..."' />`}
-    ${
-      messages.length > 0 &&
-      html`<${Rows} items=${messages} measured size=${() => 74} label="Messages, newest first"
-      class="message-rows" tabindex="0" row=${(message) => html`<${MessageLine} message=${message} />`} />`
-    }`;
+    ${messages.length > 0 && html`<${Rows} items=${messages} measured size=${() => 74} label="Messages, newest first"
+      class="message-rows" tabindex="0" row=${(message) => html`<${MessageLine} message=${message} />`} />`}`;
 }
 
 function NoteList({ words }) {
@@ -190,25 +144,15 @@ function NoteList({ words }) {
   const notes = data?.notes ?? [];
   return html`
     ${error && html`<${Empty} says=${error} />`}
-    ${
-      data &&
-      !notes.length &&
-      html`<${Empty}
+    ${data && !notes.length && html`<${Empty}
       says=${words ? "No note has all these words." : "Nobody has written a note yet."}
-      command=${words ? "" : 'dugnad notes --write "TITLE" "TEXT"'} />`
-    }
-    ${
-      notes.length > 0 &&
-      html`<${Rows} items=${notes} measured size=${() => 92} label="Notes, newest first"
+      command=${words ? "" : 'dugnad notes --write "TITLE" "TEXT"'} />`}
+    ${notes.length > 0 && html`<${Rows} items=${notes} measured size=${() => 92} label="Notes, newest first"
       class="message-rows" tabindex="0" row=${(note) => html`<article class="message note">
       <h2 class="note-title">${oneLine(note.title, 200)}</h2>
-      <p class="message-head"><${Who} name=${note.author} /><span class="line-more">${
-        note.task &&
-        html`<${TaskLink}
-        id=${note.task} most=${40} bare />`
-      }<${At} at=${note.at} /></span></p>
-      <${Words} text=${note.text} most=${2000} /></article>`} />`
-    }`;
+      <p class="message-head"><${Who} name=${note.author} /><span class="line-more">${note.task && html`<${TaskLink}
+        id=${note.task} most=${40} bare />`}<${At} at=${note.at} /></span></p>
+      <${Words} text=${note.text} most=${2000} /></article>`} />`}`;
 }
 
 export function Log() {
@@ -222,16 +166,10 @@ export function Log() {
       <${Search}
         label=${{ events: "Search the events", messages: "Search the messages", notes: "Search the notes" }[tab]}
         words=${words} setWords=${setWords} />
-      ${
-        tab === "events" &&
-        html`<button type="button" class="button" aria-pressed=${String(all)}
-        onClick=${() => setAll(!all)} title="Also turns, reservations and messages read">Details</button>`
-      }
-      ${
-        tab === "messages" &&
-        html`<${Steer}><${Button} icon="plus"
-        onClick=${() => askToTell()}>Send a message<//><//>`
-      }
+      ${tab === "events" && html`<button type="button" class="button" aria-pressed=${String(all)}
+        onClick=${() => setAll(!all)} title="Also turns, reservations and messages read">Details</button>`}
+      ${tab === "messages" && html`<${Steer}><${Button} icon="plus"
+        onClick=${() => askToTell()}>Send a message<//><//>`}
       ${tab === "notes" && html`<${Steer}><${Button} icon="plus" onClick=${() => askToNote()}>Write a note<//><//>`}
     <//>
     <div class="log">

@@ -5,7 +5,7 @@ import { counted, oneLine, percent, plain } from "../format.js";
 import { timeOf } from "../frame.js";
 import { Button, Empty, Head, Link, Meter, Section, Since, State, Steer, TaskLink, useTick, Who } from "../parts.js";
 import { askToSpawn, askToStop, askToTell } from "../steer.js";
-import { canSteer, frame } from "../store.js";
+import { frame } from "../store.js";
 
 const GONE = new Set(["stopped"]);
 
@@ -23,19 +23,15 @@ function Context({ share }) {
 }
 
 function What({ member }) {
-  if (member.status === "failed" || member.status === "stopped")
-    return html`<span class="faint">
+  if (member.status === "failed" || member.status === "stopped") return html`<span class="faint">
     ${oneLine(member.reason, 120)}</span>`;
   const held = member.task ? [member.task] : (member.holds ?? []).slice(0, 1);
   if (!held.length) return html`<span class="faint">–</span>`;
   const [what] = (member.doing?.what ?? "").split("\n");
   return html`<span class="team-what"><${TaskLink} id=${held[0]} bare data-item />
-    ${
-      member.doing?.what &&
-      html`<span class="doing">
+    ${member.doing?.what && html`<span class="doing">
     <span class="doing-what">turn ${member.doing.turn}, ${oneLine(what, 40)}</span> <${Since}
-    at=${member.doing.since} /></span>`
-    }</span>`;
+    at=${member.doing.since} /></span>`}</span>`;
 }
 
 function Row({ member, hosts }) {
@@ -48,13 +44,10 @@ function Row({ member, hosts }) {
     <td class="hide-narrow"><${Context} share=${member.context} /></td>
     <td class="hide-medium faint">${oneLine(member.model?.split(":").pop(), 30)}</td>
     <td class="hide-medium faint">${member.host ? oneLine(hostName(hosts, member.host), 40) : ""}</td>
-    <td class="acts-cell"><${Steer}>${
-      !GONE.has(member.status) &&
-      html`<span class="row-acts"><${Button} kind="small"
+    <td class="acts-cell"><${Steer}>${!GONE.has(member.status) && html`<span class="row-acts"><${Button} kind="small"
       aria-label=${plain(`Message ${member.name}`)} onClick=${() => askToTell({ to: member.name })}>Message<//>
       <${Button} kind="small" aria-label=${plain(`Stop ${member.name}`)}
-        onClick=${() => askToStop(member)}>Stop<//></span>`
-    }<//></td>
+        onClick=${() => askToStop(member)}>Stop<//></span>`}<//></td>
   </tr>`;
 }
 
@@ -70,19 +63,28 @@ function Lease({ host, told }) {
 }
 
 function Hosts({ hosts, team, told }) {
-  if (!hosts.length)
-    return html`<${Section} title="Hosts"><${Empty} says="No host is running, so nobody works."
+  if (!hosts.length) return html`<${Section} title="Hosts"><${Empty} says="No host is running, so nobody works."
     command="dugnad run" /><//>`;
   return html`<${Section} title="Hosts"><table class="table"><thead><tr><th scope="col">Host</th>
     <th scope="col">Teammates</th><th scope="col" class="hide-narrow">Runs for</th>
     <th scope="col">Lease</th></tr></thead>
-    <tbody>${hosts.map(
-      (host) => html`<tr key=${host.id} data-host=${host.id}>
+    <tbody>${hosts.map((host) => html`<tr key=${host.id} data-host=${host.id}>
       <th scope="row" title=${plain(host.label)}>${oneLine(hostName(hosts, host.id), 60)}</th>
       <td class="num">${team.filter((member) => member.host === host.id && !GONE.has(member.status)).length}</td>
       <td class="hide-narrow"><${Since} at=${host.started_at} /></td><td><${Lease} host=${host}
-        told=${told} /></td></tr>`,
-    )}</tbody></table><//>`;
+        told=${told} /></td></tr>`)}</tbody></table><//>`;
+}
+
+const COLUMNS = [
+  ["Name", ""], ["Roles", "hide-narrow"], ["Status", ""], ["Works on", "wide-cell"], ["Context", "hide-narrow"],
+  ["Model", "hide-medium"], ["Host", "hide-medium"],
+];
+
+function Members({ team, hosts }) {
+  return html`<table class="table team">
+    <thead><tr>${COLUMNS.map(([name, kind]) => html`<th key=${name} scope="col" class=${kind}>${name}</th>`)}
+      <td /></tr></thead>
+    <tbody>${team.map((member) => html`<${Row} key=${member.name} member=${member} hosts=${hosts} />`)}</tbody></table>`;
 }
 
 export function Team() {
@@ -90,33 +92,17 @@ export function Team() {
   const { team, hosts } = shown;
   const here = team.filter((member) => !GONE.has(member.status));
   const left = team.filter((member) => GONE.has(member.status));
-  const head = html`<thead><tr><th scope="col">Name</th><th scope="col" class="hide-narrow">Roles</th>
-    <th scope="col">Status</th><th scope="col" class="wide-cell">Works on</th><th scope="col"
-    class="hide-narrow">Context</th><th scope="col" class="hide-medium">Model</th><th scope="col"
-    class="hide-medium">Host</th><th scope="col"><span class="unseen">
-    ${canSteer() ? "What you can do" : "Nothing"}</span></th></tr></thead>`;
+  const alive = hosts.filter((host) => host.alive).length;
+  const says = here.length ? `${counted(here.length, "teammate")}, ${counted(alive, "host")}` : "";
   return html`
-    <${Head} title="Team"
-      says=${here.length ? `${counted(here.length, "teammate")}, ${counted(hosts.filter((host) => host.alive).length, "host")}` : ""}><${Steer}><${Button} icon="plus" onClick=${askToSpawn}>Add a teammate<//><//><//>
+    <${Head} title="Team" says=${says}>
+      <${Steer}><${Button} icon="plus" onClick=${askToSpawn}>Add a teammate<//><//>
+    <//>
     <div class="body">
-      ${
-        here.length
-          ? html`<table class="table team">${head}<tbody>${here.map(
-              (member) => html`<${Row}
-        key=${member.name} member=${member} hosts=${hosts} />`,
-            )}</tbody></table>`
-          : html`<${Empty}
-        says="Nobody is on the team yet." command='dugnad spawn alice --role coder' />`
-      }
+      ${here.length ? html`<${Members} team=${here} hosts=${hosts} />`
+        : html`<${Empty} says="Nobody is on the team yet." command="dugnad spawn alice --role coder" />`}
       <${Hosts} hosts=${hosts} team=${team} told=${shown.now} />
-      ${
-        left.length > 0 &&
-        html`<details class="fold left-team"><summary>
-        ${counted(left.length, "teammate")} left</summary><table class="table team"><tbody>
-        ${left.map(
-          (member) => html`<${Row} key=${member.name} member=${member}
-        hosts=${hosts} />`,
-        )}</tbody></table></details>`
-      }
+      ${left.length > 0 && html`<details class="fold left-team"><summary>${counted(left.length, "teammate")} left</summary>
+        <${Members} team=${left} hosts=${hosts} /></details>`}
     </div>`;
 }

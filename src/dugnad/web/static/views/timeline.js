@@ -9,15 +9,7 @@ import { Button, Empty, Glyph, Head, Link, useLoaded, useTick } from "../parts.j
 import { choice, choose, frame, store } from "../store.js";
 
 const ENDS = ["done", "failed", "retry", "waiting", "released", "lost", "cancelled"];
-const WORDS = {
-  done: "done",
-  failed: "failed",
-  retry: "to be tried again",
-  waiting: "put down to wait",
-  released: "released",
-  lost: "lost",
-  cancelled: "cancelled",
-};
+const WORDS = { retry: "to be tried again", waiting: "put down to wait" };
 const LEAST = 3; // Pixels: a bar that is narrower cannot be hit.
 
 const howEnded = (bar) => (bar.ended_as ? (WORDS[bar.ended_as] ?? bar.ended_as) : "at work");
@@ -42,7 +34,11 @@ function drawnBars(bars, scale, width, now) {
 function Bar({ drawn }) {
   const { bar, left, right, more, end } = drawn;
   const wide = right - left;
-  const says = `#${bar.task} ${oneLine(bar.title, 100)}: attempt ${bar.number} of ${oneLine(bar.teammate, 40)}, ${howEnded(bar)}, ${clock(bar.start)} to ${bar.end ? clock(bar.end) : "now"}, ${span(end - bar.start)}${more ? `, and ${count(more)} more here` : ""}`;
+  const says = [
+    `#${bar.task} ${oneLine(bar.title, 100)}: attempt ${bar.number} of ${oneLine(bar.teammate, 40)}`, howEnded(bar),
+    `${clock(bar.start)} to ${bar.end ? clock(bar.end) : "now"}`, span(end - bar.start),
+    ...(more ? [`and ${count(more)} more here`] : []),
+  ].join(", ");
   return html`<${Link} to=${{ task: bar.task }}
     class="bar e-${bar.ended_as ?? "open"} ${store.route.task === bar.task ? "open" : ""}" data-task=${bar.task}
     data-ended=${bar.ended_as ?? ""}
@@ -54,22 +50,29 @@ function Row({ name, drawn, pale, scale, width }) {
   return html`<div class="tl-row" role="listitem" aria-label=${oneLine(name, 60)}>
     <span class="tl-name">${oneLine(name, 24)}</span>
     <div class="tl-track">
-      ${pale.map(
-        (bar) => html`<span class="bar pale" title=${`Rehearsed: ${oneLine(bar.title, 100)}`}
-        style=${{ left: `${scale.place(bar.start) * width}px`, width: `${Math.max(2, (scale.place(bar.end) - scale.place(bar.start)) * width)}px` }} />`,
-      )}
+      ${pale.map((bar) => html`<span class="bar pale" title=${`Rehearsed: ${oneLine(bar.title, 100)}`}
+        style=${across(scale.place(bar.start), scale.place(bar.end), width)} />`)}
       ${drawn.map((each) => html`<${Bar} key=${`${each.bar.task}.${each.bar.epoch}`} drawn=${each} />`)}
     </div>
   </div>`;
 }
 
+/** From one place of the axis to another, as a style. */
+function across(left, right, width) {
+  return { left: `${left * width}px`, width: `${Math.max(2, (right - left) * width)}px` };
+}
+
+/** The time without seconds, if the labels are minutes apart. */
+function labelOf({ at, step }, now) {
+  const said = clock(at, now);
+  return step >= 60_000 && said.length === 8 ? said.slice(0, 5) : said;
+}
+
 function Axis({ scale, width, now }) {
   const marks = labels(scale, 84 / width).filter(({ place }) => (1 - place) * width > 44);
   return html`<div class="tl-axis" aria-hidden="true"><span class="tl-name" /><div class="tl-track">
-    ${marks.map(
-      ({ at, place, step }) => html`<span class="tl-label" style=${{ left: `${place * width}px` }}>
-      ${step < 60_000 ? clock(at, now) : clock(at, now).replace(/:\d\d$/, (rest) => (clock(at, now).length === 8 ? "" : rest))}</span>`,
-    )}
+    ${marks.map(({ at, place, step }) => html`<span class="tl-label" style=${{ left: `${place * width}px` }}>
+      ${labelOf({ at, step }, now)}</span>`)}
   </div></div>`;
 }
 
@@ -78,20 +81,11 @@ function Grid({ scale, width, now }) {
   const marks = labels(scale, 84 / width);
   return html`<div class="tl-grid" aria-hidden="true"><div class="tl-track">
     ${marks.map(({ place }) => html`<span class="tl-line" style=${{ left: `${place * width}px` }} />`)}
-    ${scale.pieces
-      .filter((piece) => piece.idle)
-      .map(
-        (
-          piece,
-        ) => html`<span class="tl-gap ${(piece.right - piece.left) * width < 16 ? "slim" : ""}" style=${{ left: `${piece.left * width}px`, width: `${(piece.right - piece.left) * width}px` }}>
-      <span class="tl-gap-says">${span(piece.to - piece.from)}</span></span>`,
-      )}
-    ${
-      now >= scale.from &&
-      now <= scale.to &&
-      html`<span class="tl-now"
-      style=${{ left: `${scale.place(now) * width}px` }} />`
-    }
+    ${scale.pieces.filter((piece) => piece.idle).map(({ from, to, left, right }) => html`<span
+      class="tl-gap ${(right - left) * width < 16 ? "slim" : ""}" style=${across(left, right, width)}>
+      <span class="tl-gap-says">${span(to - from)}</span></span>`)}
+    ${now >= scale.from && now <= scale.to && html`<span class="tl-now"
+      style=${{ left: `${scale.place(now) * width}px` }} />`}
   </div></div>`;
 }
 
@@ -100,10 +94,8 @@ function Legend({ bars, rehearsed }) {
   return html`<ul class="tl-legend" aria-label="How attempts ended">
     ${bars.some((bar) => !bar.ended_as) && html`<li><span class="swatch e-open" />at work</li>`}
     ${rehearsed && html`<li><span class="swatch pale" />rehearsed</li>`}
-    ${found.map(
-      (end) => html`<li key=${end}><span class="swatch e-${end}"><${Glyph} state=${end} /></span>
-      ${WORDS[end]}</li>`,
-    )}
+    ${found.map((end) => html`<li key=${end}><span class="swatch e-${end}"><${Glyph} state=${end} /></span>
+      ${WORDS[end] ?? end}</li>`)}
   </ul>`;
 }
 
@@ -140,14 +132,12 @@ function useBrush(place, scale, width, zoomTo) {
     event.preventDefault();
     zoomTo(brush.map((x) => scale.moment(x / width)));
     // The click that ends the drag must not open the bar below it.
-    addEventListener(
-      "click",
-      (click) => {
-        click.preventDefault();
-        click.stopPropagation();
-      },
-      { capture: true, once: true },
-    );
+    const swallow = (click) => {
+      click.preventDefault();
+      click.stopPropagation();
+    };
+    addEventListener("click", swallow, { capture: true, once: true });
+    setTimeout(() => removeEventListener("click", swallow, { capture: true }), 80);
     setTimeout(() => setBrush(null));
   };
   return { brush, handlers: { onPointerDown, onPointerMove, onPointerUp } };
@@ -156,9 +146,7 @@ function useBrush(place, scale, width, zoomTo) {
 /** The arrow keys go from bar to bar, and between rows. */
 function moveBetweenBars(event) {
   const bar = event.target.closest(".bar");
-  const step = { ArrowLeft: ["bar", -1], ArrowRight: ["bar", 1], ArrowUp: ["row", -1], ArrowDown: ["row", 1] }[
-    event.key
-  ];
+  const step = { ArrowLeft: ["bar", -1], ArrowRight: ["bar", 1], ArrowUp: ["row", -1], ArrowDown: ["row", 1] }[event.key];
   if (!bar || !step) return;
   event.preventDefault();
   const row = bar.closest(".tl-row");
@@ -171,10 +159,9 @@ function moveBetweenBars(event) {
   do next = step[1] > 0 ? next.nextElementSibling : next.previousElementSibling;
   while (next && !next.querySelector?.("a.bar"));
   const middle = bar.offsetLeft + bar.offsetWidth / 2;
-  const near = [...(next?.querySelectorAll("a.bar") ?? [])].sort(
-    (a, b) => Math.abs(a.offsetLeft - middle) - Math.abs(b.offsetLeft - middle),
-  );
-  near[0]?.focus();
+  const far = (each) => Math.abs(each.offsetLeft - middle);
+  const [nearest] = [...(next?.querySelectorAll("a.bar") ?? [])].sort((a, b) => far(a) - far(b));
+  nearest?.focus();
 }
 
 function paleBars(data, names) {
@@ -190,17 +177,12 @@ function paleBars(data, names) {
 
 /** Nearer, farther, earlier, later: never beyond the whole run. Nearer looks at the end, which matters most. */
 function moves(scale, [first, end], setRange) {
-  const show = (from, to) =>
-    to - from >= end - first ? setRange(null) : setRange([Math.max(first, from), Math.min(end, to)]);
   const wide = scale.to - scale.from;
-  return {
-    zoom: (by) => show(scale.to - wide * by, scale.to),
-    pan: (by) =>
-      show(
-        Math.max(first, Math.min(end - wide, scale.from + wide * by)),
-        Math.max(first + wide, Math.min(end, scale.to + wide * by)),
-      ),
+  const show = (from, long) => {
+    const start = Math.max(first, Math.min(end - long, from));
+    setRange(long >= end - first ? null : [start, start + long]);
   };
+  return { zoom: (by) => show(scale.to - wide * by, wide * by), pan: (by) => show(scale.from + wide * by, wide) };
 }
 
 function Chart({ data, range, setRange, squeezed }) {
@@ -211,22 +193,14 @@ function Chart({ data, range, setRange, squeezed }) {
   const width = useWidth(place);
   const names = data.rows;
   const pale = useMemo(() => paleBars(data, names), [data]);
-  const first = Math.min(...data.bars.map((bar) => bar.start), ...(data.rehearsal?.bars ?? []).map((bar) => bar.start));
-  const last = Math.max(now, ...(data.rehearsal?.bars ?? []).map((bar) => bar.end));
   // The end is rounded up, so that the picture does not creep with every second.
-  const end = data.bars.some((bar) => !bar.end)
-    ? Math.max(last, Math.ceil(now / 10_000) * 10_000)
-    : Math.max(...data.bars.map((bar) => bar.end ?? now), ...(data.rehearsal?.bars ?? []).map((bar) => bar.end));
-  const scale = axis(
-    [...data.bars.map((bar) => ({ ...bar, end: bar.end ?? now })), ...(data.rehearsal?.bars ?? [])],
-    range?.[0] ?? first,
-    range?.[1] ?? end,
-    squeezed,
-  );
-  const byName = useMemo(
-    () => (Map.groupBy ? Map.groupBy(data.bars, (bar) => bar.teammate) : grouped(data.bars)),
-    [data],
-  );
+  const soon = Math.ceil(now / 10_000) * 10_000;
+  const bars = [...data.bars, ...(data.rehearsal?.bars ?? [])];
+  const first = bars.reduce((least, bar) => Math.min(least, bar.start), Infinity);
+  const end = bars.reduce((most, bar) => Math.max(most, bar.end ?? soon), 0);
+  const [from, to] = range ?? [first, end];
+  const scale = axis(bars.map((bar) => ({ start: bar.start, end: bar.end ?? now })), from, to, squeezed);
+  const byName = useMemo(() => grouped(data.bars), [data]);
   const { brush, handlers } = useBrush(place, scale, width, setRange);
   const rows = [...names, ...[...pale.keys()].filter((name) => !names.includes(name))];
   const { zoom, pan } = moves(scale, [first, end], setRange);
@@ -247,23 +221,21 @@ function Chart({ data, range, setRange, squeezed }) {
     <div class="tl-rows" role="list" aria-label="Teammates" ...${handlers}>
       <${Grid} scale=${scale} width=${width} now=${shown.live ? now : shown.now} />
       <div class="tl-measure"><span class="tl-name" /><div class="tl-track" ref=${place}>
-        ${
-          brush &&
-          html`<span class="tl-brush"
-        style=${{ left: `${brush[0]}px`, width: `${brush[1] - brush[0]}px` }} />`
-        }</div></div>
-      ${rows.map(
-        (name) => html`<${Row} key=${name} name=${name} scale=${scale} width=${width}
+        ${brush && html`<span class="tl-brush"
+        style=${{ left: `${brush[0]}px`, width: `${brush[1] - brush[0]}px` }} />`}</div></div>
+      ${rows.map((name) => html`<${Row} key=${name} name=${name} scale=${scale} width=${width}
         pale=${pale.get(name)?.filter((bar) => bar.end > scale.from && bar.start < scale.to) ?? []}
-        drawn=${drawnBars(byName.get(name) ?? [], scale, width, now)} />`,
-      )}
+        drawn=${drawnBars(byName.get(name) ?? [], scale, width, now)} />`)}
     </div>
   </div>`;
 }
 
 function grouped(bars) {
   const found = new Map();
-  for (const bar of bars) found.set(bar.teammate, [...(found.get(bar.teammate) ?? []), bar]);
+  for (const bar of bars) {
+    if (!found.has(bar.teammate)) found.set(bar.teammate, []);
+    found.get(bar.teammate).push(bar);
+  }
   return found;
 }
 
@@ -280,16 +252,9 @@ export function Timeline() {
         onClick=${() => choose("squeeze", squeezed ? "no" : "yes")}>Squeeze idle time</button>
     <//>
     ${error && html`<p class="empty">${error}</p>`}
-    ${
-      data &&
-      !some &&
-      html`<div class="body"><${Empty} says="Nobody has worked on a task yet."
-      command="dugnad run" /></div>`
-    }
+    ${data && !some && html`<div class="body"><${Empty} says="Nobody has worked on a task yet."
+      command="dugnad run" /></div>`}
     ${some && html`<${Chart} data=${data} range=${range} setRange=${setRange} squeezed=${squeezed} />`}
-    ${
-      some &&
-      html`<footer class="tl-foot"><${Legend} bars=${data.bars} rehearsed=${Boolean(data.rehearsal)} />
-      <p class="tl-hint">Draw over the rows to see a part of the time; double-click for the whole.</p></footer>`
-    }`;
+    ${some && html`<footer class="tl-foot"><${Legend} bars=${data.bars} rehearsed=${Boolean(data.rehearsal)} />
+      <p class="tl-hint">Draw over the rows to see a part of the time; double-click for the whole.</p></footer>`}`;
 }

@@ -19,9 +19,7 @@ function useTurns(id, epoch) {
     if (busy.current || epoch === undefined) return;
     busy.current = true;
     try {
-      const found = await reading(
-        get(boardPath(boardId(), `tasks/${id}/turns`), { epoch, after: held.after, page: PAGE }),
-      );
+      const found = await reading(get(boardPath(boardId(), `tasks/${id}/turns`), { epoch, after: held.after, page: PAGE }));
       setHeld((before) => {
         const known = new Set(before.turns.map((turn) => turn.number));
         const fresh = found.turns.filter((turn) => !known.has(turn.number));
@@ -33,9 +31,7 @@ function useTurns(id, epoch) {
     }
     busy.current = false;
   };
-  useEffect(() => {
-    load();
-  }, [id, epoch]);
+  useEffect(() => { load(); }, [id, epoch]);
   const summary = frame().live ? frame().tasks.get(id) : null;
   useEffect(() => {
     if (!held.more && held.turns.length) load();
@@ -44,10 +40,7 @@ function useTurns(id, epoch) {
     try {
       const found = await get(boardPath(boardId(), `tasks/${id}/turns/${epoch}/${turn.number}`));
       const full = { ...(found.turn ?? found), whole: true };
-      setHeld((before) => ({
-        ...before,
-        turns: before.turns.map((each) => (each.number === turn.number ? full : each)),
-      }));
+      setHeld((before) => ({ ...before, turns: before.turns.map((each) => (each.number === turn.number ? full : each)) }));
     } catch (error) {
       say(error.message, true);
     }
@@ -72,9 +65,8 @@ function brief(text) {
 /** Arguments as lines of name and value, so that line breaks in them are line breaks. */
 function pretty(text) {
   try {
-    return Object.entries(JSON.parse(text))
-      .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value, null, 2)}`)
-      .join("\n");
+    const said = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+    return Object.entries(JSON.parse(text)).map(([name, value]) => `${name}: ${said(value)}`).join("\n");
   } catch {
     return text;
   }
@@ -95,64 +87,35 @@ function Turn({ turn, whole }) {
   const { used = {} } = turn;
   const kind = KINDS[turn.kind] ?? turn.kind;
   return html`<article class="turn k-${turn.kind}" aria-label=${`Turn ${turn.number}`}>
-    <header class="turn-head"><span class="turn-number num">${turn.number}</span>${
-      kind &&
-      html`<span class="turn-kind">
-      ${kind}</span>`
-    }
-      <span class="line-more"><${At} at=${turn.at} />${
-        turn.model &&
-        html`<span class="turn-model">
-        ${oneLine(turn.model.split(":").pop(), 30)}</span>`
-      }
+    <header class="turn-head"><span class="turn-number num">${turn.number}</span>${kind && html`<span class="turn-kind">
+      ${kind}</span>`}
+      <span class="line-more"><${At} at=${turn.at} />${turn.model && html`<span class="turn-model">
+        ${oneLine(turn.model.split(":").pop(), 30)}</span>`}
         ${used.tokens > 0 && html`<span class="num">${compact(used.tokens)} tok</span>`}<${Cost} dollars=${used.dollars}
-          tokens=${0} />${
-            used.seconds >= 1 &&
-            html`<span class="num">
-          ${span(used.seconds * 1000)}</span>`
-          }</span></header>
-    ${
-      turn.kind === "reply" &&
-      turn.said &&
-      turn.text !== undefined &&
-      html`<details class="fold told">
-      <summary>It was told</summary><${Words} text=${turn.said} /></details>`
-    }
-    ${
-      turn.kind === "reply" &&
-      turn.text === undefined &&
-      turn.said &&
-      html`<${Words} text=${turn.said}
-      class="turn-text" />`
-    }
-    ${
-      turn.text &&
-      (turn.kind === "request"
-        ? html`<details class="fold told"><summary>
-      ${oneLine(turn.text, 110)}</summary><${Words} text=${turn.text} /></details>`
-        : html`<${Words} text=${turn.text}
-      class="turn-text" mono=${turn.kind === "trouble" || turn.kind === "tool"} />`)
-    }
+          tokens=${0} />${used.seconds >= 1 && html`<span class="num">
+          ${span(used.seconds * 1000)}</span>`}</span></header>
+    ${turn.kind === "reply" && turn.said && turn.text !== undefined && html`<details class="fold told">
+      <summary>It was told</summary><${Words} text=${turn.said} /></details>`}
+    ${turn.kind === "reply" && turn.text === undefined && turn.said && html`<${Words} text=${turn.said}
+      class="turn-text" />`}
+    ${turn.text && (turn.kind === "request" ? html`<details class="fold told"><summary>
+      ${oneLine(turn.text, 110)}</summary><${Words} text=${turn.text} /></details>` : html`<${Words} text=${turn.text}
+      class="turn-text" mono=${turn.kind === "trouble" || turn.kind === "tool"} />`)}
     ${turn.summary && html`<${Words} text=${turn.summary} class="turn-text" />`}
     ${turn.run && html`<p class="empty">${plain(turn.run)}</p>`}
     ${(turn.calls ?? []).map((call, at) => html`<${Call} key=${at} call=${call} />`)}
-    ${
-      isCut(turn) &&
-      html`<button type="button" class="quiet show-all"
-      onClick=${() => whole(turn)}>Show the whole turn</button>`
-    }
+    ${isCut(turn) && html`<button type="button" class="quiet show-all"
+      onClick=${() => whole(turn)}>Show the whole turn</button>`}
   </article>`;
 }
 
 export function Transcript({ id, attempts }) {
-  const named = attempts.find((attempt) => attempt.epoch === store.route.attempt) ?? attempts.at(-1);
+  const named = attempts.find((attempt) => attempt.epoch === store.route.attempt) ??
+    attempts.findLast((attempt) => attempt.spent?.turns) ?? attempts.at(-1);
   if (!named) return html`<${Empty} says="Nobody has worked on this task yet, so it has no transcript." />`;
-  return html`${
-    attempts.length > 1 &&
-    html`<${Choices} label="Attempt" value=${named.epoch}
+  return html`${attempts.length > 1 && html`<${Choices} label="Attempt" value=${named.epoch}
     options=${attempts.map((attempt) => [attempt.epoch, `${attempt.number} ${oneLine(attempt.teammate, 16)}`])}
-      onChoose=${(epoch) => go({ attempt: epoch }, { replace: true })} />`
-  }
+      onChoose=${(epoch) => go({ attempt: epoch }, { replace: true })} />`}
     <${Turns} key=${named.epoch} id=${id} epoch=${named.epoch} />`;
 }
 
@@ -176,8 +139,9 @@ function paired(lines) {
   let removed = [];
   let added = [];
   const flush = () => {
-    for (let at = 0; at < Math.max(removed.length, added.length); at += 1)
+    for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
       rows.push({ old: removed[at] ?? null, new: added[at] ?? null });
+    }
     removed = [];
     added = [];
   };
@@ -212,9 +176,9 @@ function rowsOf(files, closed, wide, remark) {
   return rows;
 }
 
-function Code({ line, comment }) {
+function Code({ line, comment, old = false }) {
   if (!line) return html`<span class="code none" />`;
-  const number = line.kind === "-" ? line.old : line.new;
+  const number = old || line.kind === "-" ? line.old : line.new;
   const sign = line.kind === "+" || line.kind === "-" ? line.kind : " ";
   const gutter = comment
     ? html`<button type="button" class="gutter num" aria-label=${`Comment on line ${number}`}
@@ -239,14 +203,9 @@ function RemarkForm({ remark, task, close }) {
   const send = async (as) => {
     if (!text.trim()) return box.current.focus();
     const { path, line } = remark;
-    const accepted = await steer("remark", {
-      task: task.id,
-      path,
-      line: line.new ?? line.old,
-      quote: String(line.text).slice(0, 1000),
-      text: text.trim(),
-      as,
-    });
+    const quote = String(line.text).slice(0, 1000);
+    const at = line.new ?? line.old;
+    const accepted = await steer("remark", { task: task.id, path, line: at, quote, text: text.trim(), as });
     return accepted && close();
   };
   return html`<form class="remark" onSubmit=${(event) => event.preventDefault()}>
@@ -270,8 +229,9 @@ function Row({ row, wide, closed, toggle, startRemark, task, closeRemark }) {
   if (row.form) return html`<${RemarkForm} remark=${row.form} task=${task} close=${closeRemark} />`;
   const comment = canSteer() ? (line) => startRemark({ row: row.id, path: row.path, line }) : null;
   if (!wide) return html`<div class="diff-line mono"><${Code} line=${row.line} comment=${comment} /></div>`;
-  return html`<div class="diff-line pair mono"><${Code} line=${row.old} comment=${comment} /><${Code} line=${row.new}
-    comment=${comment} /></div>`;
+  // A line that stayed is commented on where it is now.
+  return html`<div class="diff-line pair mono"><${Code} line=${row.old} old
+    comment=${row.old?.kind === "-" ? comment : null} /><${Code} line=${row.new} comment=${comment} /></div>`;
 }
 
 function useWide(place) {
@@ -287,10 +247,10 @@ function useWide(place) {
 /** What the lines are of: how many files, and the commit. */
 function DiffSays({ data }) {
   const more = data.more_files ? ` and ${count(data.more_files)} more` : "";
-  const how = data.merged === false ? "not merged yet" : `merged${data.into ? ` into ${plain(data.into)}` : ""}`;
-  return html`<p class="diff-says">${counted(data.files.length, "file")}${more}${
-    data.commit && html`, ${how} as <code>${shortCommit(data.commit)}</code>`
-  }${canSteer() && ". A click on a line's number comments on it."}</p>`;
+  const how = data.merged === false ? "not merged yet:" : `merged${data.into ? ` into ${plain(data.into)}` : ""} as`;
+  const hint = canSteer() ? ". A click on a line's number comments on it." : "";
+  return html`<p class="diff-says">${counted(data.files.length, "file")}${more}${data.commit &&
+    html`, ${how} <code>${shortCommit(data.commit)}</code>`}${hint}</p>`;
 }
 
 export function Diff({ id, task }) {
@@ -300,12 +260,11 @@ export function Diff({ id, task }) {
   const [remark, setRemark] = useState(null);
   const place = useRef(null);
   const wide = useWide(place);
-  const toggle = (path) =>
-    setClosed((before) => {
-      const next = new Set(before);
-      if (!next.delete(path)) next.add(path);
-      return next;
-    });
+  const toggle = (path) => setClosed((before) => {
+    const next = new Set(before);
+    if (!next.delete(path)) next.add(path);
+    return next;
+  });
   const files = data?.files ?? [];
   const rows = useMemo(() => rowsOf(files, closed, wide, remark), [files, closed, wide, remark]);
   const says = early ? "At this time its work was not merged yet." : error || data?.says;
@@ -313,11 +272,8 @@ export function Diff({ id, task }) {
   return html`<div class="diff" ref=${place}>
     ${!data && !says && html`<${Empty} says="Reading the diff…" />`}
     ${says && html`<${Empty} says=${plain(says)} />`}
-    ${
-      files.length > 0 &&
-      html`<${DiffSays} data=${data} />
+    ${files.length > 0 && html`<${DiffSays} data=${data} />
     <${Rows} items=${rows} measured size=${(row) => (row.file ? 34 : 20)} label="Diff" class="diff-rows" tabindex="0"
-      row=${(row) => html`<${Row} row=${row} ...${shared} />`} />`
-    }
+      row=${(row) => html`<${Row} row=${row} ...${shared} />`} />`}
   </div>`;
 }
