@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.proof import every, sample
-from tests.web.browser import IN_BROWSER, Shown, Visitor, ready, show
+from tests.web.browser import IN_BROWSER, TWO_FRAMES, Shown, Visitor, ready, show
 from tests.web.hostile import OWNED
 from tests.web.test_views import VIEWS
 
@@ -82,9 +82,9 @@ async def test_unfolding_everything_is_harmless_too(hostile: Shown, visitor: Vis
     context = await visitor.enter(hostile.server, "steer", viewport=size)
     for tab in ("overview", "transcript"):
         page = await show(context, hostile.server, "task", task=hostile.story["transcript"], tab=tab)
-        folded = page.locator("main details:not([open]) > summary")
-        while await folded.count():  # A long list has only those in the page that can be seen.
-            await folded.first.click()
+        unfolds = "(all) => { for (const each of all) each.click(); return all.length; }"
+        while await page.locator("main details:not([open]) > summary").evaluate_all(unfolds):
+            await page.evaluate(TWO_FRAMES)  # A long list has only those in the page that can be seen.
         await is_harmless(page)
     page = await show(context, hostile.server, "task", task=hostile.story["transcript"], tab="transcript")
     await page.get_by_role("button", name="Show the whole turn").first.click()
