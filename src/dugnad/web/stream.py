@@ -21,6 +21,7 @@ from .following import FollowedBoard
 from .guard import WebRefusal
 from .sessions import Sessions, WebSession
 from .shapes import hosts_shape, stream_shape
+from .summaries import team_shape
 from .why import why_still
 
 STREAMS_MAX = 256
@@ -166,7 +167,9 @@ def changes_message(followed: FollowedBoard, after: int, until: int) -> bytes:
 def hosts_message(followed: FollowedBoard) -> bytes:
     """Until when the leases of hosts last, which changes without an event."""
     view, now = followed.view(), followed.now_ms()
-    return _message("hosts", {"now": now, "hosts": hosts_shape(view, now), "why": why_still(view, now)})
+    team = team_shape(view, now, followed.windows)  # With a lease, its teammates are lost.
+    said = {"now": now, "hosts": hosts_shape(view, now), "team": team, "why": why_still(view, now)}
+    return _message("hosts", said)
 
 
 def _message(event: str | None, data: Any, *, id: int | None = None) -> bytes:
