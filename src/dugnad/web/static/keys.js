@@ -52,7 +52,8 @@ function onKey(event) {
 export function useKeys(bindings) {
   const layer = useRef(bindings);
   layer.current = bindings;
-  useEffect(() => {
+  // Before it is painted, since a person who sees it may press its keys.
+  useLayoutEffect(() => {
     layers.push(layer);
     return () => layers.splice(layers.indexOf(layer), 1);
   }, []);
