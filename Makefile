@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Three workers for two cores, since many tests wait for a program; one that has nothing left takes tests from another.
-PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) * 3 // 2)') --dist worksteal
+# Two workers for each core, since many tests wait for a program; one that has nothing left takes tests from another.
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) * 2)') --dist worksteal
 # Otherwise each program that a test starts compiles its source anew, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -55,6 +55,16 @@ $(BROWSER): | $(READY)
 	}
 	@if command -v chromium >/dev/null 2>&1 || test -x $(BIN)/chromium; then touch $(BROWSER); fi
 
+# Other people's agents, which some tests run against model servers of their own. Without them those tests fail.
+AGENTS := $(VENV)/agents/.ready
+$(AGENTS): tests/real_agents/package.json tests/real_agents/package-lock.json tests/real_agents/requirements.txt | $(READY)
+	@echo "Fetching Node, Claude Code, Codex and opencode for the tests (1.4 GB on disk) ..."
+	@if said=$$(sh tests/real_agents/fetch_agents.sh $(BIN)/python $(VENV)/agents 2>&1); then touch $(AGENTS); else \
+	  echo "$$said"; echo "They could not be fetched from PyPI and npm: the tests with real agents fail."; fi
+
+.PHONY: agents
+agents: $(AGENTS)
+
 .PHONY: demo
 demo: $(READY) ## Offline, under a minute: three teammates build a small program, one of their hosts is killed.
 	@$(BIN)/dugnad demo
@@ -64,11 +74,11 @@ test: $(READY) style ## Every promise on both databases, and format, lint, types
 	@$(MAKE) --no-print-directory --jobs 2 types promises
 
 .PHONY: promises
-promises: $(READY) $(BROWSER)
+promises: $(READY) $(BROWSER) $(AGENTS)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not proof"
 
 .PHONY: proof
-proof: $(READY) $(BROWSER) ## What is too long for `make test`: every planted bug, a kill at every step, storms, long walks.
+proof: $(READY) $(BROWSER) $(AGENTS) ## What is too long for `make test`: every planted bug, a kill at every step, storms, long walks.
 	@$(BIN)/python -m pytest $(PARALLEL) -m proof
 
 .PHONY: check
@@ -91,13 +101,15 @@ format: $(READY) ## Put the code into the one format.
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: bench
-bench: $(READY) $(BROWSER) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox, the cost, the page.
+bench: $(READY) $(BROWSER) ## Measure the board beside the bare driver, a turn beside a bare HTTP loop, a team beside its bound, the sandbox, the cost, the page, the MCP server.
 	@$(BIN)/python bench/board.py
 	@$(BIN)/python bench/turn.py
 	@$(BIN)/python bench/team.py
+	@$(BIN)/python bench/hosts.py
 	@$(BIN)/python bench/sandbox.py
 	@$(BIN)/python bench/cost.py
 	@$(BIN)/python bench/web.py
+	@$(BIN)/python bench/mcp.py
 
 .PHONY: pictures
 pictures: $(READY) $(BROWSER) ## Make the pictures of the page in docs/pictures.

@@ -37,8 +37,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from dugnad import Agent, open_board, open_model, tool
 from dugnad.models.port import Facts, ToolSpec
 from dugnad.settings import AgentLimits
-from dugnad.tools import BUILT_IN, Tool
+from dugnad.tools.built_in import BUILT_IN
 from dugnad.tools.offered import offered
+from dugnad.tools.tool import Tool
 from dugnad.types import Done
 from tests.models.provider_server import Answer, Fault, ProviderServer, Seen
 from tests.tools.test_offered import named
@@ -318,6 +319,7 @@ def has_sdk(folder: str) -> bool:
         if ran.returncode:
             print(f"{SDK} could not be fetched, so it is not measured: {ran.stderr.strip()[-300:]}", file=sys.stderr)
             return False
+        sys.path.remove(str(Path(__file__).parent))  # Or bench/mcp.py would be taken for a package of that name.
         sys.path.append(folder)
     return True
 

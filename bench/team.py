@@ -11,6 +11,9 @@ pickup_ms         from asking for a put to the claim of an idle teammate in anot
 takeover_seconds_after_lease
                   a host is killed with -9 in the middle of four tasks: from the end of its lease until all four are
                   claimed again by another host. The worse of both.
+round_trips_per_task
+                  to PostgreSQL for a task of two turns with one tool call, by one teammate alone: counted at the
+                  socket, with all that the process asks meanwhile (bench/round_trips.py). In a chain, and side by side.
 thousand          1,000 teammates in one process, all in one 2 s call of the model at the same time: memory at its peak
                   above the process before, and CPU each. SQLite.
 
@@ -29,6 +32,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,7 @@ from dugnad.models.scripted import ScriptedModel, Step
 from dugnad.settings import Limits, TeamLimits
 from dugnad.team import Team
 from dugnad.types import Budget, Need, NewTask
+from round_trips import relay
 from team_worker import LEASE_SECONDS, VICTIM_LIMITS
 from tests.postgres_server import PostgresServer
 
@@ -64,6 +69,10 @@ def two_turns(request: Request) -> Step:
     if request.turn == 1:
         return Step(say="I look.", calls=(("look", {"at": request.title}),), seconds=TURN_SECONDS)
     return Step(say=f"{request.title} is done.", seconds=TURN_SECONDS)
+
+
+def two_turns_at_once(request: Request) -> Step:
+    return replace(two_turns(request), seconds=0.0)
 
 
 def two_more(request: Request) -> Step:
@@ -192,6 +201,27 @@ async def takeover(url: str) -> float:
             return (time.monotonic_ns() - beat["beat"]) / 1e9 - LEASE_SECONDS
 
 
+async def round_trips(server: str, *, chain: bool) -> float:
+    """What 30 tasks take more than 10, for each of the 20: so what a run takes once does not count."""
+    counts = []
+    async with (
+        relay(server) as wire,
+        Team.open(wire.url(f"trips{chain:d}"), model=ScriptedModel(two_turns_at_once)) as team,
+    ):
+        await team.spawn("mate", tools=[look])
+        for tasks in (5, 10, 30):
+            entries = [NewTask(title="all of it", assignee="human", budget=Budget())]
+            for place in range(tasks):
+                needs = (Need(-1 - place),) if chain and place else ()
+                entries.append(NewTask(title=f"task {place}", parent=-1, needs=needs))
+            await team.board.cancel((await team.board.put_many(entries))[0].id)
+            before = wire.count
+            report = await team.run()
+            assert len(report.in_state("done")) == tasks, report
+            counts.append(wire.count - before)
+    return round((counts[2] - counts[1]) / 20, 1)
+
+
 async def thousand(url: str) -> dict[str, float]:
     async with other("thousand", url) as crowd:
         return await crowd.hears("mb_above_bare")
@@ -202,7 +232,7 @@ def share(values: Iterable[float], part: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * part))], 2)
 
 
-async def measure(urls: dict[str, Url], quick: bool) -> dict[str, Any]:
+async def measure(urls: dict[str, Url], server: str, quick: bool) -> dict[str, Any]:
     rounds = 1 if quick else 3
     spans: dict[str, float] = {}
     growth: dict[str, tuple[int, float]] = {}
@@ -226,6 +256,10 @@ async def measure(urls: dict[str, Url], quick: bool) -> dict[str, Any]:
             "p99": max(share(each, 0.99) for each in picked.values()),
         },
         "takeover_seconds_after_lease": round(max(taken.values()), 3),
+        "round_trips_per_task": {
+            "postgres": await round_trips(server, chain=False),
+            "postgres_chain": await round_trips(server, chain=True),
+        },
         "thousand": await thousand(urls["sqlite"]("thousand")),
         "by_database": {
             kind: {
@@ -246,6 +280,8 @@ def show(found: dict[str, Any]) -> None:
     )
     print(f"picked up after {found['pickup_ms']['p50']} ms (p99 {found['pickup_ms']['p99']} ms) by another process")
     print(f"a killed host's tasks are claimed again {found['takeover_seconds_after_lease']} s after its lease")
+    trips = found["round_trips_per_task"]
+    print(f"a task takes {trips['postgres']} round trips to PostgreSQL, {trips['postgres_chain']} in a chain")
     crowd = found["thousand"]
     print(f"1,000 teammates take {crowd['mb_above_bare']} MB and {crowd['cpu_ms_each']} ms of CPU each")
 
@@ -263,7 +299,7 @@ def main() -> None:
             "sqlite": lambda name: f"sqlite:///{folder}/{name}.db",
             "postgres": lambda name: f"{server.url}?board={name}",
         }
-        found = asyncio.run(measure(urls, options.quick))
+        found = asyncio.run(measure(urls, server.url, options.quick))
     finally:
         server.remove()
         shutil.rmtree(folder)

@@ -66,6 +66,8 @@ MUTANTS: tuple[Mutant, ...] = (
            seed=9),
     Mutant("tools go on when the lease is over", 2, "team/host.py",
            "self.mind(member, self.lease_runs)", "self.mind(member, lambda: True)", seed=96),
+    Mutant("no fence on a script", 2, "board/store/sql/scripts.sql",
+           " AND tasks.epoch = CAST(held.value ->> 'epoch' AS bigint)", ""),
     # 3. Order.
     Mutant("any end meets a need", 3, "board/rules.py",
            'return "met" if state == "done" and wanted in (None, outcome) else "broken"', 'return "met"', seed=10),
@@ -94,6 +96,9 @@ MUTANTS: tuple[Mutant, ...] = (
     # 5. Budget.
     Mutant("what is reserved does not count", 5, "board/rules.py",
            "spent + reserved + asked > cap", "spent + asked > cap", seed=2),
+    Mutant("a script reserves beyond the cap", 5, "board/store/sql/scripts.sql",
+           "tokens + more_tokens + tokens_reserved + more_tokens_reserved <= tokens_max",
+           "tokens + more_tokens <= tokens_max"),
     Mutant("an unknown call is refunded", 5, "agent/model_calls.py",
            "lost = amount if isinstance(trouble, AnswerLost) else Amount()", "lost = Amount()", seed=13),
     Mutant("a lost holder's reservation is refunded", 5, "board/verbs/budgets.py",
@@ -108,9 +113,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a summary costs nothing", 5, "agent/agent.py",
            '{"used": answer.used, "reservation": answer.reservation} if answer',
            '{"reservation": answer.reservation} if answer', seed=1),
-    Mutant("a turn is charged what was reserved", 5, "board/verbs/turns.py",
-           '(row, turn.used, "settled", call.teammate))',
-           '(row, Amount(**{each: row[each] for each in plain(Amount())}), "settled", call.teammate))'),
+    Mutant("a turn is charged what was reserved", 5, "board/verbs/scripts.py",
+           "        spent = turn.used\n", "        spent = held\n"),
     # 6. Loop guards.
     Mutant("retry without bound", 6, "board/verbs/settle.py",
            "if outcome.retry and tries < limits.attempts_max and not worn_out:", "if outcome.retry:", seed=5),
@@ -144,14 +148,13 @@ MUTANTS: tuple[Mutant, ...] = (
            'return member.status == "stopped"', seed=5),
     Mutant("compaction drops what was to be said", 7, "agent/conversation.py",
            "*self.entries[kept_from:]])\n        self.desk.compaction_wanted = False",
-           "*self.entries[kept_from:]])\n        self.to_say = []", seed=28),
+           "*self.entries[kept_from:]])\n        self.to_say = []", seed=611),
     # 8. Durable.
     Mutant("an interrupted call is run again", 8, "agent/tool_calls.py",
            "if resumed and not found.keyed and not asked_again:", "if False:", seed=112),
     Mutant("acknowledged, and rolled back", 8, "board/store/sqlite.py",
-           'run_now(tx.fetch("append_events", events=as_json(tx.events)))\n'
-           '                self.writer.execute("COMMIT")',
-           'run_now(tx.fetch("append_events", events=as_json(tx.events)))\n'
+           '(as_json(tx.events),))\n                self.writer.execute("COMMIT")',
+           '(as_json(tx.events),))\n'
            '                self.writer.execute("ROLLBACK" if len(tx.events) == 4 else "COMMIT")', seed=1205),
     Mutant("a lost attempt is begun from nothing", 8, "board/store/sql/claims.sql",
            "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),

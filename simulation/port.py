@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dugnad.board import Board
-from dugnad.board.store.seam import Asked, Row, Topics, Tx, Work
+from dugnad.board.store.seam import Asked, Row, Script, Topics, Tx, Work
 from dugnad.board.store.sqlite import SqliteStore
 from dugnad.errors import BoardBusy, BoardFull, BoardUnreachable, DugnadError, StaleClaim
 
@@ -42,6 +42,7 @@ class DatabaseWire:
     committed: Callable[[str, Topics], None]  # Is told after every commit that changed something: by whom, of what.
     note: Callable[[str, str], None]  # Writes a line of the story: who, what.
     freeze: Callable[[Process], None]  # For several leases.
+    looks_ahead: bool = False  # As on PostgreSQL: claims and ends look first, and then write all at once.
     ports: list[Port] = field(default_factory=list)
     reads: int = 0
 
@@ -49,9 +50,9 @@ class DatabaseWire:
         self._topics: Topics = {}
         self.store.on_push(self._topics.update)
 
-    async def write(self, work: Work, port: Port) -> None:
+    async def write(self, work: Work, port: Port, script: Script | None = None) -> bool:
         self._topics.clear()
-        await self.store.write(work)
+        by_script = await self.store.write(work, script=script)
         topics = dict(self._topics)
         if topics:
             self.committed(port.process.name, topics)
@@ -61,6 +62,7 @@ class DatabaseWire:
                 elif each.process.alive and not self.storm.draws("pushes lost", _PUSHES_LOST):
                     delay = self.storm.random.random() * _LATENCY_SECONDS
                     self.loop.call_later(delay, each.hear, topics, context=each.process.context)
+        return by_script
 
 
 class Port:
@@ -69,10 +71,11 @@ class Port:
     def __init__(self, wire: DatabaseWire, process: Process) -> None:
         self.wire = wire
         self.process = process
+        self.looks_ahead = wire.looks_ahead
         self._listeners: list[Callable[[Topics], None]] = []
         wire.ports.append(self)
 
-    async def write(self, work: Work, *, alone: bool = False) -> None:
+    async def write(self, work: Work, *, alone: bool = False, script: Script | None = None) -> bool:
         storm, name = self.wire.storm, self.process.name
         fault = storm.draw(AT_COMMIT, _DRIVER_FAULTS) if name.startswith("host") else None
         if fault:
@@ -89,7 +92,7 @@ class Port:
             raise BoardFull
         elif fault == "connection lost before a commit":
             raise BoardUnreachable(_LOST)
-        await self.wire.write(work, self)
+        by_script = await self.wire.write(work, self, script)
         if fault == "stopped after a commit":
             self.process.kill()
             await never()
@@ -100,11 +103,15 @@ class Port:
             raise BoardUnreachable(_LOST)
         elif fault == "commit done, asked again":
             await asyncio.sleep(storm.random.random())  # While the connection is made anew, others go on.
-            await self.wire.write(_repeated(work), self)
+            by_script = await self.wire.write(_repeated(work), self)
+        return by_script
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         self.wire.reads += 1
         return await self.wire.store.read(name, **arguments)
+
+    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        return await self.read(name, **arguments)
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         self.wire.reads += 1

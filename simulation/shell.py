@@ -19,9 +19,10 @@ from typing import Any
 from dugnad.board import Board
 from dugnad.settings import ShellLimits
 from dugnad.team.workspaces.workspace import OpenWorkspace, RedCheck, TreeWorkspace, Workshop, Workspace
-from dugnad.tools import Context, Tool
+from dugnad.tools.context import Context
 from dugnad.tools.shell.bash import ran_text
 from dugnad.tools.shell.runner import MARGIN_SECONDS, Shell, within
+from dugnad.tools.tool import Tool
 from dugnad.types import Attempt, Claim, Task
 from dugnad.workspace.sandbox.profile import Confinement
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox

@@ -12,7 +12,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import records
 from dugnad.board.store.seam import Topics
 from dugnad.board.store.sqlite import open_sqlite, run_now
@@ -20,7 +20,7 @@ from dugnad.clock import Sources
 from dugnad.errors import DugnadError
 from dugnad.settings import AgentLimits, Limits, Patience, TeamLimits
 from dugnad.team import Host, RunPlan
-from dugnad.tools import Policy
+from dugnad.tools.policy import Policy
 from dugnad.types import Budget, Event, Teammate
 
 from .faults import Storm
@@ -89,7 +89,9 @@ class World:
         true = Sources(now_ms=self._now_ms, new_id=self._ids("database"), chance=self.random.random)
         store = open_sqlite(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
         self.witness.lease_left = self._lease_left
-        self.wire = DatabaseWire(self.loop, store, self.storm, self._committed, self.note, self.freeze)
+        self.wire = DatabaseWire(
+            self.loop, store, self.storm, self._committed, self.note, self.freeze, looks_ahead=bool(seed % 2)
+        )
 
     def note(self, who: str, what: str) -> None:
         self.story.append((round(self.loop.time(), 3), who, what))

@@ -52,7 +52,7 @@ class PostgresServer:
         self._process = subprocess.Popen(
             [self._programs / "postgres", "-D", self.folder / "data"], stdout=log, stderr=log, **self._user
         )  # fmt: skip
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
@@ -69,15 +69,15 @@ class PostgresServer:
         """Fast shutdown: sessions are ended, nothing acknowledged is lost."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(30)
+            self._process.wait(120)
 
     def kill(self) -> None:
         """As a power cut would have it: kill -9, then recovery at the next start."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(120)
         # The postmaster's children notice and leave; only then may the next one start.
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline and _children_of(self.folder):
             time.sleep(0.05)
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)

@@ -64,3 +64,15 @@ def test_the_benchmark_of_the_page_runs_in_a_browser() -> None:
     assert measured["cpu_percent_100_pages"] >= 0
     assert measured["routes"] > 20
     assert measured["routes_open"] == 0
+
+
+@pytest.mark.proof
+def test_the_benchmark_of_the_mcp_server_runs_clients_over_both_ways() -> None:
+    command = [sys.executable, "bench/mcp.py", "--quick", "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    measured = json.loads(ran.stdout)
+    assert measured["tools"] == 10
+    assert measured["tool_tokens"] < 3_000
+    assert measured["call_ms_over_board"].keys() == {"stdio", "http"}
+    assert measured["clients_100"]["mb"] > 0

@@ -18,7 +18,7 @@ def told_by(example: str, folder: Path) -> list[str]:
     """What an example prints, in an empty environment: no key, no board, nothing to ask."""
     ran = subprocess.run(
         [sys.executable, FOLDER / f"{example}.py"], cwd=folder, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.stderr == ""
     assert ran.returncode == 0

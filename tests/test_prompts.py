@@ -15,9 +15,11 @@ import pytest
 from dugnad.agent.conversation import GUARD, NOT_GRANTED
 from dugnad.prompts import load, tell, tool_prompt
 from dugnad.team.workspaces.worktrees import Worktree
-from dugnad.tools import BUILT_IN, LEADING, Tool, file_tools
+from dugnad.tools.built_in import BUILT_IN, LEADING
+from dugnad.tools.file_tools import file_tools
 from dugnad.tools.finish_tools import review_finish
 from dugnad.tools.shell.bash import ShellTools
+from dugnad.tools.tool import Tool
 from dugnad.workspace.files.files import Files
 
 NAMES = sorted(each.name.removesuffix(".md") for each in files("dugnad.prompts").iterdir() if each.name.endswith(".md"))

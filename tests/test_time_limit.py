@@ -31,7 +31,7 @@ def test_a_test_that_hangs_fails_and_the_next_one_runs(folder: Path) -> None:
     )
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-o", "timeout=1", "test_hangs.py"],
-        cwd=folder, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.returncode == 1, ran.stdout
     assert "2 failed, 1 passed" in ran.stdout

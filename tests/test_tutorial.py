@@ -34,7 +34,7 @@ _VARYING = (
     (re.compile(r"\b\d+[smh]( ago)?(?=\s)"), "SPAN"),
     (re.compile(r"[ \t]+"), " "),  # Columns are as wide as what stands in them.
 )
-_HANGS_SECONDS = 90.0  # No command of the page takes a tenth of this.
+_HANGS_SECONDS = 120.0  # No command of the page takes a tenth of this.
 
 
 @dataclass

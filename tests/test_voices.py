@@ -115,7 +115,7 @@ def test_what_a_tool_says_stands_in_a_prompt() -> None:
 
 def test_every_prompt_is_used() -> None:
     used = {ast.literal_eval(call.args[0]) for path in SOURCE for call in told_in(path)}
-    files = [path.stem for path in (ROOT / "prompts").glob("*.md") if path.stem != "tools"]
+    files = [path.stem for path in (ROOT / "prompts").glob("*.md") if not path.stem.endswith("tools")]
     assert {f"{file}.{name}" for file in files for name in load(file)} == used
 
 

@@ -114,6 +114,7 @@ class TeamLimits:
     sweep_seconds: float = 5.0  # Between two checks whether the team fits the work.
     stop_seconds: Annotated[float, 0] = 10.0  # For running turns when the host is told to stop.
     cancel_seconds: Annotated[float, 0] = 5.0  # For cancelled work to end; then it is abandoned.
+    quiet_seconds: float = 1_800.0  # Without a call for so long, a client over MCP gives its task back.
     shutdown_seconds: Annotated[float, 0] = 60.0  # For a teammate to answer a shutdown request; then it is stopped.
     check_rounds_max: Annotated[int, 0] = 3  # How often a failed check goes back to the mind; then the task fails.
     no_place_seconds: float = 60.0  # Before a retry, if a workspace cannot be made or work cannot be merged.

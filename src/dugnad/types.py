@@ -32,7 +32,7 @@ WORDED_BY_RUNTIME: frozenset[str] = MESSAGES | {"review"}  # Except those that t
 WaitingFor = Literal["human", "plan", "tasks", "budget"]
 MessageKind = Literal["text", "shutdown", "shutdown_reply", "plan", "plan_reply", "question", "answer", "notice"]
 TeammateStatus = Literal["wanted", "idle", "working", "waiting", "stopped", "failed", "lost"]
-TurnKind = Literal["request", "reply", "tool", "summary", "trouble"]
+TurnKind = Literal["request", "live", "reply", "tool", "summary", "trouble"]
 
 HUMAN = "human"  # The recipient every board has; never stopped, never seated.
 BOARD = "board"  # The sender of what the board itself says.

@@ -1,6 +1,6 @@
 """A host as a real process, with a teammate whose mind is a stand-in for somebody else's agent, until it is killed.
 
-python external_worker.py '{"url": ..., "folder": ..., "tree": ...}'
+python external_worker.py '{"url": ..., "folder": ..., "tree": ..., "acp": ...}'
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import sys
 from pathlib import Path
 
-from dugnad.agent import ExternalAgent
+from dugnad.agent.external.agent import ExternalAgent
 from dugnad.board import open_board
 from dugnad.settings import Limits
 from dugnad.team import Host, RunPlan
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox, find_bwrap
+from tests.agent.acp_agent import acp_agent
 from tests.agent.standin import stand_in
 
 
@@ -24,7 +25,8 @@ async def main(order: dict[str, str]) -> None:
     sandbox = Sandbox(
         Probe(level="strict", says="", bwrap=find_bwrap(os.environ["PATH"], outside=Path("/nonexistent")))
     )
-    command = stand_in(Path(order["folder"]))
+    folder = Path(order["folder"])
+    command = acp_agent(folder) if order.get("acp") else stand_in(folder)
     host = Host(
         board=board, plan=RunPlan(url="", knows_neighbours=False),
         mind=lambda member, may_act: ExternalAgent(

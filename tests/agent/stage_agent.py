@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dugnad.agent import Agent, drain
+from dugnad.agent.agent import Agent
 from dugnad.agent.conversation import Conversation, reply_body
+from dugnad.agent.drain import drain
 from dugnad.board import Board
 from dugnad.errors import Refused
 from dugnad.models import ScriptedModel

@@ -14,7 +14,8 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Price, Reply, Request, Usage
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
-from dugnad.tools import Context, Ends, Tool, tool
+from dugnad.tools.context import Context, Ends
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import Amount, Budget, Done, Released, Waiting
 from tests.agent.stage_agent import END, FAST, TITLE, Listening, Stage, Wrapped, call, set_stage, told, used
 from tests.conftest import Opener

@@ -13,8 +13,8 @@ from dugnad.errors import BoardBusy
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits
-from dugnad.tools import Policy, Tool, tool
-from dugnad.tools.policy import question
+from dugnad.tools.policy import Policy, question
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import Done, Message, Outcome, Waiting
 from tests.agent.stage_agent import END, Crash, Stage, all_told, call, calls, last_results, of_task, set_stage
 from tests.conftest import Opener

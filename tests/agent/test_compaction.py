@@ -10,7 +10,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import ToolResult, Usage
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Done
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls, of_task, set_stage, told, used
 

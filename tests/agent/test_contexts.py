@@ -14,8 +14,10 @@ from dugnad.settings import AgentLimits
 from dugnad.types import Done, Failed
 from simulation.verdict import verdict
 from tests.agent.stage_agent import END, Crash, Stage, all_told, call, calls, set_stage, told
+from tests.board.raw import grow_old
 
 LOOK = call("list_tasks")
+HOUR = 3_600
 
 
 class Dies:
@@ -169,11 +171,12 @@ async def test_what_was_never_run_before_an_end_is_answered_and_outputs_can_stil
     assert told(stage.model.asked[1]).startswith("Your task is #2: Second")
 
 
-async def test_pruned_transcripts_let_the_conversation_begin_anew(board: Board) -> None:
+async def test_pruned_transcripts_let_the_conversation_begin_anew(board: Board, url: str) -> None:
     stage = await stage_of(board, member=KEEPS)
     await stage.run("First")
     claim = await stage.begin("Second")
-    await board.prune(0)
+    await grow_old(url, HOUR)  # Only what is older than now is pruned, and a millisecond is long.
+    assert (await board.prune(0)).turns
     assert claim.follows == 1
     assert await stage.go_on(claim) == Done("built")
     assert len(stage.model.asked[2].messages) == 1

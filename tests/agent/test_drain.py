@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from dugnad.agent import Agent, drain
+from dugnad.agent.agent import Agent
+from dugnad.agent.drain import drain
 from dugnad.board import Board
 from dugnad.errors import ModelMisconfigured
 from dugnad.models import ScriptedModel

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent import ExternalAgent, ExternalCommand
+from dugnad.agent.external.agent import ExternalAgent
+from dugnad.agent.external.command import ExternalCommand
 from dugnad.board import Board
 from dugnad.errors import ModelMisconfigured
 from dugnad.settings import AgentLimits
@@ -16,6 +17,7 @@ from dugnad.types import HUMAN, Amount, Budget, Done, Failed, Released, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import TITLE, Stage
 from tests.agent.standin import asked, block, prompts, script, stand_in
+from tests.models.provider_server import Answer, ProviderServer
 
 REPORTED = Amount(tokens=370, microdollars=12_300)  # What the stand-in for claude says that a run costs.
 
@@ -351,3 +353,21 @@ async def test_messages_are_in_the_prompt_and_read_when_the_answer_is_recorded(
     await stage.run()
     assert "<inbox>\nFrom the human:\n> Use tabs." in prompts(tree)[0]
     assert not await board.has_unread("alice")
+
+
+async def test_it_uses_a_service_of_the_users_own_and_is_told_when_that_is_down(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    """The agent is curl, and what the server on this machine answers is its result."""
+    async with ProviderServer([Answer(text="It is done.")]) as near:
+        port = near.url.rpartition(":")[2]
+        body = '{"model": "m", "messages": []}'
+        run = ("curl", "-sS", "--fail-with-body", f"http://localhost:{port}/v1/chat/completions", "-d", body)
+        command = ExternalCommand(name="command:mine", run=run, services=(f"localhost:{port}",))
+        stage = await stage_of(board, sandbox, tree, command)
+        outcome = await stage.run()
+        assert isinstance(outcome, Done)
+        assert "It is done." in outcome.result
+    outcome = await stage.run("B")
+    assert isinstance(outcome, Failed)
+    assert f"(network: The service localhost:{port} does not answer; start it)" in outcome.reason

@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -115,37 +116,49 @@ async def test_a_message_shown_to_a_run_that_was_cut_off_is_shown_again(
     assert not await board.has_unread("alice")
 
 
-async def test_killed_in_the_middle_of_a_run_the_command_dies_too_and_another_host_takes_over(
-    url: str, opener: Any, sandbox: Sandbox, tree: Path, folder: Path
-) -> None:
-    board: Board = await opener(limits=Limits(lease_seconds=60, backoff_seconds=0.01))
-    script(tree, {"hang": "600", "write": {"half.txt": "half"}}, {"say": "whole"})
-    command = stand_in(folder)
-    stage = await stage_of(board, sandbox, tree, command)
-    await board.put(TITLE)
-    await board.stop_host(stage.host)
-    order = {"url": url, "folder": str(folder), "tree": str(tree)}
+@asynccontextmanager
+async def killed_host(url: str, folder: Path, tree: Path, **order: Any) -> AsyncIterator[None]:
+    """A host in a process of its own, which is killed at the end, once the program hangs. The program dies with it."""
+    given = {"url": url, "folder": str(folder), "tree": str(tree), **order}
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.agent.external_worker", json.dumps(order), cwd=ROOT
+        sys.executable, "-m", "tests.agent.external_worker", json.dumps(given), cwd=ROOT
     )  # fmt: skip
     try:
         async with asyncio.timeout(120):
             while not (tree / ".hangs").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        hanging = [each for each in psutil.process_iter() if str(folder / "programs" / "claude") in _words(each)]
+        hanging = [each for each in psutil.process_iter() if any(str(folder / "programs") in at for at in _words(each))]
         assert hanging
+        yield
     finally:
         os.kill(worker.pid, signal.SIGKILL)
         await worker.wait()
     async with asyncio.timeout(120):
         while any(each.is_running() and each.status() != "zombie" for each in hanging):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    for host in await board.hosts():  # As another host of this machine finds out at once.
+
+
+async def taken_over(board: Board, stage: Stage) -> Any:
+    """What comes of the task at another host of this machine, which finds out at once."""
+    for host in await board.hosts():
         await board.stop_host(host.id)
     stage.host = await board.start_host("another")
     assert await board.take_back() == [1]
     await board.seat(stage.host, name="alice")
-    assert await stage.go_on(await stage.claim_when_due()) == Done("whole")
+    return await stage.go_on(await stage.claim_when_due())
+
+
+async def test_killed_in_the_middle_of_a_run_the_command_dies_too_and_another_host_takes_over(
+    url: str, opener: Any, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    board: Board = await opener(limits=Limits(lease_seconds=60, backoff_seconds=0.01))
+    script(tree, {"hang": "600", "write": {"half.txt": "half"}}, {"say": "whole"})
+    stage = await stage_of(board, sandbox, tree, stand_in(folder))
+    await board.put(TITLE)
+    await board.stop_host(stage.host)
+    async with killed_host(url, folder, tree):
+        pass
+    assert await taken_over(board, stage) == Done("whole")
     assert "was interrupted" in prompts(tree)[1]
 
 

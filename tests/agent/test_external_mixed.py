@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.errors import LimitReached, ModelMisconfigured, StaleClaim
 from dugnad.models import ScriptedModel

@@ -69,6 +69,53 @@ def test_troubles_are_told_apart_by_the_status_that_is_reported(status: Any, end
 
 
 @pytest.mark.parametrize(
+    ("message", "ended"),
+    [("unexpected status 401 Unauthorized: wrong key, url: http://localhost/v1/responses", "refused"),
+     ("exceeded retry limit, last status: 429 Too Many Requests, request id: r1", "busy"),
+     ("unexpected status 500 Internal Server Error: oh", "failed"),
+     ("it said: unexpected status 401 Unauthorized", "failed")],
+)  # fmt: skip
+def test_codex_reports_a_status_at_the_beginning_of_its_error(message: str, ended: str) -> None:
+    events = [{"type": "error", "message": f"Reconnecting... 1/5 ({message})"},
+              {"type": "turn.failed", "error": {"message": message}}]  # fmt: skip
+    assert read_report("codex-jsonl", ran("\n".join(map(json.dumps, events)), 1)).ended == ended
+
+
+def opencode_step(reason: str = "stop", cost: Any = 0.25, **tokens: Any) -> dict[str, Any]:
+    counts = {"input": 10, "output": 2, "reasoning": 1, "cache": {"read": 4, "write": 3}, **tokens}
+    return {"type": "step_finish", "part": {"reason": reason, "tokens": counts, "cost": cost}}
+
+
+def opencode(*events: dict[str, Any]) -> str:
+    said = {"type": "text", "part": {"messageID": "m2", "text": "Done."}}
+    return "\n".join(map(json.dumps, [{"type": "text", "part": {"messageID": "m1", "text": "First."}}, said, *events]))
+
+
+def test_all_steps_of_opencode_count_and_its_last_message_is_the_result() -> None:
+    found = read_report("opencode-jsonl", ran(opencode(opencode_step("tool-calls"), opencode_step())))
+    assert (found.ended, found.text, found.microdollars) == ("well", "Done.", 500_000)
+    assert found.usage == Usage(input_tokens=34, output_tokens=6, cache_read_tokens=8, cache_write_tokens=6)
+
+
+def test_opencode_without_a_price_does_not_say_what_it_cost() -> None:
+    assert read_report("opencode-jsonl", ran(opencode(opencode_step(cost=0)))).microdollars is None
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "ended"),
+    [({"type": "error", "error": {"name": "APIError", "data": {"message": "no", "statusCode": 401}}}, 1, "refused"),
+     ({"type": "error", "error": {"name": "APIError", "data": {"message": "no", "statusCode": 429}}}, 1, "busy"),
+     ({"type": "error", "error": {"name": "UnknownError"}}, 1, "failed"),
+     ({"type": "error", "error": "no"}, 1, "failed"),
+     (opencode_step("length"), 0, "cut"), (opencode_step("tool-calls"), 0, "failed"), (opencode_step(), 1, "failed")],
+)  # fmt: skip
+def test_how_a_run_of_opencode_ended_is_told_by_its_last_event(event: dict[str, Any], code: int, ended: str) -> None:
+    found = read_report("opencode-jsonl", ran(opencode(event), code))
+    assert found.ended == ended
+    assert found.trouble
+
+
+@pytest.mark.parametrize(
     "said",
     ["I fixed the authentication, but a test is red", "401 Unauthorized", "invalid api key; please run /login",
      "credit balance", "insufficient_quota", "rate limit", "529 Overloaded", "usage limit reached"],

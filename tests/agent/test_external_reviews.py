@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.agent import ExternalCommand
+from dugnad.agent.external.command import ExternalCommand
 from dugnad.board import Board
 from dugnad.errors import StaleClaim
 from dugnad.types import Done, Failed, Outcome

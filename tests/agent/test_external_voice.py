@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.agent.external.answer import FILE
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.team import requests
-from dugnad.tools import Policy, tool
+from dugnad.tools.policy import Policy
+from dugnad.tools.tool import tool
 from dugnad.types import HUMAN, Done, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import FAST, TITLE, Stage, call

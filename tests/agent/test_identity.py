@@ -14,7 +14,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Budget, Claim, Done
 from tests.agent.stage_agent import (
     END,

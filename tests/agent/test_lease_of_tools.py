@@ -8,7 +8,7 @@ import pytest
 
 from dugnad.board import Board
 from dugnad.errors import StaleClaim
-from dugnad.tools import Tool, tool
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import Amount, Budget, Claim
 from tests.agent.stage_agent import END, call, calls, set_stage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.agent import Stop
+from dugnad.agent.stop import Stop
 from dugnad.board import Board
 from dugnad.cli.running import read_run
 from dugnad.config.project import read_project

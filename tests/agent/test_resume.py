@@ -11,7 +11,7 @@ import pytest
 from dugnad.agent.conversation import Conversation
 from dugnad.board import Board
 from dugnad.settings import AgentLimits
-from dugnad.tools import Policy
+from dugnad.tools.policy import Policy
 from dugnad.types import HUMAN, Claim, Done, Failed, NewTurn, Waiting
 from simulation.verdict import verdict
 from tests.agent.stage_agent import END, Crash, all_told, calls, last_results, set_stage, told

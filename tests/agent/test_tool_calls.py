@@ -15,7 +15,8 @@ from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
 from dugnad.settings import AgentLimits
-from dugnad.tools import Context, Tool, tool
+from dugnad.tools.context import Context
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import Amount, Budget, Done, Waiting
 from tests.agent.stage_agent import END, Crash, Stage, Wrapped, call, calls, last_results, results, set_stage
 

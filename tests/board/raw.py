@@ -79,7 +79,7 @@ async def race(url: str, *calls: Awaitable[Any]) -> list[Any]:
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Ask a database until it says so. For what it does by itself; what the board does is waited for by its watch."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             if await holds():
                 return

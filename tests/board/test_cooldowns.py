@@ -330,8 +330,8 @@ async def test_a_batch_reads_a_fixed_number_of_times_and_nothing_without_a_pace(
         plain = await statements(*[None] * 20)
         assert not any("cooldowns" in each or "GROUP BY pace" in each for each in said)
         assert await statements(*[None, Pace(key=KEY)] * 10) == plain + 1
-        assert await statements(*(Pace(key=str(n), requests_per_minute=50) for n in range(20))) == plain + 3
-        assert await statements(*[Pace(key=KEY, tokens_per_minute=50)] * 20) == plain + 3
+        assert await statements(*(Pace(key=str(n), requests_per_minute=50) for n in range(20))) == plain + 4
+        assert await statements(*[Pace(key=KEY, tokens_per_minute=50)] * 20) == plain + 4
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ async def test_a_reader_sees_every_number_once_while_two_boards_write(opener: Op
 
     reading = asyncio.create_task(read())
     await asyncio.gather(*(write(board, f"{name}{n}") for n in range(4) for board, name in ((one, "a"), (two, "b"))))
-    assert await asyncio.wait_for(reading, 60) == list(range(1, 201))
+    assert await asyncio.wait_for(reading, 120) == list(range(1, 201))
     titles = [event.data["title"] for event in await all_events(reader)]
     for name in ("a0", "b3"):
         own = [title for title in titles if str(title).startswith(name)]

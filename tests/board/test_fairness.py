@@ -100,7 +100,7 @@ def start(processes: list[subprocess.Popen[str]]) -> None:
 def answers(processes: list[subprocess.Popen[str]]) -> list[str]:
     found = []
     for each in processes:
-        out, err = each.communicate(timeout=60)
+        out, err = each.communicate(timeout=120)
         assert each.returncode == 0, err
         found.append(out)
     return found

@@ -23,7 +23,7 @@ from tests.board.worker import LIMITS, PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FREEZE_SECONDS = LIMITS.lease_seconds * 1.6
-LEAVE_SECONDS_MAX = 30
+LEAVE_SECONDS_MAX = 120
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Plan:
 
 def plan_for(chaos: bool) -> Plan:
     if not chaos:
-        return Plan(tasks=200, roots=10, processes=4, kills=6, freezes=1, seconds_max=60)
+        return Plan(tasks=200, roots=10, processes=4, kills=6, freezes=1, seconds_max=120)
     tasks, kills = int(os.environ.get("WORKER_TASKS", "2000")), int(os.environ.get("WORKER_KILLS", "60"))
     seconds = 60 + tasks / 10 + kills * 3
     return Plan(tasks=tasks, roots=40, processes=8, kills=kills, freezes=max(3, kills // 6), seconds_max=seconds)

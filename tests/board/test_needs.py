@@ -365,3 +365,12 @@ async def test_a_wait_for_a_task_that_ends_in_the_same_moment_goes_on(board: Boa
     assert sorted(map(str, answers)) == ["done", "waiting"]
     found = await board.find(waiter.task.id)
     assert (found.state, found.open_needs) == ("ready", 0)
+
+
+async def test_all_needs_are_read_at_once_with_what_became_of_them(board: Board) -> None:
+    await board.put_many(
+        [NewTask(title="1"), NewTask(title="2", needs=(-1,)), NewTask(title="3", needs=(Need(-1, "failed"), -2))]
+    )
+    await board.settle(await (await crew(board)).must_claim(), Done("ok"))
+    found = [(task, need.task, need.outcome, state) for task, need, state in await board.all_needs()]
+    assert found == [(2, 1, None, "met"), (3, 1, "failed", "broken"), (3, 2, None, "open")]

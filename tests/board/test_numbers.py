@@ -82,6 +82,7 @@ CALLS: dict[str, Act] = {
     "stop_teammate": lambda board, claim, n: board.stop_teammate("nobody", seat=n),
     "moment": lambda board, claim, n: board.moment([n]),
     "moment scope": lambda board, claim, n: board.moment(scope=[n]),
+    "surroundings": lambda board, claim, n: board.surroundings(claim.task, "alice", mates=n, notes=n, messages=n),
     "whole": lambda board, claim, n: board.whole([n]),
     "start_host": lambda board, claim, n: board.start_host("scoped", scope=[n]),
     "fail_teammate": lambda board, claim, n: board.fail_teammate("nobody", by="x", reason="y", seat=n),

@@ -253,7 +253,7 @@ def _open_together(addresses: list[str]) -> list[list[int]]:
                 assert line, each.communicate(timeout=120)[1]
             answers.append([int(line) for line in lines])
         for each in processes:
-            assert each.wait(30) == 0
+            assert each.wait(120) == 0
     finally:
         for each in processes:
             each.kill()

@@ -104,7 +104,7 @@ def _try_as_anyone(path: Path, folder: Path) -> list[str]:
     folder.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", TRY_AS_ANYONE, f"sqlite:///{path}", str(NOBODY)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer: list[str] = json.loads(done.stdout)

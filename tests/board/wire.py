@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 from typing import Literal
 
-COMMIT = b"COMMIT\0"  # As the driver sends it, in a simple query.
+# As the driver sends it, in a simple query; and the steps of a script, which is a transaction of its own.
+COMMITS = (b"COMMIT\0", b'"tells":')
 
 
 class _Link:
@@ -65,7 +66,7 @@ class Wire:
 
     async def _upwards(self, from_board: asyncio.StreamReader, link: _Link) -> None:
         while data := await from_board.read(65_536):
-            if self.cut_at_commit is not None and COMMIT in data:
+            if self.cut_at_commit is not None and any(each in data for each in COMMITS):
                 when, self.cut_at_commit = self.cut_at_commit, None
                 self.cuts += 1
                 if when == "after":

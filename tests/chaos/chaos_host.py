@@ -34,7 +34,7 @@ from dugnad.errors import BoardTrouble, StaleClaim
 from dugnad.models.port import Price, Request, Said, ToolResult
 from dugnad.models.scripted import ScriptedModel, Step
 from dugnad.settings import Limits, TeamLimits
-from dugnad.tools import BUILT_IN
+from dugnad.tools.built_in import BUILT_IN
 from dugnad.types import Claim, Task
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ LIMITS = Limits(
 )
 TEAM_LIMITS = TeamLimits(idle_seconds=100_000, stop_seconds=2, sweep_seconds=0.5, cancel_seconds=2)
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
-OPEN_SECONDS_MAX = 60
+OPEN_SECONDS_MAX = 120
 RED = "the check is red"
 PRICE = Price(input=1, output=5)
 

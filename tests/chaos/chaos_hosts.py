@@ -18,7 +18,7 @@ from tests.chaos.chaos_host import LIMITS
 
 ROOT = Path(__file__).parents[2]
 FREEZE_SECONDS = LIMITS.lease_seconds * 1.6
-LEAVE_SECONDS_MAX = 60
+LEAVE_SECONDS_MAX = 120
 
 
 class Cradle:

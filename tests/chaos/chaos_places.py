@@ -29,7 +29,7 @@ from tests.team.namespaces import PORT, lab_address
 NAMESPACES = Path(__file__).parent.parent / "team" / "namespaces.py"
 DISK_BYTES = 192 * 1024 * 1024
 FULL_NOTES_MAX = 400
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 _NEWNS, _NEWUSER, _PRIVATE = 0x20000, 0x10000000, 0x4000 | 0x40000
 
 

@@ -140,7 +140,7 @@ class Storm:
         before = self.hosts.counted("troubles")
         await self.place.fill(self.board)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while self.hosts.counted("troubles") == before:  # noqa: ASYNC110  They can only tell by a file.
                     await asyncio.sleep(0.05)
         finally:
@@ -270,7 +270,7 @@ def both(plan: Plan) -> Iterator[dict[str, Any]]:
         except BaseException as why:
             if not isinstance(why, KeyboardInterrupt):  # Which it has heard itself.
                 process.terminate()
-            process.wait(60)  # It takes its server and its hosts away.
+            process.wait(120)  # It takes its server and its hosts away.
             raise
         if not printed:
             sys.exit(process.returncode)

@@ -134,7 +134,7 @@ def run_anew(*words: str, folder: Path, given: str | None = None, **more: str) -
     """The same with an interpreter of its own, for what depends on how that starts."""
     return subprocess.run(
         [sys.executable, "-m", "dugnad", *words], cwd=folder, env=environment(**{"HOME": str(folder), **more}),
-        input=given, capture_output=True, text=True, timeout=60, check=False,
+        input=given, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dugnad.board import Board
 from dugnad.chat.incoming import Incoming
 from dugnad.chat.session import alongside
-from tests.cli.chat_stage import Paper, Talk, play_lead, until_read
+from dugnad.types import HUMAN
+from tests.cli.chat_stage import SECONDS, Paper, Talk, play_lead, until_read
 from tests.conftest import Opener
+from tests.team.stage_team import AnswerLost
 
 
 @asynccontextmanager
@@ -106,6 +109,23 @@ async def test_replies_say_what_was_decided(board: Board) -> None:
     async with listening(board) as paper:
         await paper.until("bob")
     assert paper.text == "alice agrees to shut down.\nbob refuses to shut down: I am in the middle of it.\n"
+
+
+async def test_an_answer_is_printed_after_what_its_question_prints(opener: Opener) -> None:
+    lead = await play_lead(await opener(), "alice")
+    looking: list[asyncio.Task[None]] = []
+
+    async def alice_answers() -> None:
+        """Before the chat knows that its message was taken. The answer gets the time to be printed too early."""
+        await lead.board.tell("alice", HUMAN, "Half-way.")
+        looking.append(asyncio.create_task(Incoming(talk.session).arrive()))
+        await asyncio.wait(looking, timeout=0.3)
+
+    talk = Talk(AnswerLost(await opener(), "tell", alice_answers))  # type: ignore[arg-type]
+    await talk.says("/tell alice How far are you?")
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*looking)
+    assert talk.paper.text == "Sent to alice.\nalice: Half-way.\n"
 
 
 async def test_trouble_is_told_once_while_it_lasts(opener: Opener) -> None:

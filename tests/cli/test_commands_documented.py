@@ -22,8 +22,8 @@ from tests.cli.shell import Shell, claimed, environment, run, write_settings
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "commands.md").read_text()
 VERBS = [name for verbs in SECTIONS.values() for name, _, _ in verbs]
 ELSEWHERE = {"chat"}  # It has a page of its own.
-RUNNING = {"run", "work", "demo", "doctor"}  # Compared below, each in its own way;
-SERVING = {"servers", "web"}  # or in `test_servers_command` and `test_web_command`.
+RUNNING = {"run", "work", "demo", "doctor", "status"}  # Compared below, each in its own way;
+SERVING = {"servers", "web", "mcp"}  # or in `test_servers_command`, `test_web_command` and `tests/mcp`.
 
 
 def section(name: str) -> str:
@@ -64,6 +64,7 @@ def compare(where: str, wanted: Any, found: Any) -> None:
 def shell(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A board on which every verb has something to show."""
     monkeypatch.chdir(folder)
+    (folder / "todo.md").write_text("- [ ] more\n")
     shell = Shell(f"sqlite:///{folder}/board.db")
     for words in (["goal"], ["part", "--under", "1", "--needs", "1"], ["fails"], ["asks"], ["plans"], ["held"]):
         shell.says("add", *words)
@@ -88,7 +89,7 @@ COMMANDS = [
     ["team"], ["spawn", "bob"], ["stop", "alice", "--now"], ["tell", "alice", "x"], ["inbox"], ["answer", "4", "this"],
     ["approve", "5"], ["reject", "5", "--why", "no"], ["retry", "3"], ["cancel", "2"], ["release", "6"], ["budget"],
     ["budget", "1"], ["model", "anthropic:claude-sonnet-5-5"], ["rehearse", "--seeds", "2"],
-    ["prune"], ["trust"],
+    ["prune"], ["trust"], ["import", "todo.md"], ["export", "out.md"],
 ]  # fmt: skip
 
 
@@ -133,6 +134,15 @@ def test_working_and_the_doctor_print_the_documented_keys(folder: Path, monkeypa
     compare("doctor", promised("doctor")["findings"], found["findings"])
 
 
+def test_the_status_prints_the_documented_keys(shell: Shell) -> None:
+    shell.on_board(lambda board: board.cool_down("anthropic:3f9a1c02", seconds=600, reason="429", by="alice"))
+    found = json.loads(shell("status", "--json").stdout)
+    assert set(found) == set(promised("status"))
+    for key in ("troubles", "status"):
+        compare("status", promised("status")[key], found[key])
+    compare("status", ["Cooldown"], found["status"]["cooldowns"])
+
+
 def test_the_events_of_the_log_have_the_documented_keys(shell: Shell) -> None:
     for line in shell.says("log", "--json").splitlines():
         assert set(json.loads(line)) == documented_keys("Event")
@@ -175,7 +185,7 @@ def test_every_verb_has_an_example_in_its_help_that_parses(verb: str) -> None:
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
 def test_every_verb_speaks_json(verb: str) -> None:
     options = {option for parameter in command_of(verb).params for option in parameter.opts}
-    assert verb in ("chat", "demo") or "--json" in options
+    assert verb in ("chat", "demo", "mcp") or "--json" in options
 
 
 def test_the_examples_of_the_page_parse() -> None:

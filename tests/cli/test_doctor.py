@@ -257,6 +257,23 @@ async def test_a_local_server_is_asked_only_when_that_is_wanted(folder: Path) ->
     assert (await found(folder, **local, online=True))["online"].level == "wrong"
 
 
+async def test_services_are_shown_and_tried_when_that_is_wanted(folder: Path) -> None:
+    async with ProviderServer([Answer(text="")]) as server:
+        where = server.url.removeprefix("http://")
+        config = f"[commands.claude]\nservices = ['{where}']\n[mcp.db]\ncommand = ['x']\nservices = ['{where}']\n"
+        config += f"[acp.opencode]\nservices = ['{where}']\n"
+        (folder / ".config/dugnad").mkdir(parents=True)
+        (folder / ".config/dugnad/config.toml").write_text(config)
+        said = f"command:claude may use {where}; acp:opencode may use {where}; the MCP server db may use {where}."
+        for online in (False, True):
+            services = (await found(folder, online=online))["services"]
+            assert (services.level, services.says) == ("ok", said)
+    assert (await found(folder))["services"].level == "ok"
+    down = (await found(folder, online=True))["services"]
+    assert (down.level, down.says) == ("warning", f"{said} There is no answer from {where}.")
+    assert down.mend == "start it, or correct `services`"
+
+
 async def test_a_cap_in_dollars_needs_a_price(folder: Path) -> None:
     (folder / "dugnad.toml").write_text("model = 'openai:llama-here'\n[budget]\ndollars = 2")
     local = {"DUGNAD_MODEL": "", "DUGNAD_BASE_URL": "http://localhost:1/v1"}

@@ -11,7 +11,7 @@ from dugnad.cli.conduct import gather_team
 from dugnad.cli.running import read_run
 from dugnad.config.project import read_project
 from dugnad.team import Team
-from dugnad.tools import Policy
+from dugnad.tools.policy import Policy
 from dugnad.types import Budget
 from tests.cli.shell import write_settings
 

@@ -125,7 +125,7 @@ def until_waiting(shell: Shell) -> None:
     """A process of its own takes a while to start where others are busy too."""
 
     async def waiting(board: Board) -> None:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(120):
             with board.watch(["log"]) as watch:
                 while (await board.find(1)).state != "waiting":
                     await watch.wait(0.2)

@@ -101,7 +101,7 @@ def test_on_a_terminal_it_asks_first(folder: Path, said: str, code: int, left: b
     run("add", "one", folder=folder)
     asyncio.run(raw.grow_old(f"sqlite:///{folder}/.dugnad/board.db", 40 * DAY))
     seen = pexpect.spawn(
-        sys.executable, ["-m", "dugnad", "prune"], cwd=str(folder), env=environment(HOME=str(folder)), timeout=60
+        sys.executable, ["-m", "dugnad", "prune"], cwd=str(folder), env=environment(HOME=str(folder)), timeout=120
     )
     seen.expect("Delete them\\?")
     seen.sendline(said)

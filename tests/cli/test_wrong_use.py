@@ -229,7 +229,7 @@ def test_a_broken_project_file_is_named_and_nothing_is_made(folder: Path) -> Non
 
 def test_two_processes_add_at_once_and_nothing_is_lost(folder: Path) -> None:
     crowd = [start("add", f"task {number}", folder=folder) for number in range(4)]
-    said = [process.communicate(timeout=60) for process in crowd]
+    said = [process.communicate(timeout=120) for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 4, said
     tasks = json.loads(run("tasks", "--json", folder=folder).stdout)["tasks"]
     assert sorted(task["title"] for task in tasks) == [f"task {number}" for number in range(4)]

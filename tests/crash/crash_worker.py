@@ -27,17 +27,19 @@ from typing import Any
 
 import dugnad.board.store.postgres
 import dugnad.board.store.sqlite  # noqa: F401  Both are imported before the fork, not after each.
-from dugnad.agent import Agent, drain
+from dugnad.agent.agent import Agent
+from dugnad.agent.drain import drain
 from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request
 from dugnad.settings import Limits
-from dugnad.tools import BUILT_IN, Tool
+from dugnad.tools.built_in import BUILT_IN
+from dugnad.tools.tool import Tool
 from dugnad.types import OPEN, Claim
 from tests.crash import many_errands, ten_turns
 
-RUN_SECONDS_MAX = 60
+RUN_SECONDS_MAX = 120
 VERBS = (
     "record", "reserve", "spend", "hand_over", "settle", "cool_down", "follow_up", "follow_ups", "tell",
     "write_note", "take", "show",

@@ -16,7 +16,8 @@ from pathlib import Path
 from dugnad.models.port import Message, Reply, Request, Said, ToolResult, Usage
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits, Limits, Patience
-from dugnad.tools import Context, Tool, tool
+from dugnad.tools.context import Context
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import Budget
 
 LIMITS = Limits(backoff_seconds=0.01)

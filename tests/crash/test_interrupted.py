@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Request, ToolResult
 from dugnad.models.scripted import Step
-from dugnad.tools import Tool, tool
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import HUMAN, Claim, Outcome, Waiting
 from tests.conftest import Opener
 

@@ -81,6 +81,6 @@ def test_a_traceback_is_one_value_on_one_line_without_the_values_of_variables() 
 
 def test_without_a_handler_nothing_is_printed() -> None:
     program = "from dugnad.logs import logger; logger('dugnad.x').error('lost why=%s', 1)"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert ran.stdout + ran.stderr == ""
     assert logger("dugnad.team.worker").name == "dugnad.team.worker"

@@ -60,7 +60,7 @@ def test_two_processes_have_a_file_each(folder: Path) -> None:
     )
     ran = subprocess.run(
         [sys.executable, "-c", program, str(folder / "logs")], capture_output=True, text=True,
-        timeout=60, check=True,
+        timeout=120, check=True,
     )  # fmt: skip
     assert ran.stdout.strip().endswith("/dugnad-2.log")
 

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Protocol = Literal["anthropic", "chat", "responses", "gemini"]
-Call = tuple[str, str, str | None]  # Its name, its arguments as JSON text, its id (None: one is made).
+# Its name, its arguments as JSON text, its id (None: one is made). Responses knows two more kinds of tools: SPACE.NAME
+# is in a namespace, and NAME! takes plain text.
+Call = tuple[str, str, str | None]
 Object = dict[str, Any]
 
 SERIAL = "~serial~"
@@ -255,8 +257,11 @@ def responses_items(answer: Answer) -> list[Object]:
         made = {"id": f"msg_{SERIAL}", "type": "message", "role": "assistant", "status": status, "content": [part]}
         items.append(made)
     for index, name, arguments, given in answer.arguments():
-        made = {"id": f"fc_{SERIAL}{index}", "type": "function_call", "call_id": given or f"call_{SERIAL}{index}"}
-        items.append(made | {"name": name, "arguments": arguments, "status": status})
+        space, _, own = name.rstrip("!").rpartition(".")
+        made = {"id": f"fc_{SERIAL}{index}", "call_id": given or f"call_{SERIAL}{index}", "name": own, "status": status}
+        made |= {"namespace": space} if space else {}
+        plain = {"type": "custom_tool_call", "input": arguments}
+        items.append(made | (plain if name.endswith("!") else {"type": "function_call", "arguments": arguments}))
     return items
 
 
@@ -285,6 +290,11 @@ def responses_item_events(item: Object) -> Iterator[Object]:
         done = {"name": item["name"], "arguments": item["arguments"]}
         yield {"type": "response.function_call_arguments.done", **done}
         return
+    if item["type"] == "custom_tool_call":
+        for piece in pieces(item["input"]):
+            yield {"type": "response.custom_tool_call_input.delta", "delta": piece}
+        yield {"type": "response.custom_tool_call_input.done", "input": item["input"]}
+        return
     if item["type"] == "reasoning":
         part, at, around, kind = item["summary"][0], "summary_index", "reasoning_summary_part", "reasoning_summary_text"
     else:
@@ -305,7 +315,14 @@ def responses_events(answer: Answer, model: str) -> Iterator[Object]:
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(response["output"]):
-        hollow = {"summary": [], "content": [], "arguments": "", "encrypted_content": "", "status": "in_progress"}
+        hollow = {
+            "summary": [],
+            "content": [],
+            "arguments": "",
+            "input": "",
+            "encrypted_content": "",
+            "status": "in_progress",
+        }
         started = item | {key: value for key, value in hollow.items() if key in item}
         yield {"type": "response.output_item.added", "output_index": index, "item": started}
         for event in responses_item_events(item):

@@ -12,7 +12,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.models.port import Facts
 from dugnad.settings import AgentLimits
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Done
 from tests.agent.stage_agent import set_stage
 from tests.models.asking import ANTHROPIC, CHAT, RESPONSES, opened

@@ -23,7 +23,7 @@ from pathlib import Path
 from dugnad import Agent, Board, Task, drain, open_board, open_model, tool
 from dugnad.models.port import Request, Said
 from dugnad.settings import AgentLimits, Limits
-from dugnad.tools import BUILT_IN
+from dugnad.tools.built_in import BUILT_IN
 from dugnad.types import ENDED
 from tests.real_model.relay import relay
 from tests.real_model.serve import running

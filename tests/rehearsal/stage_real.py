@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.board.store.sqlite import open_sqlite
 from dugnad.clock import Sources

@@ -1,6 +1,6 @@
 """A host as a real process: a team on a board with a scripted model, until it is told to stop or killed.
 
-    python host_worker.py '{"url": ..., "folder": ..., "teammates": ["alice"], "lease_seconds": 1.5, ...}'
+    python host_worker.py '{"url": ..., "folder": ..., "teammates": ["alice"], "lease_seconds": 5.0, ...}'
 
 A task called "together N" ends only when N of them are held at once; "long ..." leaves its mark in the first turn and
 then, at a slow host, thinks for ten minutes; all others leave their mark and end. A mark is a line in a file that says
@@ -23,7 +23,7 @@ from dugnad.errors import StaleClaim
 from dugnad.models.port import Reply, Request
 from dugnad.models.scripted import ScriptedModel, Step
 from dugnad.settings import Limits, TeamLimits
-from dugnad.tools import Tool
+from dugnad.tools.tool import Tool
 from dugnad.types import Claim, Outcome
 
 FOR_EVER_SECONDS = 600.0
@@ -37,7 +37,7 @@ class Order:
     folder: str
     teammates: tuple[str, ...]
     slow: bool = False
-    lease_seconds: float = 1.5
+    lease_seconds: float = 5.0  # A busy machine may not run a process for a second or two.
     knows_neighbours: bool = False
     seats_max: int = 10_000
 

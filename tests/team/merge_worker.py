@@ -2,12 +2,15 @@
 
     python -m tests.team.merge_worker URL REPOSITORY NAME...
 
+With REMOTE in the environment, it shares its work through that remote.
+
 Every task "add N" has a program of the repository enter N in files that others enter theirs in, too, and finishes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +56,8 @@ FILES = {
 
 def step(request: Request) -> Step:
     number = request.title.split()[1]
-    if request.turn == 1 or "Interrupted" in str(request.messages[-2:]):  # Who was interrupted looks again.
+    told = str(request.messages[-2:])  # Who was interrupted looks again, and whose tree may lack something.
+    if request.turn == 1 or any(each in told for each in ("Interrupted", "Your tree is new", "on another machine")):
         return shell(f"python3 add.py {number}")
     return finish(f"{number} is entered.")
 
@@ -63,7 +67,7 @@ async def main(url: str, root: Path, names: list[str]) -> None:
     plan = RunPlan(url=url, model=ScriptedModel(step), limits=limits, board_limits=LIMITS, seats_max=len(names))
     async with (
         opened(plan) as board,
-        worktrees(board, root, CHECK) as places,
+        worktrees(board, root, CHECK, remote=os.environ.get("REMOTE")) as places,
         Team(replace(plan, workspaces=places), board=board) as team,
     ):
         await places.sweep()

@@ -1,8 +1,11 @@
 """A small network for tests: hosts in network namespaces of their own, each on its own wire to where the database is.
 
-    python namespaces.py lab SOCKET              a namespace in which port 5432 leads to the database's Unix socket
-    python namespaces.py join LAB N COMMAND ...  the command in a namespace of its own, on wire N to the lab
+    python namespaces.py lab SOCKET              a namespace in which port 5432 leads to the database's Unix socket,
+                                                 and port 22 to a git that serves the repositories of this machine
+    python namespaces.py join LAB N COMMAND ...  the command in a namespace of its own, on wire N to the lab, or on
+                                                 several: N,M
     python namespaces.py wire LAB N (up | down)  cut a wire at the lab's end, silently, or mend it
+    python namespaces.py ssh ADDRESS HOST WORDS  in the place of ssh: git's own words to the lab, and what it answers
 
 LAB is the process id of the first. Nothing of the machine's own network is touched, no program is needed, and neither
 is root, where people may make user namespaces. All of it is gone when its processes are.
@@ -13,12 +16,15 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import shlex
 import socket
 import struct
 import sys
+import threading
 from pathlib import Path
 
 PORT = 5432
+GIT_PORT = 22
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _NEWLINK, _NEWADDR = 16, 20
 _REQUEST, _ACKNOWLEDGE, _NEW = 0x1, 0x4, 0x200 | 0x400
@@ -87,11 +93,12 @@ def _link(index: int = 0, flags: int = 0, change: int = 0) -> bytes:
 
 
 def _lay_wire(number: int, lab: int) -> None:
-    """A wire from here to the lab: `wire` at this end, `wireN` at the other."""
+    """A wire from here to the lab: `ownN` at this end, `wireN` at the other."""
     name, there, process = 3, 1, 19  # What the kernel calls a link's name, the other end, and whose namespace.
+    own = b"own%d\0" % number
     other = _link() + _attribute(name, b"wire%d\0" % number) + _attribute(process, struct.pack("=I", lab))
     kind_and_ends = _attribute(1, b"veth\0") + _attribute(2, _attribute(there, other))
-    _ask_kernel(_NEWLINK, _link() + _attribute(name, b"wire\0") + _attribute(18, kind_and_ends), _NEW)
+    _ask_kernel(_NEWLINK, _link() + _attribute(name, own) + _attribute(18, kind_and_ends), _NEW)
 
 
 def _switch(name: str, up: bool) -> None:
@@ -104,7 +111,7 @@ def _give_address(name: str, address: str) -> None:
     _ask_kernel(_NEWADDR, place + _attribute(2, packed) + _attribute(1, packed), _NEW)
 
 
-# The three programs.
+# The programs.
 
 
 async def _lab(path: str) -> None:
@@ -124,22 +131,56 @@ async def _lab(path: str) -> None:
         back, forth = await asyncio.open_unix_connection(path)
         await asyncio.gather(pass_on(reader, forth), pass_on(back, writer))
 
+    async def serve_git(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        program, repository = shlex.split((await reader.readline()).decode())
+        git = await asyncio.create_subprocess_exec(
+            "git", program.removeprefix("git-"), repository, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert git.stdin is not None
+        assert git.stdout is not None
+        await asyncio.gather(pass_on(reader, git.stdin), pass_on(git.stdout, writer))
+        await git.wait()
+
+    await asyncio.start_server(serve_git, "0.0.0.0", GIT_PORT)
     async with await asyncio.start_server(serve, "0.0.0.0", PORT) as server:
         print("ready", flush=True)
         await server.serve_forever()
 
 
-def _join(lab: int, number: int, command: list[str]) -> None:
+def _ssh(address: str, command: str) -> None:
+    """Ends when the other side has said all; with an error if it is silent for long, as ssh is told to."""
+    with socket.create_connection((address, GIT_PORT), timeout=5) as line:
+        line.settimeout(None)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in ((socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 2)):
+            line.setsockopt(socket.IPPROTO_TCP, option, value)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3_000)
+        line.sendall(f"{command}\n".encode())
+
+        def send() -> None:
+            while some := os.read(0, 65_536):
+                line.sendall(some)
+            line.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=send, daemon=True).start()
+        while some := line.recv(65_536):
+            os.write(1, some)
+
+
+def _join(lab: int, numbers: list[int], command: list[str]) -> None:
     _become_its_root(lab)
     _call("unshare", _NEWNET)
     with Path("/proc/self/ns/net").open() as own:
         _switch("lo", up=True)
-        _lay_wire(number, lab)
-        _give_address("wire", f"10.77.{number}.2")
-        _switch("wire", up=True)
+        for number in numbers:
+            _lay_wire(number, lab)
+            _give_address(f"own{number}", f"10.77.{number}.2")
+            _switch(f"own{number}", up=True)
         _enter(lab, "net")
-        _give_address(f"wire{number}", lab_address(number))
-        _switch(f"wire{number}", up=True)
+        for number in numbers:
+            _give_address(f"wire{number}", lab_address(number))
+            _switch(f"wire{number}", up=True)
         _call("setns", own.fileno(), 0)
     os.execv(command[0], command)
 
@@ -148,7 +189,9 @@ def main(what: str, *given: str) -> None:
     if what == "lab":
         asyncio.run(_lab(given[0]))
     elif what == "join":
-        _join(int(given[0]), int(given[1]), list(given[2:]))
+        _join(int(given[0]), [int(each) for each in given[1].split(",")], list(given[2:]))
+    elif what == "ssh":
+        _ssh(given[0], given[-1])
     elif what == "wire":
         _become_its_root(int(given[0]))
         _enter(int(given[0]), "net")

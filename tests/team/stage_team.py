@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.errors import BoardBusy
 from dugnad.models import ScriptedModel
@@ -115,6 +115,18 @@ class AnswerLost(Between):
             return answer
 
         return first
+
+
+class Counted:
+    """A real board, and how often one verb of it was called."""
+
+    def __init__(self, board: Board, verb: str) -> None:
+        self._board, self._verb = board, verb
+        self.times = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.times += name == self._verb
+        return getattr(self._board, name)
 
 
 async def busy() -> None:

@@ -14,6 +14,7 @@ from dugnad.models.scripted import Step
 from dugnad.team.workspaces.workspace import Workshop
 from dugnad.team.workspaces.worktrees import Worktrees
 from dugnad.workspace.sandbox.sandbox import Sandbox
+from tests.workspace.remotes import sharing
 from tests.workspace.repository import trees_of
 from tests.workspace.running import strict_here
 
@@ -22,7 +23,7 @@ PATH = ":".join([*(str(each / "bin") for each in OWN), "/usr/bin", "/bin"])
 
 
 @asynccontextmanager
-async def worktrees(board: Any, root: Path, *checks: str) -> AsyncIterator[Worktrees]:
+async def worktrees(board: Any, root: Path, *checks: str, remote: str | None = None) -> AsyncIterator[Worktrees]:
     sandbox = Sandbox(strict_here(), readable=OWN)
     try:
         shop = Workshop(
@@ -32,7 +33,8 @@ async def worktrees(board: Any, root: Path, *checks: str) -> AsyncIterator[Workt
             environment={"PATH": PATH},
             project_checks=checks,
         )
-        yield Worktrees(board=board, trees=await trees_of(root), shop=shop, own_branch="main")
+        trees = await trees_of(root) if remote is None else await sharing(root, remote)
+        yield Worktrees(board=board, trees=trees, shop=shop, own_branch="main")
     finally:
         await sandbox.close()
 

@@ -35,8 +35,8 @@ SCRIPT = {
     "*": [Step(say="All right.")],
 }
 READING = (
-    "budget", "has_unread", "hosts", "inbox", "needs_of", "next_lapse", "ready_work", "recent_talk", "requests",
-    "search_notes", "shutdown_requests", "team", "transcript",
+    "budget", "has_unread", "hosts", "inbox", "next_lapse", "ready_work", "requests",
+    "shutdown_requests", "surroundings", "team", "transcript",
 )  # fmt: skip
 WRITING = (
     "claim", "put", "record", "reply", "reserve", "seat", "settle", "spawn", "stop_teammate", "take",

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from dugnad import Team
-from dugnad.agent import ExternalAgent, ExternalCommand
+from dugnad.agent.external.agent import ExternalAgent
+from dugnad.agent.external.command import ExternalCommand
 from dugnad.board import Board
 from dugnad.config.project import Role
 from dugnad.errors import BadInput

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.agent import ExternalCommand
+from dugnad.agent.external.command import ExternalCommand
 from dugnad.board import Board
 from dugnad.types import Amount, Budget, Spending
 from dugnad.workspace.sandbox.sandbox import Sandbox

@@ -17,7 +17,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.settings import Limits, Patience
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Task, Teammate
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls, of_task
 from tests.conftest import Opener

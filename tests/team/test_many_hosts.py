@@ -83,7 +83,7 @@ async def test_a_killed_hosts_work_and_teammates_are_taken_over(
 ) -> None:
     board = await opener(limits=LIMITS)
     # A neighbour that is known to be dead is not waited for: within this test such a lease never runs out.
-    order = {"knows_neighbours": known, "lease_seconds": 600 if known else 1.5}
+    order = {"knows_neighbours": known, "lease_seconds": 600 if known else 5.0}
     with host_processes() as running:
         victim = slow_host(url, folder, "alice", "bob", **order)
         running.append(victim)

@@ -48,7 +48,7 @@ class Hosts:
 
     def end(self, place: int) -> None:
         self.running[place].send_signal(signal.SIGKILL)
-        self.running[place].wait(30)
+        self.running[place].wait(120)
 
 
 async def ended(board: Board) -> int:
@@ -92,7 +92,7 @@ async def orphans_ended(root: Path) -> None:
         except psutil.Error:
             return False
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while any(map(lives, psutil.process_iter())):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent import Agent, ExternalAgent
+from dugnad.agent.agent import Agent
+from dugnad.agent.external.agent import ExternalAgent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request

@@ -55,9 +55,13 @@ class Lab:
     def url(self, number: int) -> str:
         return f"postgresql://postgres@{lab_address(number)}:{PORT}/postgres"
 
-    def on_wire(self, number: int) -> tuple[str, ...]:
+    def on_wire(self, *numbers: int) -> tuple[str, ...]:
         """What to put before a command that is to run in its own namespace."""
-        return (sys.executable, str(PROGRAM), "join", str(self._process.pid), str(number))
+        return (sys.executable, str(PROGRAM), "join", str(self._process.pid), ",".join(map(str, numbers)))
+
+    def ssh(self, number: int) -> str:
+        """What a host on this wire has in the place of ssh."""
+        return f"{sys.executable} {PROGRAM} ssh {lab_address(number)}"
 
     def wire(self, number: int, state: str) -> None:
         subprocess.run(

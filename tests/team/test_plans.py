@@ -13,7 +13,7 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.team import requests
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Message
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, of_task
 from tests.conftest import Opener

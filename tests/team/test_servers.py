@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +18,11 @@ from dugnad.config.user import UserSettings, read_user
 from dugnad.errors import BadInput
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
-from dugnad.team.servers import Servers, ServerState, look_at, open_servers
-from dugnad.tools.mcp.offer import Server
+from dugnad.team.servers import Servers, ServerState, look_at, open_servers, piped
+from dugnad.tools.mcp.offer import Server, text_of
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
 from tests.config.test_user import user
+from tests.models.provider_server import Answer, ProviderServer
 from tests.strangers import give_away
 from tests.team.stage_team import within
 from tests.team.test_team import open_team
@@ -99,6 +101,8 @@ url = "http://localhost:8000/mcp"
     ("url = 'https://example.org/'\nheaders = { A = 'sk-1234' }", "a secret is in no file"),
     ("url = 'https://example.org/'\nheaders = { \"A\\nB\" = 'env:B' }", "is not the name of a header"),
     ("command = ['x']\nhosts = ['https://x/']", "is not a host to be reached"),
+    ("url = 'https://example.org/'\nservices = ['localhost:4000']", "services means nothing there"),
+    ("command = ['x']\nservices = ['0x7f000001:4000']", "is not a service; write one name or address and a port"),
     ("command = ['x']\nreadable = ['~/node']", "whole paths"),
     ("command = ['x']\napi_key = 'sk-1234'", "a secret is in no file"),
     ("command = ['x']\ncomand = ['y']", "did you mean 'command'?"),
@@ -140,6 +144,29 @@ def test_a_project_starts_no_server(folder: Path) -> None:
     (folder / "dugnad.toml").write_text("[mcp]\nurl = 'https://evil.example'")
     with pytest.raises(BadInput, match="does not belong there"):
         read_project(folder, environment={})
+
+
+@pytest.mark.parametrize(
+    "table", ["", "[mcp]\n", "[commands.claude]\n", "[roles.coder]\n", "[sandbox]\n", "[limits]\n"]
+)
+def test_a_project_names_no_services(folder: Path, table: str) -> None:
+    (folder / "dugnad.toml").write_text(f"{table}services = ['localhost:4000']")
+    with pytest.raises(BadInput, match=r"^dugnad\.toml: "):
+        read_project(folder, environment={})
+
+
+async def test_a_server_uses_the_services_it_was_given_and_they_are_approved_with_it(
+    sandbox: Sandbox, folder: Path
+) -> None:
+    async with ProviderServer([Answer(text="")]) as near:
+        service = near.url.removeprefix("http://")
+        line = f"while read it; do curl -s -o /dev/null -w '%{{http_code}}\\n' {near.url}/; done"
+        server = Server(name="x", command=("sh", "-c", line), services=(service,))
+        async with piped(server, sandbox, None) as running:
+            running.stdin.write(b"\n")
+            assert (await running.stdout.readline()).strip().isdigit()
+    assert f'"services": [\n    "{service}"\n  ]' in text_of(server, ())
+    assert text_of(replace(server, services=()), ()) != text_of(server, ())
 
 
 async def test_a_project_chooses_among_the_users_servers(sandbox: Sandbox, folder: Path) -> None:

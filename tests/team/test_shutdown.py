@@ -15,13 +15,14 @@ from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
 from dugnad.team import requests
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Budget
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls
 from tests.conftest import Opener
 from tests.team.stage_team import (
     NO_SWEEP,
     Between,
+    Counted,
     Paused,
     hosting,
     kill,
@@ -109,15 +110,19 @@ async def test_one_that_accepts_before_its_host_has_looked_takes_nothing_more(bo
 
 async def test_one_at_work_may_refuse_and_goes_on_and_the_sender_reads_why(board: Board) -> None:
     model = await asked_while_working(board, False)
-    async with hosting(board, model, limits={"shutdown_seconds": 0.5}):
+    looks = Counted(board, "shutdown_requests")
+    async with hosting(looks, model, limits={"shutdown_seconds": 900}) as host:
         await within(model.reached.wait())
         await requests.stop(board, "alice", why="Enough.")
+        await until(board, lambda: asyncio.sleep(0, host._asked))
         model.go.set()
         (done,) = await until_ended(board, await board.find(1))
         assert (done.state, done.teammate) == ("done", "alice")
         (reply,) = await board.inbox("human")
         assert (reply.accepted, reply.text) == (False, "because")
-        await asyncio.sleep(0.7)  # Past the deadline: a refusal is an answer.
+        host._asked = {asked: at - 1_000 for asked, at in host._asked.items()}  # Past the deadline.
+        seen = looks.times
+        await until(board, lambda: asyncio.sleep(0, looks.times >= seen + 2))  # A refusal is an answer.
         assert (await board.teammate("alice")).status == "idle"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dugnad import Team
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.config.project import read_project
 from dugnad.config.user import UserSettings
@@ -18,7 +18,8 @@ from dugnad.models import ScriptedModel
 from dugnad.models.port import Request
 from dugnad.models.scripted import Step
 from dugnad.team import requests
-from dugnad.tools import Policy, Tool, tool
+from dugnad.tools.policy import Policy
+from dugnad.tools.tool import Tool, tool
 from dugnad.types import Message, Teammate
 from tests.agent.stage_agent import END, FAST, TITLE, all_told, call, of_task
 from tests.conftest import Opener

@@ -66,7 +66,7 @@ async def over_http(again: str = "") -> AsyncIterator[str]:
     )
     assert running.stdout is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             url = (await running.stdout.readline()).decode().strip()
         yield url
     finally:

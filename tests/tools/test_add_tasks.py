@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Reply, Request

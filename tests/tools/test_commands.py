@@ -13,9 +13,9 @@ from dugnad.board import Board
 from dugnad.errors import ToolError
 from dugnad.models import ScriptedModel
 from dugnad.settings import AgentLimits, ShellLimits
-from dugnad.tools import Context, tool
-from dugnad.tools.context import Piece
+from dugnad.tools.context import Context, Piece
 from dugnad.tools.shell.outputs import Echo, Log, Outputs, last_line
+from dugnad.tools.tool import tool
 from dugnad.types import Budget, Done
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
 from simulation.shell import command_tools

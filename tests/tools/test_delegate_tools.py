@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dugnad.agent import Agent
+from dugnad.agent.agent import Agent
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
-from dugnad.tools import READING
+from dugnad.tools.built_in import READING
 from dugnad.types import Budget, Done, Waiting
 from tests.agent.stage_agent import END, TITLE, all_told, call, calls, last_results, of_task, results, set_stage
 

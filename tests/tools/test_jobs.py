@@ -11,7 +11,8 @@ import pytest
 from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
-from dugnad.tools import Context, tool
+from dugnad.tools.context import Context
+from dugnad.tools.tool import tool
 from dugnad.types import Done, Waiting
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import END, TITLE, call, calls, gave

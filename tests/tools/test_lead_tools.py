@@ -9,7 +9,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.errors import NotReady, UnknownTeammate
 from dugnad.settings import AgentLimits
-from dugnad.tools import BUILT_IN, LEADING
+from dugnad.tools.built_in import BUILT_IN, LEADING
 from dugnad.types import Waiting
 from tests.agent.stage_agent import END, TITLE, all_told, call, last_results, set_stage
 

@@ -9,8 +9,8 @@ import pytest
 
 from dugnad.errors import ToolError
 from dugnad.models.port import ToolSpec
-from dugnad.tools import BadCall
 from dugnad.tools.mcp.offer import Offer, Server, ServerTool, difference, offers_of, result_text, specs_of, text_of
+from dugnad.tools.tool import BadCall
 
 SERVER = Server(name="github", command=("server", "--fast"), environment={"TOKEN": "env:TOKEN"})
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}

@@ -7,7 +7,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.models.scripted import Step
 from dugnad.settings import AgentLimits
-from dugnad.tools import tool
+from dugnad.tools.tool import tool
 from dugnad.types import Done
 from tests.agent.stage_agent import END, TITLE, call, calls, gave, last_results, result, results, set_stage, told
 

@@ -11,8 +11,11 @@ import pytest
 
 from dugnad.board import Board
 from dugnad.models.scripted import Step
-from dugnad.tools import BUILT_IN, LEADING, Policy, Tool, file_tools, tool
+from dugnad.tools.built_in import BUILT_IN, LEADING
+from dugnad.tools.file_tools import file_tools
 from dugnad.tools.offered import LEAD, REVIEWER, WORKER, offered
+from dugnad.tools.policy import Policy
+from dugnad.tools.tool import Tool, tool
 from dugnad.workspace.files.files import Files
 from tests.agent.stage_agent import END, Stage, call, last_results, set_stage
 from tests.test_prompts import built_in

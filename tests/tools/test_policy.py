@@ -10,8 +10,19 @@ from typing import Any
 import pytest
 
 from dugnad.errors import BadInput, ToolError
-from dugnad.tools import BUILT_IN, LEADING, OF_A_TREE, Policy, file_tools
-from dugnad.tools.policy import SUCCESSORS, Permission, Rules, can_be_asked, is_question, question, reaches, verdict
+from dugnad.tools.built_in import BUILT_IN, LEADING, OF_A_TREE
+from dugnad.tools.file_tools import file_tools
+from dugnad.tools.policy import (
+    SUCCESSORS,
+    Permission,
+    Policy,
+    Rules,
+    can_be_asked,
+    is_question,
+    question,
+    reaches,
+    verdict,
+)
 from dugnad.tools.task_tools import TaskToAdd
 from dugnad.workspace.files.edit import Edit
 from dugnad.workspace.files.files import Files

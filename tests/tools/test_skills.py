@@ -9,7 +9,7 @@ import pytest
 
 from dugnad.agent.packet import project_guide
 from dugnad.board import Board
-from dugnad.tools import find_skills
+from dugnad.tools.skills import find_skills
 from tests.agent.stage_agent import END, calls, last_results, result, set_stage
 
 TEXT = "---\nname: deploy\ndescription: How we\n  deploy.\n---\n# Deploy\n\nPush the button.\n"

@@ -11,7 +11,9 @@ from pydantic import BaseModel
 
 from dugnad.board import Board
 from dugnad.errors import DugnadError, ToolError
-from dugnad.tools import BUILT_IN, BadCall, Context, Ends, Tool, tool
+from dugnad.tools.built_in import BUILT_IN
+from dugnad.tools.context import Context, Ends
+from dugnad.tools.tool import BadCall, Tool, tool
 from dugnad.types import Done
 from tests.agent.stage_agent import END, calls, last_results, results, set_stage
 

@@ -87,7 +87,7 @@ async def ask(
         answer.ended = not message.get("more_body", False)
         left.set()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await app(scope, receive, send)
     return answer
 
@@ -145,6 +145,6 @@ async def caught_up(followed: FollowedBoard) -> None:
     news = asyncio.Event()
     with followed.listening(news):
         while followed.reading is not None or followed.history.last < last:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await news.wait()
             news.clear()

@@ -17,7 +17,7 @@ from dugnad.web.following import FollowedBoard, followed
 from dugnad.web.serving import RunningServer, listen, serving
 from tests.web.asking import caught_up
 
-SECONDS = 30.0  # At most, for anything.
+SECONDS = 120.0  # At most, for anything.
 
 
 @dataclass(frozen=True)

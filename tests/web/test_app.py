@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from dugnad import __version__
 from dugnad.board import Board, open_board
-from dugnad.settings import Limits
 from dugnad.types import Amount, Done, Failed, NewTurn
 from dugnad.view.events import QUIET
 from dugnad.web import following
@@ -20,6 +18,7 @@ from dugnad.web.following import FollowedBoard, followed
 from dugnad.web.guard import site_of
 from dugnad.web.sessions import Sessions
 from tests.board.crew import crew
+from tests.board.raw import grow_old, lapse
 from tests.conftest import Opener
 from tests.web.asking import OWN, PORT, Desk, WebClock, ask, caught_up, desk
 from tests.web.boards import Story, every_state
@@ -118,13 +117,12 @@ async def test_the_state_has_what_the_commands_say(folder: Path) -> None:
 
 
 async def test_a_host_that_lived_on_while_nobody_watched_is_alive(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
+    board: Board, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "_LEASES_SECONDS", -1.0)
-    board = await opener(limits=Limits(lease_seconds=1.0))
     team = await crew(board)
     async with desk(board) as made:
-        await asyncio.sleep(1.2)  # The lease that the server has read is over.
+        await lapse(url, team.host)
         assert [each["alive"] for each in (await made.get("state")).json["hosts"]] == [False]
         await board.heartbeat(team.host)
         state = (await made.get("state")).json
@@ -139,11 +137,11 @@ async def test_an_event_number_that_is_none_is_refused(board: Board, at: str) ->
         assert (await made.get(f"state?at={at.encode().decode('latin-1')}")).status == 400
 
 
-async def test_a_point_that_the_log_does_not_have_is_said(opener: Opener) -> None:
+async def test_a_point_that_the_log_does_not_have_is_said(opener: Opener, url: str) -> None:
     board = await opener()
     for number in range(5):
         await board.put(f"{number}")
-    await asyncio.sleep(0.02)  # Only what is older than now is pruned.
+    await grow_old(url, 60)  # Only what is older than now is pruned.
     await board.prune(0)
     await board.put("new")
     async with desk(board) as made:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,9 +15,10 @@ from dugnad.board import Board, open_board
 from dugnad.settings import Patience
 from dugnad.types import Done
 from dugnad.view.events import QUIET
-from dugnad.web import following, stream
+from dugnad.web import following, serving, stream
 from dugnad.web.following import followed
 from tests.board.crew import crew
+from tests.board.raw import grow_old
 from tests.conftest import Opener
 from tests.postgres_server import PostgresServer
 from tests.web.asking import caught_up, desk
@@ -173,12 +173,12 @@ def site_client(made: Site) -> Site:
     return Site(made.server, client, made.boards)
 
 
-async def test_a_stream_ends_when_its_session_expires(board: Board) -> None:
+async def test_a_stream_ends_when_its_session_expires(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 600)
     async with desk(board) as made:
         session = made.sessions.find(made.session("look"))
         assert session is not None
         made.clock.now = session.expires_at - 100
-        started = time.monotonic()
         ending = stream.EventStream(
             made.boards[0], after=0, session=session, sessions=made.sessions, streams=stream.Streams()
         )
@@ -196,18 +196,18 @@ async def test_a_stream_ends_when_its_session_expires(board: Board) -> None:
         async with asyncio.timeout(SECONDS):
             await ending({}, receive, send)
         assert b"event: end\n" in sent
-        assert time.monotonic() - started < 10
 
 
-async def test_a_server_that_ends_does_not_wait_for_open_pages(board: Board, folder: Path) -> None:
+async def test_a_server_that_ends_does_not_wait_for_open_pages(
+    board: Board, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_END_SECONDS", 600)
     async with asyncio.timeout(SECONDS):
         with ExitStack() as pages:
             async with site(board, folder=folder) as made:
                 for _ in range(50):
                     pages.enter_context(raw_page(made))
                 await until(lambda: len(made.server.streams) == 50)
-                started = time.monotonic()
-            assert time.monotonic() - started < 3
 
 
 def raw_page(made: Site) -> socket.socket:
@@ -274,7 +274,7 @@ async def test_a_quiet_stream_says_now_and_then_that_it_is_there(
         assert lines == ["retry: 1000", "", ": still here", "", ": still here", ""]
 
 
-async def test_a_log_that_was_pruned_meanwhile_is_read_again(opener: Opener) -> None:
+async def test_a_log_that_was_pruned_meanwhile_is_read_again(opener: Opener, url: str) -> None:
     board, other = await opener(), await opener()
     await board.put("one")
     async with followed(board, name="x", where="y") as first:
@@ -282,7 +282,7 @@ async def test_a_log_that_was_pruned_meanwhile_is_read_again(opener: Opener) -> 
     behind = first.history.last
     for number in range(5):
         await board.put(f"{number}")
-    await asyncio.sleep(0.02)  # Only what is older than now is pruned.
+    await grow_old(url, 60)  # Only what is older than now is pruned.
     await board.prune(0)
     again = asyncio.create_task(first.follow())
     await until(lambda: first.history.last > behind)

@@ -142,7 +142,7 @@ async def test_who_comes_back_sees_what_changed_since_then(folder: Path, visitor
 
 
 async def test_the_past_stays_while_the_board_goes_on(folder: Path, visitor: Visitor) -> None:
-    """Whoever looks back is not pulled to the present by what happens there."""
+    """A person who looks back stays in the past when something happens now."""
     url = f"sqlite:///{folder}/board.db"
     async with await open_board(url) as board, visitor.served(url) as server:
         await board.put("Cut the planks")

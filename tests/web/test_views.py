@@ -198,7 +198,7 @@ async def test_for_you_has_every_request_the_oldest_block_of_work_first(every: S
         await queue.nth(place).click()
         await expect(page.get_by_role("main").get_by_role("article").first).to_contain_text(words)
     await says(page.get_by_role("main"), "Unread messages", "The stations are merged. Shall the curve be blue?")
-    # Whoever only looks can do nothing here.
+    # A visitor who may only look can do nothing here.
     await expect(page.get_by_role("button", name=re.compile("^(Answer|Approve|Reject|Raise)"))).to_have_count(0)
 
 

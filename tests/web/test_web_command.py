@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,10 +107,8 @@ def test_ctrl_c_ends_it_at_once_also_with_open_pages(project: Path) -> None:
     with started("web", "--json", "--port", "0", folder=project) as program:
         told = port_of(program)
         with begun(told["look"]) as client, open_streams(client, told, 20):
-            started_at = time.monotonic()
             program.send_signal(signal.SIGINT)
             assert program.wait(SECONDS) == 0
-            assert time.monotonic() - started_at < 5
         assert program.stderr is not None
         assert program.stderr.read() == ""
 

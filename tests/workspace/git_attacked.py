@@ -78,7 +78,7 @@ class Stage:
             del environment["GIT_CONFIG_GLOBAL"]
         command = ["sh", "-c", self.filled(script)]
         subprocess.run(
-            command, cwd=where, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+            command, cwd=where, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
         )
 
     def has_run(self) -> bool:

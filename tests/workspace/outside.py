@@ -15,7 +15,8 @@ HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"  # The first counts as the world's he
 
 @dataclass(slots=True)
 class Outside:
-    """`open_port` answers with what it was sent; the others, on every address of the loopback, with the secret word."""
+    """`open_port` answers with what it was sent, and elsewhere with the secret word; the others, on every address of
+    the loopback, with the secret word."""
 
     open_port: int
     secret_port: int
@@ -74,6 +75,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 @asynccontextmanager
 async def outside() -> AsyncIterator[Outside]:
     echo = await asyncio.start_server(_echo, HERE, 0)
+    near = await asyncio.start_server(_tell, ELSEWHERE, echo.sockets[0].getsockname()[1])
     secret = await asyncio.start_server(_tell, "0.0.0.0", 0)
     loop = asyncio.get_running_loop()
     datagrams, _ = await loop.create_datagram_endpoint(_Datagrams, local_addr=("0.0.0.0", 0))
@@ -86,4 +88,5 @@ async def outside() -> AsyncIterator[Outside]:
     finally:
         datagrams.close()
         echo.close()
+        near.close()
         secret.close()

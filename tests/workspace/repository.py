@@ -20,7 +20,7 @@ CLEAN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_GLOBAL"
 def git(where: Path, *words: str) -> str:
     """As the person: plain git, with all that the repository's settings say."""
     command = ["git", *PERSON, *words]
-    ran = subprocess.run(command, cwd=where, env=CLEAN, capture_output=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=where, env=CLEAN, capture_output=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.decode(errors="surrogateescape").strip()
 
@@ -38,16 +38,18 @@ def new_repository(where: Path, files: Mapping[str, str] = FILES) -> Path:
     return where
 
 
-async def trees_of(where: Path, target: str = "dugnad/main") -> Trees:
+async def trees_of(where: Path, target: str = "dugnad/main", *, prepared: bool = True) -> Trees:
     found = await Git.find(where, path=os.environ["PATH"])
     assert found is not None
     trees = Trees(git=found, folder=where / ".dugnad" / "trees", target=target)
-    await prepare_target(trees, "refs/heads/main")
+    if prepared:
+        await prepare_target(trees, "refs/heads/main")
     return trees
 
 
 def attempt(task: int, epoch: int = 1, born: int | None = None, *, in_order: bool = True) -> AttemptRef:
-    return AttemptRef(mark=f"{task}-abcd1234", epoch=epoch, born=born or epoch, in_order=in_order)
+    before = 0 if born in (None, epoch) else epoch - 1
+    return AttemptRef(mark=f"{task}-abcd1234", epoch=epoch, born=born or epoch, before=before, in_order=in_order)
 
 
 async def green() -> str | None:

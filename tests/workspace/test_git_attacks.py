@@ -119,7 +119,7 @@ async def test_settings_planted_while_trees_are_open_switch_nothing_on(
 
 
 def test_one_place_starts_git() -> None:
-    """It is asked in two places: about a project, and by the demo in a project of its own."""
+    """It is asked in three places: about a project, about its remote, and by the demo in a project of its own."""
     starts, asks = set(), set()
     for path in SOURCE.rglob("*.py"):
         name = path.relative_to(SOURCE).as_posix()
@@ -134,7 +134,7 @@ def test_one_place_starts_git() -> None:
                 if any(isinstance(each, str) and each.split()[:1] == ["git"] for each in words):
                     starts.add(name)
     assert starts == set()
-    assert asks == {"workspace/git/git.py", "cli/demo.py"}
+    assert asks == {"workspace/git/git.py", "workspace/git/remote.py", "cli/demo.py"}
 
 
 async def asked(*words: str, writable: tuple[Path, ...] = (), behind: Walls | None = None) -> tuple[int, bytes, bytes]:

@@ -245,7 +245,7 @@ def test_killed_before_any_call_of_git_the_target_is_whole_and_the_next_goes_on(
 
         def work(left: int, epoch: int, root: Path = root) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, "-c", program, str(root), str(left), str(epoch)]
-            return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
         ran = work(call, 1)
         if ran.returncode == -signal.SIGKILL:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dugnad.errors import BadInput
-from dugnad.workspace.sandbox.profile import PROXY_PORT
+from dugnad.workspace.sandbox.destinations import PROXY_PORT
 from dugnad.workspace.sandbox.proxy import Network, NetworkLimits
 from dugnad.workspace.sandbox.sandbox import CommandResult, Sandbox
 from tests.workspace.attempts import BARE, WORD

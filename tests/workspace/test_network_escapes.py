@@ -1,4 +1,5 @@
-"""Every attempt to reach more than the hosts on the list is stopped, and works where what stops it is not there."""
+"""Every attempt to reach more than the hosts on the list, or than a service of the user's own, is stopped. Each works
+where what stops it is not there."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dugnad.workspace.sandbox.profile import PROXY_PORT
+from dugnad.workspace.sandbox.destinations import PROXY_PORT
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.workspace.attempts import BARE, WORD, find_python
 from tests.workspace.outside import ELSEWHERE, Outside, outside
@@ -38,6 +39,13 @@ def proxy(*texts, port={PROXY_PORT}):
     return heard(it)
 def tunnel(host, port=PORT):
     return proxy(f"CONNECT {{{{host}}}}:{{{{port}}}} HTTP/1.1\\r\\n\\r\\n")
+def plain(host, said=None):
+    return proxy(f"GET http://{{{{host}}}}/ HTTP/1.1\\r\\nHost: {{{{said or host}}}}\\r\\n\\r\\n")
+def direct(*place):
+    try:
+        return heard(socket.create_connection(place, 5))
+    except OSError:
+        return b""
 GOOD = f"CONNECT files.example.org:{{{{OPEN}}}} HTTP/1.1\\r\\n"
 BAD = f"CONNECT secret.example.org:{{{{PORT}}}} HTTP/1.1\\r\\n"
 """
@@ -46,11 +54,11 @@ BAD = f"CONNECT secret.example.org:{{{{PORT}}}} HTTP/1.1\\r\\n"
 @dataclass(frozen=True, slots=True)
 class WayOut:
     """`works`: where the same text gets the word. With the machine's network; with a list that has the host and
-    addresses inside allowed; or, for what no setting allows, as the proper request for the same."""
+    addresses inside allowed; as services; or, for what no setting allows, as the proper request for the same."""
 
     name: str
     code: str
-    works: str  # "bare", "listed" or the proper request.
+    works: str  # "bare", "listed", "service" or the proper request.
 
 
 LITERALS = ("127.0.0.2", "127.2", "2130706434", "0x7f000002", "0177.0.0.2", "0x7f.0.0.2")
@@ -99,6 +107,36 @@ WAYS = (
     WayOut("reach another sandbox's proxy", "got(tunnel('other.example.org'))", "listed"),
     WayOut("take the proxy's place", "it = socket.socket(); it.setsockopt(1, 2, 1); it.setsockopt(1, 15, 1)\n"
            f"it.bind(('127.0.0.1', {PROXY_PORT})); it.listen(); got(WORD)", "bare"),
+    # Each of them beside a service on the open port.
+    WayOut("dial another port of the service", "got(direct('127.0.0.1', PORT), direct('::1', PORT))", "service"),
+    WayOut("dial the service's port elsewhere", f"got(direct('{ELSEWHERE}', OPEN))", "service"),
+    WayOut("dial every port near the service's",
+           "got(*(direct('127.0.0.1', each) for each in (PORT, OPEN + 1, OPEN - 1)))", "service"),
+    WayOut("dial the wildcard", "got(direct('0.0.0.0', PORT), direct('::', PORT))", "service"),
+    WayOut("dial the service in disguise", "got(direct('::ffff:127.0.0.1', PORT))", "service"),
+    *(WayOut(f"ask the proxy for {each} of the service", f"got(tunnel('{each}'), plain(f'{each}:{{{{PORT}}}}'))",
+             "got(tunnel('localhost'))")
+      for each in ("localhost.", "x.localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]",
+                   "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]", "*", "0.0.0.0", "[::]", "files.example.org@localhost")),
+    WayOut("ask the proxy for another port of the service",
+           "got(tunnel('localhost'), tunnel('127.0.0.1'), tunnel('[::1]'))", "service"),
+    WayOut("get another port of the service",
+           "got(plain(f'localhost:{{PORT}}'), plain(f'127.0.0.1:{{PORT}}'))", "service"),
+    WayOut("get the service's port elsewhere", f"got(plain(f'{ELSEWHERE}:{{{{OPEN}}}}'), tunnel('{ELSEWHERE}', OPEN))",
+           "service"),
+    WayOut("name another port in the header Host", "got(plain(f'localhost:{{OPEN}}', f'localhost:{{PORT}}'))",
+           "got(plain(f'localhost:{{PORT}}'))"),
+    WayOut("name the service in the header Host alone", "got(plain(f'localhost:{{PORT}}', f'localhost:{{OPEN}}'))",
+           "got(plain(f'localhost:{{PORT}}'))"),
+    WayOut("ask for another port behind a request for the service",
+           "ask = 'GET http://localhost:%d/ HTTP/1.1\\r\\n\\r\\n'; got(proxy(ask % OPEN + ask % PORT))",
+           "got(plain(f'localhost:{{PORT}}'))"),
+    WayOut("ask the service's socket as if it were the proxy",
+           "got(proxy(f'CONNECT localhost:{{PORT}} HTTP/1.1\\r\\n\\r\\n', port=OPEN))", "got(tunnel('localhost'))"),
+    WayOut("send a datagram to the service's port", "it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+           "it.settimeout(1); it.connect(('127.0.0.1', {datagram_port})); it.send(b'?'); got(it.recv(99))", "bare"),
+    WayOut("take the service's place", "it = socket.socket(); it.setsockopt(1, 2, 1); it.setsockopt(1, 15, 1)\n"
+           "it.bind(('127.0.0.1', OPEN)); it.listen(); got(WORD)", "service"),
 )  # fmt: skip
 
 
@@ -122,7 +160,8 @@ async def test_no_way_out_leads_further_than_the_list(way: WayOut, world: Outsid
     listed = (f"files.example.org:{world.open_port}", f"*.example.net:{port}", "*.example.net:80", "*.example.net:1")
     sandbox = Sandbox(strict_here(), network=world.network())
     neighbour = await sandbox.open("cat", tree=tree, hosts=(f"other.example.org:{port}",))
-    assert not await gets_out(way.code, world, sandbox, tree, listed)
+    services = (f"localhost:{world.open_port}", f"127.0.0.1:{world.datagram_port}")
+    assert not await gets_out(way.code, world, sandbox.using(services), tree, listed)
     await neighbour.close()
     await sandbox.close()
 
@@ -131,9 +170,11 @@ async def test_no_way_out_leads_further_than_the_list(way: WayOut, world: Outsid
     lax = (
         Sandbox(BARE, unsafe=True)
         if bare
-        else Sandbox(strict_here(), network=world.network(ELSEWHERE, f"::ffff:{ELSEWHERE}"))
+        else Sandbox(strict_here(), network=world.network(ELSEWHERE, f"::ffff:{ELSEWHERE}")).using(
+            (f"localhost:{port}", f"{ELSEWHERE}:{world.open_port}")
+        )
     )
-    code = way.code if way.works in ("bare", "listed") else way.works
+    code = way.code if way.works in ("bare", "listed", "service") else way.works
     assert await gets_out(
         code, world, lax, tree, (*listed, *(f"{name}.example.org:{port}" for name in ("secret", "files", "other")))
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import psutil
 import pytest
 
 from dugnad.errors import BadInput, ToolError
+from dugnad.workspace.sandbox.destinations import TOOLS_PORT
+from dugnad.workspace.sandbox.pipes import read_lines
 from dugnad.workspace.sandbox.profile import CommandLimits
 from dugnad.workspace.sandbox.sandbox import Probe, Sandbox
 from tests.workspace.attempts import BARE
@@ -161,3 +164,43 @@ async def test_a_command_reads_what_it_is_given_and_nothing_more(sandbox: Sandbo
     assert ran.code != 0
     with pytest.raises(BadInput, match="4 MiB"):
         await sandbox.run("cat", tree=tree, seconds=1, output_bytes_max=1, stdin=b"x" * (4 * 1024 * 1024 + 1))
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["strict", "bare"])
+async def test_a_server_of_ours_is_reached_from_inside_and_by_no_other_command(tree: Path, bare: bool) -> None:
+    sandbox = Sandbox(BARE, unsafe=True) if bare else Sandbox(strict_here())
+    ports: list[int] = []
+    servers: list[asyncio.Server] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello\n")
+        writer.close()
+
+    def serve(listener: socket.socket) -> None:
+        ports.append(listener.getsockname()[1])
+        opening = asyncio.ensure_future(asyncio.start_server(greet, sock=listener))
+        opening.add_done_callback(lambda made: servers.append(made.result()))
+
+    ask = "read port; cat < /dev/tcp/127.0.0.1/$port || echo refused"
+    inside, outside = await sandbox.serving(serve).open(ask, tree=tree), await sandbox.open(ask, tree=tree)
+    await until(lambda: servers)
+    assert bare or ports == [TOOLS_PORT]
+    for command, answer in ((inside, b"hello\n"), (outside, b"hello\n" if bare else b"refused\n")):
+        command.stdin.write(b"%d\n" % ports[0])
+        assert await command.stdout.read() == answer
+        await command.close()
+    servers[0].close()
+    await sandbox.close()
+
+
+async def test_lines_are_read_whole_and_within_a_bound() -> None:
+    reader = asyncio.StreamReader()
+    for piece in (b"one\n\n  \ntw", b"o\n", b"x" * 1_000_000 + b"\n", b"last"):
+        reader.feed_data(piece)
+    reader.feed_eof()
+    assert [len(line) async for line in read_lines(reader, 2_000_000)] == [3, 3, 1_000_000]
+    endless = asyncio.StreamReader()
+    endless.feed_data(b"x" * 1_000_000)
+    with pytest.raises(ToolError, match="a line of more than 0 MiB"):
+        async for _ in read_lines(endless, 500_000):
+            pass

@@ -201,7 +201,7 @@ def test_a_repository_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
     )
     shell = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", shell, "sh", str(root), sys.executable, program]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if ran.returncode:
         pytest.skip(f"no mount namespace: {ran.stderr}")
     assert ran.stdout.startswith("GitTrouble Worktrees need to write to")

@@ -20,10 +20,13 @@ from ..models.port import Model, Reply, Request, Said
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import NOTHING, Told, joined
-from ..tools import BUILT_IN, LEADING, READING, Desk, Policy, Skill, Tool, find_skills
+from ..tools.built_in import BUILT_IN, LEADING, READING
+from ..tools.context import Desk
 from ..tools.message_tools import answer_since
 from ..tools.offered import offered
-from ..tools.policy import Decision
+from ..tools.policy import Decision, Policy
+from ..tools.skills import Skill, find_skills
+from ..tools.tool import Tool
 from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .consult import consult
@@ -31,7 +34,7 @@ from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
 from .decide import decide, nudge, reminder
 from .model_calls import Asker, ModelAnswer, PutDown
 from .packet import guide_text, identity, name_text, packet, standing, standing_is_due, system_text
-from .resume import Attempts, hand_over, recall, take_messages
+from .resume import Attempts, hand_over, recall, record_verdict, take_messages
 from .stop import Stop
 from .tool_calls import Actor, Result
 
@@ -63,6 +66,7 @@ class Agent:
     doing: str = ""  # What it does right now, for people who watch,
     doing_since: int = 0  # and since when.
     turn: int = 0
+    wants_work = True  # Only a mind outside waits until it is asked.
 
     def __post_init__(self) -> None:
         self._skills: tuple[Skill, ...] = self.skills or ()
@@ -177,7 +181,7 @@ class Agent:
             for place in list(talk.open_calls):
                 await self._actor(claim, talk).record(place, Result(text=tell("results.not_run")))
             if talk.finished is not None:  # Then this is the result of the call.
-                await self._record_verdict(claim, talk, told, last=False)
+                await record_verdict(self.board, claim, talk, told, last=False)
                 return
             talk.ended = None
         talk.say(told)
@@ -186,13 +190,7 @@ class Agent:
         """What the work came to is the result of `finish`, if other tasks go on from this conversation. No model is
         asked, and the same again changes nothing."""
         if claim.context and self._talk.finished is not None:
-            await self._record_verdict(claim, self._talk, told, last=True)
-
-    async def _record_verdict(self, claim: Claim, talk: Conversation, told: Told, *, last: bool) -> None:
-        assert talk.finished is not None
-        body = {"place": talk.finished[0], "text": told, "verdict": True, **({"last": True} if last else {})}
-        talk.number = await self.board.record(claim, talk.next_turn("tool", body))
-        talk.apply_verdict(told, last=last)
+            await record_verdict(self.board, claim, self._talk, told, last=True)
 
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if talk.open_calls:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ..models.port import Reply, Request, Said
 from ..prompts import tell
 from ..text import Told, joined
-from ..tools import Tool
+from ..tools.tool import Tool
 from .conversation import Conversation
 from .model_calls import Asker
 from .tool_calls import Actor

@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from ..models.port import Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
+from ..models.port import LIVE, Memory, Message, Reply, Request, Said, Stop, ToolCall, ToolResult, ToolSpec, Usage
 from ..prompts import tell
 from ..text import NOTHING, Told, joined
-from ..tools import Desk
+from ..tools.context import Desk
 from ..tools.task_tools import labels_in
 from ..types import Done, Failed, NewTurn, Outcome, Released, Spending, Turn, TurnKind, Waiting
 
@@ -35,7 +35,8 @@ class Conversation:
     entries: list[Message] = field(default_factory=list)
     who: Told = NOTHING  # Who the model was told it is.
     opening: Told = NOTHING  # The first message behind that; no compaction changes it.
-    outside: bool = False  # Its mind is an external agent, which has no tools of ours.
+    outside: bool = False  # Its mind is an external agent, which has no tools of ours,
+    client: bool = False  # or a client, which has those of the MCP server.
     part: str = ""  # Begins the labels of this task's results, if other tasks have the same conversation.
     tasks: list[int] = field(default_factory=list)  # The tasks in front of this one, whose conversation goes on.
     to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
@@ -118,8 +119,9 @@ class Conversation:
         self.who = who or self.who
         self.entries += [said, reply] if said else [reply]
         self.heard.update(self.shown, self.retold)
-        self.to_say, self.shown, self.retold, self.begun = [], [], [], False
-        self.turns += 1
+        goes_on = reply.run == LIVE  # An external agent called a tool of ours in the middle of its run.
+        self.to_say, self.shown, self.retold, self.begun = [], [], [], self.begun and goes_on
+        self.turns += not goes_on
         self.replies += 1
         self.desk.compaction_wanted = False
         self.reply_at, self.waits = (self.epoch, self.number), []
@@ -214,6 +216,8 @@ class Conversation:
             return
         body = orjson.loads(turn.body)
         self.number, self.recorded = turn.number, self.epoch
+        if turn.kind == "live":  # What an external agent did on its own, for people.
+            return
         if turn.kind == "request":
             self.begun = True
         elif turn.kind == "reply":

@@ -14,6 +14,7 @@ from ..board import Board
 from ..clock import Sources
 from ..errors import AnswerLost, BudgetSpent, CoolingDown, ModelTrouble, ModelUnavailable, QuotaSpent, RateLimited
 from ..logs import logger
+from ..logs.steps import step
 from ..models.port import Model, Reply, Request, Usage
 from ..settings import AgentLimits
 from ..text import clean, length, one_line
@@ -69,7 +70,7 @@ class Asker:
             fitted, amount, reservation = reserved
             began = self.sources.working_ms()
             try:
-                reply = sound(await self.model.ask(fitted))
+                reply = await self._reply(fitted)
             except RateLimited as limited:
                 _LOG.warning("model-limited model=%s seconds=%s", self.model.name, limited.seconds)
                 await self._return(reservation)
@@ -108,6 +109,11 @@ class Asker:
                 return ModelAnswer(reply, used, reservation)
         rested = waits >= self.limits.patience_max  # Nothing is wrong with the work, so it continues later.
         raise PutDown(Released(f"{self.model.name} gave no reply: {why}", self.limits.give_back_seconds, resume=rested))
+
+    async def _reply(self, request: Request) -> Reply:
+        with step("chat", self.model.name, request=request) as facts:
+            reply = facts["reply"] = sound(await self.model.ask(request))
+        return reply
 
     async def _return(self, reservation: str) -> None:
         await self.board.spend(self.claim, reservation, Amount())

@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..board import Board
+from ..board.around import Surroundings
 from ..board.verbs.followed import ADDED
 from ..errors import ToolError
 from ..prompts import tell
@@ -50,6 +51,11 @@ def name_text(teammate: Teammate) -> Told:
 def identity(teammate: Teammate, team: str) -> Told:
     """Name, role and team, where they are not in the system text."""
     return joined((tell("teammate.name", name=teammate.name), role_text(teammate, team)), " ")
+
+
+def who_text(teammate: Teammate, team: str, role_prompt: str) -> tuple[Told, Told, Told]:
+    """Who a mind is that has no system text of ours, and what a person says to it."""
+    return identity(teammate, team), persons(role_prompt), persons(teammate.prompt)
 
 
 def system_text(teammate: Teammate, team: str, skills: tuple[Skill, ...] = (), role_prompt: str = "") -> Told:
@@ -95,24 +101,22 @@ async def packet(
     """What a task starts with, from the board. Each part names its author. With `check_told` the check is left out,
     because the text about the workspace has it. What the conversation `talk` holds already is not told again."""
     task = claim.task
-    shown = tell("packet.task_number", id=task.id) if _is_beginning(task) else None
-    parts = [shown or tell("packet.task", id=task.id, title=task.title)]
+    parts = [
+        tell("packet.task_number", id=task.id) if _is_beginning(task)
+        else tell("packet.task", id=task.id, title=task.title)
+    ]  # fmt: skip
     if _has_persons_words(task):
-        parts.append(tell("external.errand") if talk.outside else tell("delivery.errand_for_human"))
+        parts.append(_errand(talk))
     elif task.body:
         by_runtime = task.kind in WORDED_BY_RUNTIME
         parts.append(recorded(task.body) if by_runtime else tell("packet.body", by=_by(task), body=task.body))
     if task.check and not check_told:
         parts.append(tell("packet.check", check=task.check))
-    (needed, root, asked), behind, team, notes, recent, requests = await asyncio.gather(
-        _others(board, task),
-        _waiting(board, task),
-        _team(board, claim.teammate),
-        board.search_notes(root=task.root, page=limits.notes_max),
-        board.recent_talk(claim.teammate, page=limits.recent_messages_max),
-        board.requests(claim.teammate),
+    around = await board.surroundings(
+        task, claim.teammate, mates=_MATES_MAX + 1, notes=limits.notes_max, messages=limits.recent_messages_max
     )
-    if behind:
+    (needed, root, asked), recent = _others(around, task), around.talk
+    if behind := _waiting(around, task):
         parts.append(tell("packet.waiting", tasks=joined(behind, "; ")))
     if results := [result_text(found) for found in needed if found.ended]:
         parts.append(tell("packet.builds_on", results=joined(results)))
@@ -123,19 +127,19 @@ async def packet(
         goal = of_it or tell("packet.goal", id=root.id, title=root.title)
         worded = root.body and root.kind not in WORDED_BY_RUNTIME
         parts.append(joined((goal, quote(root.body) if worded else None), "\n"))
-    parts.append(team)
+    parts.append(await _team(board, around, claim.teammate))
     if task.kind in WORDED_BY_RUNTIME and task.reviews is None:  # It answers a message.
         parts += await _own_that_wait(board, claim.teammate)
     if task.kind == "goal" or _has_persons_words(task):  # Its mind may be about to split it.
-        cost = handoff_text(handoff(await board.past_attempts(most=_HANDOFFS_SEEN)), talk.outside)
+        cost = handoff_text(handoff(await board.past_attempts(most=_HANDOFFS_SEEN)), talk.outside or talk.client)
         parts += [] if talk.holds(cost.rpartition(". ")[2]) else [cost]  # The last sentence has no numbers.
     if earlier := [each for each in attempts if each.epoch < claim.epoch and each.ended_as]:
         told_before = [await _attempt_text(board, each) for each in earlier]
         parts.append(joined((tell("packet.attempts"), *told_before), "\n"))
-    if notes:
-        parts.append(joined((tell("packet.notes"), *map(note_text, reversed(notes))), "\n"))
+    if around.notes:
+        parts.append(joined((tell("packet.notes"), *map(note_text, reversed(around.notes))), "\n"))
     # New messages are shown by themselves. Older ones were shown in another conversation, and must not be lost.
-    owed = [each for each in requests if each.shown_at is not None and each.kind != "shutdown"]
+    owed = [each for each in around.requests if each.shown_at is not None and each.kind != "shutdown"]
     if _has_persons_words(task):
         unread = await board.inbox(claim.teammate)
         answered = _answered(task, [*recent, *unread])
@@ -146,12 +150,18 @@ async def packet(
         parts.append(joined((tell("packet.talk"), *_said(said)), "\n"))
         talk.retold += [each.id for each in said]
     if owed:
-        told = (message_text(each, frozenset(), outside=talk.outside) for each in owed)
+        told = (message_text(each, frozenset(), outside=talk.outside, client=talk.client) for each in owed)
         parts.append(joined((tell("packet.owed"), *told), "\n"))
     guide, most = await guide_text(project, limits), limits.packet_chars_max
-    where = NOTHING if talk.outside else tell("packet.shortened")
+    where = NOTHING if talk.outside or talk.client else tell("packet.shortened")
     fitting = [shorten(part, most // 2, where) for part in parts]
     return shorten(joined((*fitting, None if guide and talk.holds(guide) else guide)), most)
+
+
+def _errand(talk: Conversation) -> Told:
+    if talk.client:
+        return tell("mcp.errand")
+    return tell("external.errand") if talk.outside else tell("delivery.errand_for_human")
 
 
 def handoff_text(cost: Handoff, outside: bool = False) -> Told:
@@ -209,19 +219,18 @@ async def _own_that_wait(board: Board, name: str) -> list[Told]:
     return told
 
 
-async def _others(board: Board, task: Task) -> tuple[list[Task], Task | None, Task | None]:
+def _others(around: Surroundings, task: Task) -> tuple[list[Task], Task | None, Task | None]:
     """The tasks that this one needs; the goal, if that is another task; and the message of a person it follows from."""
-    needed = [need.task for need, _ in await board.needs_of(task.id)]
-    found = await board.find_all({*needed, task.root, task.asked_in or task.id} - {task.id})
+    found = {each: other for each, other in around.tasks.items() if each != task.id}
     asked = found.get(task.asked_in or 0)
     asked = asked if asked is not None and _has_persons_words(asked) else None
-    return [found[each] for each in needed], found.get(task.root), asked
+    return [found[need.task] for need, _ in around.needs], found.get(task.root), asked
 
 
-async def _waiting(board: Board, task: Task) -> list[Told]:
+def _waiting(around: Surroundings, task: Task) -> list[Told]:
     """The open tasks that need this one, each with the outcome that it asks for; not the one that it reviews."""
-    asked = {each: outcome for each, outcome in await board.needed_by(task.id) if each != task.reviews}
-    found = [each for each in (await board.find_all(asked)).values() if each.state in OPEN] if asked else []
+    asked = {each: outcome for each, outcome in around.behind if each != task.reviews}
+    found = [around.tasks[each] for each in sorted(asked) if around.tasks[each].state in OPEN]
     return [
         tell("packet.waits", id=each.id, title=each.title) if asked[each.id] in _ANY
         else tell("packet.waits_for", id=each.id, title=each.title, outcome=asked[each.id])
@@ -229,9 +238,9 @@ async def _waiting(board: Board, task: Task) -> list[Told]:
     ]  # fmt: skip
 
 
-async def _team(board: Board, name: str) -> Told:
+async def _team(board: Board, around: Surroundings, name: str) -> Told:
     """Who else is on the team and what each of them is doing; and who leads."""
-    there = [each for each in await board.team(here=True, most=_MATES_MAX + 1) if each.name != name]
+    there = [each for each in around.team if each.name != name]
     if not there:
         return tell("packet.alone")
     mates = await described(board, there[:_MATES_MAX])

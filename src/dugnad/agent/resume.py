@@ -9,7 +9,7 @@ import orjson
 from ..board import Board
 from ..models.port import Reply
 from ..prompts import tell
-from ..text import clean, shorten
+from ..text import Told, clean, shorten
 from ..tools.message_tools import inbox_text
 from ..types import Attempt, Claim, Failed, Outcome, Released, Turn
 from .conversation import Conversation
@@ -101,8 +101,16 @@ async def take_messages(board: Board, claim: Claim, talk: Conversation) -> None:
         leads = frozenset(member.name for member in await board.team() if member.lead)
         if messages:
             # People come before the work, also before its packet.
-            talk.to_say.insert(0, inbox_text(messages, leads, outside=talk.outside))
+            talk.to_say.insert(0, inbox_text(messages, leads, outside=talk.outside, client=talk.client))
             talk.shown += [message.id for message in messages]
+
+
+async def record_verdict(board: Board, claim: Claim, talk: Conversation, told: Told, *, last: bool) -> None:
+    """What the work came to takes the place of the first answer of `finish`."""
+    assert talk.finished is not None
+    body = {"place": talk.finished[0], "text": told, "verdict": True, **({"last": True} if last else {})}
+    talk.number = await board.record(claim, talk.next_turn("tool", body))
+    talk.apply_verdict(told, last=last)
 
 
 async def hand_over(board: Board, claim: Claim, talk: Conversation, outcome: Outcome) -> Outcome:

@@ -25,15 +25,17 @@ from ..errors import (
     UnknownRequest,
 )
 from ..logs import logger
+from ..logs.steps import step
 from ..models.port import ToolCall
 from ..prompts import tell
 from ..settings import AgentLimits
 from ..text import Told, clean, joined, shorten
-from ..tools import BadCall, Context, Ends, Skill, Tool
-from ..tools.context import Consult, Keeper, Piece
+from ..tools.context import Consult, Context, Ends, Keeper, Piece
 from ..tools.message_tools import answer_to
 from ..tools.note_tools import piece_of
 from ..tools.policy import Decision, Permission, can_be_asked, question, reaches, strictest, verdict
+from ..tools.skills import Skill
+from ..tools.tool import BadCall, Tool
 from ..types import HUMAN, Amount, Claim, Done, Outcome, Teammate, Waiting
 from .conversation import Conversation, outcome_body
 from .model_calls import PutDown
@@ -191,7 +193,10 @@ class Actor:
                 return Result(text="", ends=Waiting(on="human", question=can_be_asked(found.name, may_i())))
             self._must_have_lease(found)
             self.doing(call.name)
-            return _with_word(await self._timed(found, context, arguments), said)
+            with step("tool", call.name, arguments=call.arguments) as facts:
+                result = await self._timed(found, context, arguments)
+                facts["result"] = result.text
+            return _with_word(result, said)
         except LimitReached as guard:
             # When a person has answered, the model gets the answer; otherwise it would meet the guard again.
             if answer := await answer_to(context):

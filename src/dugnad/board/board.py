@@ -39,10 +39,15 @@ from .store.seam import as_json
 from .verbs import budgets, claims, members, messages, needs, notes, rate_limits, settle, tasks, turns
 
 _LOG = logger(__name__)
+_RESERVED_MAX = 10_000
 
 
 class Board(Reading):
     """The durable state of one team. Open it with `open_board`; close it with `close`, or use `async with`."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._reserved: dict[str, Amount] = {}  # What this process reserved last, for the turns that settle it.
 
     # Tasks.
 
@@ -125,6 +130,7 @@ class Board(Reading):
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
             outcome=settle.check_outcome(outcome, self.limits),
             handover=None if handover is None else self._text("handover", handover),
+            awaited=claim.task.chain > 0, told=claim.task.asked_in is not None or claim.task.kind == "human_message",
         )  # fmt: skip
         return await self._do_in_set(settle.settle, call)
 
@@ -148,9 +154,11 @@ class Board(Reading):
         """Append a turn to the claim's transcript, settle its reservation, mark its messages as shown."""
         call = turns.Record(
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
-            turn=rules.new_turn(turn, self.limits),
+            turn=rules.new_turn(turn, self.limits), reserved=self._reserved.get(turn.reservation or ""),
         )  # fmt: skip
-        return await self._do_in_set(turns.record, call)
+        number = await self._do_in_set(turns.record, call)
+        self._reserved.pop(turn.reservation or "", None)
+        return number
 
     async def keep_traceback(self, claim: Claim, traceback: str) -> None:
         """Store the traceback of a bug that ended the attempt, as its last turn. Only people read it, never a mind."""
@@ -174,7 +182,11 @@ class Board(Reading):
             amount=rules.amount(amount), pace=rules.pace(pace, self.limits), key=self._key(key),
             may_repeat=key is not None,
         )  # fmt: skip
-        return await self._do_in_set(budgets.reserve, call)
+        made = await self._do_in_set(budgets.reserve, call)
+        self._reserved[made] = call.amount
+        if len(self._reserved) > _RESERVED_MAX:
+            del self._reserved[next(iter(self._reserved))]
+        return made
 
     async def spend(self, claim: Claim, reservation: str, used: Amount) -> None:
         """Settle a reservation that belongs to no turn with the amount that was used."""

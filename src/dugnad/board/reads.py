@@ -8,24 +8,25 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from .. import types
 from ..clock import Sources
-from ..errors import BoardClosed, BoardUnreachable, DugnadError, UnknownTask
+from ..errors import BoardClosed, BoardUnreachable, DugnadError, StaleClaim, UnknownTask
+from ..logs.steps import count
 from ..settings import Limits, Patience
 from ..types import HUMAN
-from . import log, records, rules
+from . import around, log, records, rules
 from .replay import State, load
 from .roots import root_name
 from .store.batching import Gatherer
+from .store.migrations import latest
 from .store.seam import Asked, Row, Store, Topics, Tx, as_json, ids_json, storable
 from .store.watch import Hub, Watch
 from .verbs import messages
+from .verbs.scripts import Scripts
 
 C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TEAM_MOST = 1_000_000  # More than a team can have.
-_MOST = 100  # Ready tasks of a lane that are counted.
-_IDENTITY_CHARS = 32
+_TEAM_MOST, _MOST, _IDENTITY_CHARS = 1_000_000, 100, 32  # More than a team has; ready tasks of a lane that are counted.
 _TOPIC_OF = {"noted": "notes", "cooled": "cooldown"}  # Of events about no task; all others are about the team.
 
 
@@ -36,7 +37,7 @@ class Reading:
         self.limits = limits
         self.sources = sources
         self._store = store
-        self._gatherer = Gatherer(store)
+        self._gatherer = Gatherer(store, Scripts(store, self._lease_max()).of)
         self._hub = Hub(self._look, patience.poll_seconds)
         store.on_push(self._hub.heard)
         self._closed = False
@@ -61,9 +62,9 @@ class Reading:
 
     async def find(self, task: int) -> types.Task:
         """The task, or UnknownTask."""
-        for found in await self._list(records.task, "tasks_by_id", ids=ids_json([task])):
-            return found
-        raise rules.unknown_task(task)
+        if (found := (await self.find_all([task])).get(task)) is None:
+            raise rules.unknown_task(task)
+        return found
 
     async def find_all(self, tasks: Iterable[int]) -> dict[int, types.Task]:
         """The tasks with these ids that exist, in one read."""
@@ -91,13 +92,15 @@ class Reading:
 
     async def needs_of(self, task: int) -> list[tuple[types.Need, str]]:
         """The needs of a task, each with open, met or broken."""
-        rows = await self._read("needs_of", task=task)
-        return [(types.Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
+        return around.needs(await self._read("needs_of", task=task))
 
     async def needed_by(self, task: int) -> list[tuple[int, str | None]]:
         """The tasks that wait for this one, each with the outcome it asks for, if any."""
-        rows = await self._read("needs_behind", ids=ids_json([task]))
-        return [(row["task_id"], row["outcome"]) for row in rows]
+        return around.behind(await self._read("needs_behind", ids=ids_json([task])))
+
+    async def all_needs(self) -> list[tuple[int, types.Need, str]]:
+        """Every need, with the task that has it, and open, met or broken."""
+        return [(row["task_id"], *around.needs([row])[0]) for row in await self._read("all_needs")]
 
     async def open_needs(self) -> list[tuple[int, types.Need]]:
         """Every open need, with the task that has it."""
@@ -108,17 +111,16 @@ class Reading:
     ) -> list[records.PastAttempt]:
         """The ended attempts of the newest tasks, with their time and cost, in order of task and epoch. `since`: only
         those claimed then or later, by the board's clock."""
-        under = None if roots is None else ids_json(roots)
-        given = {"roots": under, "since": since, "errands": int(errands), "most": most}
-        return await self._list(records.past_attempt, "past_attempts", **given)
+        given = {"roots": None if roots is None else ids_json(roots), "errands": int(errands)}
+        return await self._list(records.past_attempt, "past_attempts", **given, since=since, most=most)
 
     async def attempts(self, task: int) -> list[types.Attempt]:
         return await self._list(records.attempt, "attempts_of", task=task)
 
     async def transcript(self, task: int, epoch: int, *, after: int = 0, page: int = 1_000) -> list[types.Turn]:
         """The turns of one attempt, in order, including those that a summary covers."""
-        asked = {"task": task, "epoch": epoch, "after": after, "page": self._page(page)}
-        return await self._list(records.turn, "read_turns", **asked)
+        asked = {"task": task, "epoch": epoch, "page": self._page(page)}
+        return await self._list(records.turn, "read_turns", **asked, after=after)
 
     async def tracebacks(self, task: int) -> dict[int, str]:
         """The tracebacks of bugs that ended attempts, by the number of the attempt."""
@@ -141,8 +143,8 @@ class Reading:
         self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
     ) -> list[types.Message]:
         """Read an inbox, or with None all of them, without taking anything."""
-        asked = {"recipient": recipient, "unshown": int(queued), "after": after, "page": self._page(page)}
-        return await self._list(records.message, "list_messages", **asked)
+        asked = {"unshown": int(queued), "after": after, "page": self._page(page)}
+        return await self._list(records.message, "list_messages", recipient=recipient, **asked)
 
     async def has_unread(self, recipient: str) -> bool:
         """Whether an inbox has unread messages; the cheapest way to know."""
@@ -186,21 +188,22 @@ class Reading:
     ) -> list[types.Note]:
         """The notes that contain every word, in any case, newest first; without words, all notes. With a root, those
         of this goal and those for everybody."""
+        return [records.note(row) for row in await self._ask(self._notes(words, root, before, page))]
+
+    def _notes(self, words: str, root: int | None, before: int | None, page: int) -> Asked:
         rules.text("search", words)
-        asked = {"words": messages.words(words), "root": root, "before": before, "page": self._page(page)}
-        return await self._list(records.note, "search_notes", **asked)
+        shown = {"root": root, "before": before, "page": self._page(page)}
+        return "search_notes", {"words": messages.words(words), **shown}
 
     # Teammates and hosts.
 
     async def team(self, *, here: bool = False, most: int = _TEAM_MOST) -> list[types.Teammate]:
         """The teammates, leads first. With `here`, only those that are there, and last those that rest."""
-        name, given = self._teammates(here=here, most=most)
-        return await self._list(records.teammate, name, **given)
+        return [records.teammate(row) for row in await self._ask(self._teammates(here=here, most=most))]
 
     async def teammate(self, name: str) -> types.Teammate:
-        query, given = self._teammates(name, most=1)
-        for found in await self._list(records.teammate, query, **given):
-            return found
+        for row in await self._ask(self._teammates(name, most=1)):
+            return records.teammate(row)
         raise rules.unknown_teammate(name)
 
     def _teammates(self, name: str | None = None, *, here: bool = False, most: int = _TEAM_MOST) -> Asked:
@@ -221,32 +224,43 @@ class Reading:
 
         Tasks of a lane that are due but not yet ready count as one: the next claim there makes all of them ready.
         """
-        name, given = _ready(most, roots)
-        return _by_lane(await self._read(name, **given), most)
+        return records.by_lane(await self._ask(around.ready(most, roots)), most)
 
     async def moment(self, roots: Sequence[int] = (), *, scope: Iterable[int] | None = None) -> records.Moment:
         """The numbers of the board and of these roots, all from one snapshot. Two reads could miss a task that changed
         between them. With `scope`, only work under it counts as ready."""
-        asks: list[Asked] = [self._teammates(), _ready(_MOST, scope)]
+        asks: list[Asked] = [self._teammates(), around.ready(_MOST, scope)]
         for root in roots:
             asks += [(name, {"root": root}) for name in ("count_tasks_of", "read_budget", "ready_to_go_on")]
         team, ready, *found = await self._read_together(asks)
         counts, accounts, begun = (dict(zip(roots, found[first::3], strict=True)) for first in range(3))
         return records.Moment(
-            team=[records.teammate(row) for row in team], ready=_by_lane(ready, _MOST),
+            team=[records.teammate(row) for row in team], ready=records.by_lane(ready, _MOST),
             counts={root: {row["state"]: row["n"] for row in rows} for root, rows in counts.items()},
             accounts={root: records.spending(rows[0]) for root, rows in accounts.items() if rows},
             begun={root for root, rows in begun.items() if rows},
         )  # fmt: skip
+
+    async def health(self) -> records.Health:
+        """The numbers of the whole board that an operator watches, quickly on a board of any size."""
+        asks: list[Asked] = [(name, {}) for name in records.HEALTH]
+        asks += [self._teammates(), ("list_hosts", {"lease_max": self._lease_max()}), around.ready(1_000, None)]
+        return records.health(await self._read_together(asks), latest())
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[types.Task], dict[int, types.Spending]]:
         """All tasks under these roots, and their accounts, from one snapshot."""
         every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
         asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
         found = await self._read_together([*asks, *(("read_budget", {"root": root}) for root in roots)])
+        accounts = {root: rows[0] for root, rows in zip(roots, found[len(roots) :], strict=True) if rows}
         tasks = [records.task(row) for rows in found[: len(roots)] for row in rows]
-        accounts = zip(roots, found[len(roots) :], strict=True)
-        return tasks, {root: records.spending(rows[0]) for root, rows in accounts if rows}
+        return tasks, {root: records.spending(row) for root, row in accounts.items()}
+
+    async def surroundings(self, task: types.Task, teammate: str, **most: int) -> around.Surroundings:
+        """What is around a task, for the teammate that begins it, with at most so many mates, notes and messages."""
+        team, notes = self._teammates(here=True, most=most["mates"]), self._notes("", task.root, None, most["notes"])
+        asks = around.asks(task, teammate, self._page(most["messages"]), team, notes)
+        return around.found(await self._read_together(asks))
 
     async def now_ms(self) -> int:
         """The time by the board's clock."""
@@ -319,9 +333,8 @@ class Reading:
         return topics, None if due is None else due / 1000
 
     async def _changed_since_last_sweep(self) -> Topics:
-        last, before = await self.last_event(), self._swept_to
-        self._swept_to = last
-        if before is None or before == last:
+        before, self._swept_to = self._swept_to, await self.last_event()
+        if before in (None, self._swept_to):
             return {}
         topics: Topics = {"log": 1}
         for row in await self._read("changed_since", after=before):
@@ -335,20 +348,28 @@ class Reading:
     async def _do(self, verb: Callable[Concatenate[Tx, P], Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
         """Run a verb in a transaction. Its arguments are given by name, so that an error can name them."""
         assert not given
-        self._must_be_open()
-        storable("call", named)
-        return cast(T, await self._gatherer.do(verb, named, in_set=False))
+        return cast(T, await self._gathered(verb, named, in_set=False))
 
     async def _do_in_set(self, verb: Callable[[Tx, list[C]], Awaitable[Sequence[T | DugnadError]]], call: C) -> T:
         """Run a verb that takes all its calls of a transaction at once."""
+        return cast(T, await self._gathered(verb, call, in_set=True))
+
+    async def _gathered(self, verb: Any, call: Any, *, in_set: bool) -> Any:
         self._must_be_open()
         storable("call", call)
-        return cast(T, await self._gatherer.do(verb, call, in_set=True))
+        try:
+            return await self._gatherer.do(verb, call, in_set=in_set)
+        except StaleClaim:
+            count("stale-write")
+            raise
 
     async def _read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         self._must_be_open()
         storable("arguments", arguments)
         return await self._store.read(name, **arguments)
+
+    async def _ask(self, asked: Asked) -> Sequence[Row]:
+        return await self._read(asked[0], **asked[1])
 
     async def _list(self, made: Callable[[Row], T], name: str, /, **arguments: object) -> list[T]:
         return [made(row) for row in await self._read(name, **arguments)]
@@ -377,18 +398,3 @@ class Reading:
 
     def _lease_max(self) -> int:
         return int(self.limits.lease_seconds_max * 1000)
-
-
-def _ready(most: int, roots: Iterable[int] | None) -> Asked:
-    """The reads that count ready work; with `roots`, only under these."""
-    if roots is None:
-        return "ready_counts", {"most": most}
-    return "ready_counts_under", {"most": most, "roots": ids_json(roots)}
-
-
-def _by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        if row["n"]:
-            found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
-    return found

@@ -4,6 +4,7 @@ A field has the value of the column of its name, or of the name in `_COLUMNS`; d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
@@ -18,6 +19,7 @@ from .store.seam import Row
 T = TypeVar("T")
 
 AMOUNTS = types.Amount.__slots__
+HEALTH = ("open_counts", "oldest_ready", "human_requests", "sum_budgets", "last_seq", "held_roots", "running_cooldowns")
 _COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host": "host_id", "check": "check_command"}
 
 
@@ -30,6 +32,26 @@ class Moment:
     counts: Mapping[int, Mapping[str, int]]  # By root, how many tasks are in each state.
     accounts: Mapping[int, types.Spending]  # By root.
     begun: Set[int]  # Roots with a task that was begun before and is ready, or soon will be; it needs no further run.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The numbers of a board that an operator watches; all of it is from one snapshot."""
+
+    now: int  # By the board's clock.
+    schema: int
+    last_event: int
+    tasks: dict[str, int]  # In each open state, and ended.
+    ready: dict[str, int]  # By lane, as `Board.ready_work` returns it.
+    ready_since: int | None  # When the oldest ready task became ready.
+    requests: int  # That wait for a person,
+    asked_at: int | None  # and since when.
+    hosts: dict[str, int]  # alive and lost.
+    team: dict[str, int]  # By status.
+    held: tuple[int, ...]  # Roots at a cap that have open tasks.
+    spent: types.Amount  # Of all roots together.
+    reserved: types.Amount
+    cooldowns: tuple[types.Cooldown, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +160,25 @@ def teammate(row: Row) -> types.Teammate:
 
 def event(row: Row) -> types.Event:
     return _made(types.Event, row, data=kept_json(row["data"]))
+
+
+def by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        if row["n"]:
+            found[row["lane"]] = min(most, found.get(row["lane"], 0) + row["n"])
+    return found
+
+
+def health(found: Sequence[Sequence[Row]], schema: int) -> Health:
+    """From the answers to `HEALTH`, and from the rows of teammates, hosts and ready work."""
+    (counts,), (oldest,), (asked,), (sums,), (last,), held, cooling, members, hosts, ready = found
+    tasks = {state: counts[state] for state in ("ready", "scheduled", "blocked", "claimed", "waiting")}
+    alive = sum(row["alive"] for row in hosts)
+    return Health(
+        now=counts["now"], schema=schema, last_event=last["seq"], ready=by_lane(ready, 1_000),
+        tasks={**tasks, "ended": max(0, sums["tasks"] - sum(tasks.values()))}, ready_since=oldest["at"],
+        requests=asked["n"], asked_at=asked["at"], hosts={"alive": alive, "lost": len(hosts) - alive},
+        team=dict(Counter(teammate(row).status for row in members)), held=tuple(row["root_id"] for row in held),
+        spent=amount(sums), reserved=amount(sums, "_reserved"), cooldowns=tuple(map(cooldown, cooling)),
+    )  # fmt: skip

@@ -66,13 +66,11 @@ async def chat(
 
 async def _converse(session: Session, prompt: PromptSession[str]) -> None:
     """Read a line, do what it asks, until the person leaves."""
-    turns = asyncio.Lock()  # Lines are done in the order they were typed.
     running: set[asyncio.Task[None]] = set()
     interrupted = False
 
     async def turn(text: str) -> None:
-        async with turns:
-            await respond(session, text)
+        await respond(session, text)
         if session.leaving and prompt.app.is_running:
             prompt.app.exit(exception=EOFError)
 

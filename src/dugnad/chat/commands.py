@@ -34,6 +34,11 @@ STATES: dict[str, frozenset[str]] = {
 
 async def respond(session: Session, text: str) -> None:
     """Do what a typed line asks for. An error is shown as one sentence, and the chat goes on."""
+    async with session.turns:
+        await _respond(session, text)
+
+
+async def _respond(session: Session, text: str) -> None:
     name, rest = parse.read_line(text)
     try:
         if name is None:

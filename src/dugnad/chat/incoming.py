@@ -104,7 +104,8 @@ class Incoming:
         self._announced.add(message.id)
         if await self._session.spoken.has_shown(message):
             return
-        await self._session.screen.show(announcement(message, lead=self._session.lead, waits=waits))
+        async with self._session.turns:
+            await self._session.screen.show(announcement(message, lead=self._session.lead, waits=waits))
 
     async def listen(self) -> None:
         """Print what arrives, until the person has left."""

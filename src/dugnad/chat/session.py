@@ -45,6 +45,8 @@ class Session:
     limits: ChatLimits = field(default_factory=ChatLimits)
     standing: BoardStatus = field(default_factory=BoardStatus)
     spoken_to: dict[str, int] = field(default_factory=dict)  # The last message to each teammate.
+    # Lines are done in the order they were typed. What a line prints comes before an answer to it.
+    turns: asyncio.Lock = field(default_factory=asyncio.Lock)
     leaving: bool = False  # The person wants to leave; running commands end first.
     left: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -22,13 +22,17 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("work", "running:work", "Run teammates for the tasks on the board."),
         ("chat", "running:chat", "Talk to the lead while the team works."),
         ("web", "web:web", "See the team work, and steer, in a browser."),
+        ("mcp", "mcp_setup:mcp", "Let other agents work on the board, over MCP."),
     ),
     "The board": (
         ("add", "tasks:add", "Put a task on the board."),
         ("tasks", "tasks:tasks", "List the tasks on the board."),
         ("show", "tasks:show", "Show everything about one task."),
+        ("status", "status:status", "Say whether the work goes on; for health checks."),
         ("log", "history:log", "Show what happened, one line per event."),
         ("notes", "history:notes", "Search the team's notes, or write one."),
+        ("import", "backlog:import_", "Put issues or a checklist on the board."),
+        ("export", "backlog:export", "Write the board as Markdown or JSON."),
     ),
     "The team": (
         ("team", "people:team", "List the teammates and what each is doing."),

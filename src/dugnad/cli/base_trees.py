@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class Base:
 
 def of_git(places: Worktrees) -> Base:
     """The head of the target branch, as a new attempt would get it."""
-    trees = places.trees
+    trees = replace(places.trees, shared=None)  # Nobody else needs it.
 
     async def name() -> str:
         return (await trees.git.run("rev-parse", f"{trees.target_name}^{{tree}}")).text.strip()

@@ -17,7 +17,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
-from ..agent.external.command import ExternalCommand
+from ..agent.external.command import PREFIXES, ExternalCommand
 from ..board import Board
 from ..clock import wall_ms
 from ..config.project import FILE, Project, read_project
@@ -33,17 +33,21 @@ from ..settings import AgentLimits
 from ..team.plan import RunPlan
 from ..team.team import opened
 from ..text import one_line, shorten
-from ..tools import OF_A_TREE
+from ..tools.built_in import OF_A_TREE
 from ..types import Task
 from ..workspace.git.git import Git
+from ..workspace.git.remote import open_remote
 from ..workspace.programs import find_program
 from ..workspace.sandbox.sandbox import probe
+from ..workspace.sandbox.services import Service, parse_services
 from .preflight import Interrupted, memory_of, preflight
 from .tracked import refuse_tracked
 from .workspaces import Wishes, is_no_project, workplaces
 
 Level = Literal["ok", "warning", "wrong"]
+_REMOTE_SECONDS = 30.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_ANSWER_SECONDS = 10.0
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
 
@@ -131,6 +135,50 @@ async def git(scene: Scene) -> Finding:
         says = f"{count} file{'s have' if count > 1 else ' has'} changes that are not committed."
         return warning(says, "git commit, or git stash")
     return ok("A git repository without uncommitted changes.")
+
+
+async def services(scene: Scene) -> Finding | None:
+    """The user's own servers that programs in the sandbox may use; with --online also whether they answer."""
+    if scene.user is None:
+        return None
+    named = {each.name: each.services for each in (*scene.user.commands.values(), *scene.user.acp.values())}
+    named |= {f"the MCP server {each.name}": each.services for each in scene.user.servers}
+    said = "; ".join(f"{who} may use {', '.join(each)}" for who, each in named.items() if each)
+    down = []
+    for service in parse_services([*{each: None for entries in named.values() for each in entries}]):
+        if scene.online and not await _answers(service):
+            down.append(str(service))
+    if down:
+        return warning(f"{said}. There is no answer from {', '.join(down)}.", "start it, or correct `services`")
+    return ok(f"{said}.") if said else None
+
+
+async def _answers(service: Service) -> bool:
+    for address in service.addresses or (service.name,):
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                _, writer = await asyncio.open_connection(address, service.port)
+        except (OSError, TimeoutError):
+            continue
+        writer.close()
+        return True
+    return False
+
+
+async def remote(scene: Scene) -> Finding | None:
+    """Look at the remote that the user named for this project, once."""
+    named = scene.user.remote_of(_root(scene)) if scene.user else None
+    if named is None:
+        return None
+    found = await Git.find(_root(scene), path=scene.environment.get("PATH", os.defpath))
+    if found is None:
+        return warning(f"{named} is not used: {_root(scene)} is not a git repository.", "git init")
+    try:
+        opened = await open_remote(named, found, scene.environment)
+        names = await opened.at_once(_REMOTE_SECONDS).look(found, "refs/heads/*")
+    except ToolError as trouble:
+        return wrong(str(trouble))
+    return ok(f"{opened.url} can be reached; it has {len(names)} branch{'' if len(names) == 1 else 'es'}.")
 
 
 async def sandbox(scene: Scene) -> Finding:
@@ -242,7 +290,7 @@ def _base_url(scene: Scene) -> str:
 
 def find_key(scene: Scene) -> Finding | None:
     """Whether there is a key; never which."""
-    if scene.model is None or scene.user is None or scene.model.name.startswith(("scripted", "command:")):
+    if scene.model is None or scene.user is None or scene.model.name.startswith(("scripted", *PREFIXES)):
         return None
     provider, server = scene.model.name.partition(":")[0], urlsplit(_base_url(scene))
     variable = scene.user.endpoint(scene.model.name).api_key_env
@@ -271,8 +319,7 @@ def know_command(scene: Scene) -> Finding | None:
         return None
     word, path = command.run[0], scene.environment.get("PATH", os.defpath)
     if not (shutil.which(word) if "/" in word else find_program(word, path, outside=_brought(scene))):
-        name = command.name.removeprefix("command:")
-        return wrong(f"There is no program {command.run[0]}.", f"install {name}, or correct `run`")
+        return wrong(f"There is no program {command.run[0]}.", f"install it, or correct `run` under {command.table}")
     capped = scene.project is not None and scene.project.budget.dollars is not None
     if command.reports_dollars or not capped:
         cost = "dollars and tokens" if command.reports_dollars else "no dollars"
@@ -288,7 +335,7 @@ def hold_commands(scene: Scene) -> Finding | None:
     named |= {name: role.model for name, role in scene.project.roles.items() if role.model}
     for role_name, model in named.items():
         said = {tool: policy.decide(tool, [role_name] if role_name else ()) for tool in OF_A_TREE}
-        if model.startswith("command:") and (strict := [tool for tool in said if said[tool] != "allow"]):
+        if model.startswith(PREFIXES) and (strict := [tool for tool in said if said[tool] != "allow"]):
             who = f"the role {role_name}" if role_name else "everybody"
             says = f"{model} has tools of its own, so the policy for {who} cannot be enforced: {', '.join(strict)}."
             return wrong(says, "allow them for the role with this command, or use another model")

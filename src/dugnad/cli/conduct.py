@@ -25,6 +25,7 @@ from ..team.minds import Models
 from ..team.report import others_line
 from ..team.requests import waiting_requests
 from ..team.team import open_roots, opened
+from ..telemetry.exporting import exporting
 from ..text import plain
 from ..tools.message_tools import GONE
 from ..types import HUMAN, Budget, Event, Task
@@ -80,9 +81,11 @@ class Run:
         """The board, where the team works, and the whole plan of the team."""
         async with (
             opened(self.plan) as board,
+            exporting(board) as told,
             workplaces(board, self.project, self.user, self.wishes, self.say) as given,
             servers_in(self.project, self.user, in_place=self.wishes.in_place, say=self.say) as tools_for,
         ):
+            self.say(*filter(None, [told]))
             try:
                 yield board, given, replace(
                     self.plan, workspaces=given.places, sandbox=given.sandbox, reviewer=given.reviewer,

@@ -28,7 +28,8 @@ from ..models.port import Price
 from ..models.scripted import read_script
 from ..settings import Limits, TeamLimits
 from ..team import Team
-from ..tools import Context, Tool, tool
+from ..tools.context import Context
+from ..tools.tool import Tool, tool
 from ..types import HUMAN, Budget, Task
 from ..view.summary import report_page, report_shape
 from ..workspace.git.command import GitCall, ask

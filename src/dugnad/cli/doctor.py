@@ -1,8 +1,9 @@
 """What `dugnad doctor` does: it checks the setup, one line for each finding, with the way to fix it.
 
-It makes nothing, and changes nothing except that it upgrades an old PostgreSQL board. It connects only to that board
-and, with --online, to the model, which it asks one small question. With --check it runs the project's check as
-`dugnad run` would, in a worktree of its own. It does neither before the user has accepted the project.
+It makes nothing, and changes nothing except that it upgrades an old PostgreSQL board. It connects only to that board,
+to the git remote that the user named for the project and, with --online, to the user's services and to the model, which
+it asks one small question. With --check it runs the project's check as `dugnad run` would, in a worktree of its own. It
+asks no model and runs no check before the user has accepted the project.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("model", checks.choose_model), ("key", checks.find_key), ("price", checks.know_price),
     ("command", checks.know_command), ("policies", checks.hold_commands), ("window", checks.know_window),
     ("role models", checks.open_role_models), ("online", checks.ask_model), ("proxy", checks.proxy),
-    ("git", checks.git), ("sandbox", checks.sandbox), ("check", checks.base_check), ("log", checks.log),
+    ("git", checks.git), ("remote", checks.remote), ("sandbox", checks.sandbox), ("services", checks.services),
+    ("check", checks.base_check), ("log", checks.log),
 )  # fmt: skip
 # Once the board is open.
 BOARD_CHECKS: tuple[tuple[str, BoardCheck], ...] = (

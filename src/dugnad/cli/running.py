@@ -14,7 +14,9 @@ from .parameters import BoundedNumber, budget_options
 
 if TYPE_CHECKING:
     from ..config.project import Project
+    from ..config.user import UserSettings
     from ..settings import AgentLimits, Limits
+    from ..team import RunPlan
     from ..types import Budget
     from .conduct import Run
 
@@ -27,7 +29,7 @@ _RED_BASE = click.option(
     help="Begin although the project's check fails now. Every teammate is told that it failed before.",
 )  # fmt: skip
 _CAPS = budget_options(click.IntRange(1), BoundedNumber(0, min_open=True))
-_TEAM = (
+_PLACE = (
     click.option(
         "--in-place", is_flag=True,
         help="All teammates work in this folder, not in git worktrees of their own. Your files are then not "
@@ -46,6 +48,14 @@ _TEAM = (
         "--into", metavar="BRANCH",
         help="The branch that finished work is merged into. [default: dugnad/ and the name of yours]",
     ),
+)  # fmt: skip
+_TEAM = (
+    *_PLACE,
+    click.option(
+        "--remote", metavar="URL",
+        help="The git remote through which hosts on several machines share the work: a bare repository's folder, or an "
+        "address of ssh or https. [default: that of this project in your config.toml]",
+    ),
     click.option(
         "--model", metavar="NAME",
         help="provider:model. [default: the project's model, or that of the first provider whose key is set]",
@@ -61,6 +71,13 @@ _TEAM = (
 
 def team_options(command: Any) -> Any:
     for option in _TEAM:
+        command = option(command)
+    return command
+
+
+def place_options(command: Any) -> Any:
+    """Where the team works, without who works."""
+    for option in _PLACE:
         command = option(command)
     return command
 
@@ -190,7 +207,6 @@ def read_run(
     from functools import partial
 
     from ..config.user import open_named_model, read_user
-    from ..team import RunPlan
     from ..team.minds import Models
     from .conduct import Run
     from .trust import require_trust
@@ -199,13 +215,12 @@ def read_run(
     agents, user = typed.pop("agents"), read_user(os.environ)
     limits = replace(project.team_limits, idle_seconds=math.inf) if forever else project.team_limits
     agent_limits, board_limits = _waiting_for_quota(project, typed.pop("quota_hours", None))
-    plan = RunPlan(
-        url=board_url(project, user), model=project.model_name(typed.pop("model"), os.environ), name=project.team,
-        project=project.root, roles=project.roles, only_roles=roles or None, agents=agents or limits.agents_max,
+    plan = replace(
+        plan_of(project, user), model=project.model_name(typed.pop("model"), os.environ), only_roles=roles or None,
+        agents=agents or limits.agents_max,
         agents_asked=agents is not None or "agents" in project.given.get("team", {}),
-        budget=project.budget, limits=limits, agent_limits=agent_limits, board_limits=board_limits,
-        open_named=partial(open_named_model, user=user),
-        policies=project.policy(user), review=project.review, summary_model=project.summary_model,
+        limits=limits, agent_limits=agent_limits, board_limits=board_limits,
+        open_named=partial(open_named_model, user=user), summary_model=project.summary_model,
         rates=lambda each: (user.endpoint(each).requests_per_minute, user.endpoint(each).tokens_per_minute),
     )  # fmt: skip
     models = Models(plan)
@@ -214,6 +229,17 @@ def read_run(
     require_trust(project, plan.url, makes=True, asks=not as_json, runs=True)
     project = _at_most(project, agents) if roles is None else project  # `work` has no members join.
     return Run(plan=plan, models=models, user=user, project=project, wishes=Wishes.typed(typed), as_json=as_json)
+
+
+def plan_of(project: Project, user: UserSettings) -> RunPlan:
+    """What the files say of any team of the project, without who works in it."""
+    from ..team import RunPlan
+
+    return RunPlan(
+        url=board_url(project, user), name=project.team, project=project.root, roles=project.roles,
+        budget=project.budget, limits=project.team_limits, agent_limits=project.agent_limits,
+        board_limits=project.limits, policies=project.policy(user), review=project.review,
+    )  # fmt: skip
 
 
 def typed_budget(caps: dict[str, Any]) -> Budget:

@@ -21,8 +21,8 @@ from ..config.user import UserSettings, read_user
 from ..errors import BadInput, ToolError
 from ..team.servers import ServerState, chosen, look_at, open_servers
 from ..text import counted, one_line, plain
-from ..tools import Tool
 from ..tools.mcp.offer import Server
+from ..tools.tool import Tool
 from ..types import Teammate
 from ..workspace.sandbox.sandbox import Sandbox, probe
 from .command import answer, confirm, examples, json_option

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import click
 
-from ..agent import Stop
+from ..agent.stop import Stop
 from ..logs import logger
 
 _LOG = logger(__name__)

@@ -7,9 +7,10 @@ import getpass
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,13 @@ from .command import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from ..board import Board
     from ..config.project import Project
     from ..config.user import UserSettings
+    from ..mcp.serve import ClientHost
     from ..web.serving import RunningServer
 
+MCP_PATH = "/mcp"
 _NO_TERMINAL = (
     "The links that this prints let anybody who reads them use the page, so they are shown on a terminal only; a "
     "program gets them with --json."
@@ -112,6 +116,8 @@ def _named(given: str, user: UserSettings) -> NamedBoard:
 async def _serve(
     named: Sequence[NamedBoard], user: UserSettings, *, listener: Any, origin: str | None, look: bool, as_json: bool
 ) -> int:
+    from ..mcp.over_http import mcp_over_http
+    from ..mcp.tokens import Tokens
     from ..web.following import followed
     from ..web.serving import serving, settle_memory
     from ..web.windows import ModelWindows
@@ -120,6 +126,7 @@ async def _serve(
 
     async with AsyncExitStack() as stack:
         boards: dict[str, Any] = {}
+        hosts: dict[str, Any] = {}
         for each in named:
             board = await stack.enter_async_context(opened(each.project, each.url))
             windows = ModelWindows(each.project.model_name(None, os.environ) or user.model, user)
@@ -131,9 +138,15 @@ async def _serve(
                 await stack.enter_async_context(
                     notifying(board, user.notify, where=shown_url(each.url), outside=outside)
                 )
+                if each.root is not None and not look:
+                    hosts[found.identity] = partial(_client_host, each, user, board)
+        clients = await stack.enter_async_context(mcp_over_http(hosts, Tokens(os.environ)))
         server = await stack.enter_async_context(
-            serving([*boards.values()], listener=listener, who=login_name(), environment=os.environ, origin=origin)
-        )
+            serving(
+                [*boards.values()], listener=listener, who=login_name(), environment=os.environ, origin=origin,
+                mounts={MCP_PATH: clients},
+            )
+        )  # fmt: skip
         settling = asyncio.create_task(settle_memory(server.boards))
         stack.callback(settling.cancel)
         stop = await stack.enter_async_context(stopping("the server was stopped", at_once=False))
@@ -143,6 +156,27 @@ async def _serve(
     if not as_json:
         click.echo("\nThe server has ended. An open page goes on when you start it again on this port.")
     return 0
+
+
+@asynccontextmanager
+async def _client_host(named: NamedBoard, user: UserSettings, board: Board) -> AsyncIterator[ClientHost]:
+    """The host of the clients of one board, which work in the project's folder."""
+    from ..mcp.serve import client_host
+    from .running import plan_of
+    from .workspaces import Wishes, workplaces
+
+    plan = replace(plan_of(named.project, user), url=named.url)
+
+    def say(sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    async with (
+        workplaces(board, named.project, user, Wishes(), say) as given,
+        client_host(
+            replace(plan, workspaces=given.places, sandbox=given.sandbox, reviewer=given.reviewer), board
+        ) as host,
+    ):  # fmt: skip
+        yield host
 
 
 def login_name() -> str:

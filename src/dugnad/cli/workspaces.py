@@ -25,6 +25,8 @@ from ..text import plain
 from ..types import HUMAN
 from ..workspace.git.git import Git
 from ..workspace.git.merge_queue import prepare_target
+from ..workspace.git.remote import open_remote
+from ..workspace.git.sharing import SharedNames
 from ..workspace.git.worktree import BRANCHES
 from ..workspace.git.worktrees import Trees
 from ..workspace.sandbox.destinations import parse_hosts
@@ -42,6 +44,7 @@ class Wishes:
 
     in_place: bool = False
     into: str | None = None  # The branch that finished work goes to.
+    remote: str | None = None  # The git remote through which hosts on several machines share the work.
     unsafe: bool = False  # If there is no sandbox, commands run without one.
     hosts: tuple[str, ...] = ()  # Hosts that commands may reach, if their task asks for the network.
     red_base: bool = False  # The team begins although the project's check fails already.
@@ -103,6 +106,7 @@ async def workplaces(
     )  # fmt: skip
     given.reviewer, given.sandbox = project.reviewer, sandbox
     try:
+        wishes = replace(wishes, remote=wishes.remote or user.remote_of(root))
         given.places, given.base = await _places(shop, project, wishes, given.told.append, say)
         yield given
     finally:
@@ -169,6 +173,9 @@ async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, sa
         bytes_max=project.team_limits.change_bytes_max, lease_seconds=board.limits.lease_seconds,
         on_wait=git.tell,
     )  # fmt: skip
+    if wishes.remote is not None:
+        remote = await open_remote(wishes.remote, git, os.environ)
+        trees.shared = SharedNames(git=git, remote=remote, target_name=trees.target_name)
     if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
         say(told)
     if await git.is_dirty():

@@ -1,4 +1,4 @@
-"""External agents in the user's own file, `[commands.NAME]`: commands that teammates use instead of a model.
+"""External agents in the user's own file, `[commands.NAME]` and `[acp.NAME]`: what teammates use instead of a model.
 
 A project can only choose among them by name, because they get keys and run programs.
 """
@@ -14,13 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from ..agent.external.command import PREFIX, PRESETS, ExternalCommand, Reads
+from ..agent.external.command import ACP_PREFIX, ACP_PRESETS, PREFIX, PRESETS, AcpCommand, ExternalCommand, Reads
 from ..errors import BadInput, ModelMisconfigured
 from ..logs import hide
 from ..workspace.programs import find_program
 from ..workspace.sandbox.profile import SYSTEM
-from .kinds import Hosts, Line, Variable, words
-from .reader import FileLocation, Pattern, nearest, read, said
+from .kinds import Hosts, Line, Services, Variable, words
+from .reader import FileLocation, Key, Pattern, nearest, read, said
 
 command_name = Pattern("[a-z][a-z0-9_-]{0,39}", ": {} must be a short name of small letters, such as claude.")
 _FOLDER = Pattern("~?/+[^/\0][^\0]*", " must name folders such as ~/.local/share/claude, not {}.")
@@ -38,15 +38,14 @@ def _passed(place: FileLocation, value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _CommandTable:
-    """[commands.NAME]: an agent as the user describes it; `ExternalCommand` explains each key."""
+class _AgentTable:
+    """What both kinds of table have; `ExternalCommand` explains each key."""
 
     run: Annotated[tuple[str, ...] | None, partial(words, '"claude", "-p"')] = None
-    reads: Reads | None = None
     environment: Mapping[Variable, Annotated[str, _passed]] | None = None
     hosts: Hosts | None = None
+    services: Services | None = None
     readable: tuple[Annotated[str, _FOLDER], ...] | None = None
-    dollars_option: Line | None = None
     seconds: float | None = None
     dollars_per_run: float | None = None
     tokens_per_run: int | None = None
@@ -55,13 +54,45 @@ class _CommandTable:
     runs_max: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CommandTable(_AgentTable):
+    """[commands.NAME]: an agent as the user describes it."""
+
+    reads: Reads | None = None
+    dollars_option: Line | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AcpTable(_AgentTable):
+    """[acp.NAME]: the same for an agent that speaks the Agent Client Protocol; `AcpCommand` explains each key."""
+
+    counts_dollars: Annotated[bool | None, Key("reports_dollars")] = None
+    counts_tokens: Annotated[bool | None, Key("reports_tokens")] = None
+    version: Line | None = None
+    login: Line | None = None
+    options: Mapping[Line, Line] | None = None
+    start_seconds: Annotated[float, (None, 3_600)] | None = None
+    silence_seconds: float | None = None
+
+
 def read_command(place: FileLocation, value: Any) -> ExternalCommand:
     """The command with its variables filled in."""
-    table, name, environment = read(_CommandTable, place, value), place.path[-1], place.environment
-    preset = PRESETS.get(name, {})
+    found = _filled_in(read(_CommandTable, place, value), PRESETS, place)
+    return ExternalCommand(name=f"{PREFIX}{place.path[-1]}", **found)
+
+
+def read_acp(place: FileLocation, value: Any) -> AcpCommand:
+    """The same for an agent that speaks the Agent Client Protocol."""
+    found = _filled_in(read(_AcpTable, place, value), ACP_PRESETS, place)
+    return AcpCommand(name=f"{ACP_PREFIX}{place.path[-1]}", **found)
+
+
+def _filled_in(table: _AgentTable, presets: Mapping[str, Mapping[str, Any]], place: FileLocation) -> dict[str, Any]:
+    name, environment = place.path[-1], place.environment
+    preset = presets.get(name, {})
     found = {**preset, **said(table)}
     if "run" not in found:
-        raise BadInput(f"{place.file}: {place.table} does not say what to run; only {', '.join(PRESETS)} need not.")
+        raise BadInput(f"{place.file}: {place.table} does not say what to run; only {', '.join(presets)} need not.")
     own = {**preset.get("environment", {}), **(table.environment or {})}
     filled = {variable: _filled(value, environment) for variable, value in own.items()}
     home = environment.get("HOME", "/")
@@ -71,8 +102,8 @@ def read_command(place: FileLocation, value: Any) -> ExternalCommand:
         found["run"], found["readable"], path = _installed(found["run"], environment)
     passed = {variable: value for variable, value in filled.items() if value is not None}
     found["environment"] = MappingProxyType({**path, **passed})
-    missing = tuple(own[variable] for variable, value in passed.items() if own[variable] and not value)
-    return ExternalCommand(name=f"{PREFIX}{name}", **found, missing=missing)
+    found["missing"] = tuple(own[variable] for variable, value in passed.items() if own[variable] and not value)
+    return found
 
 
 def _filled(value: str, environment: Mapping[str, str]) -> str | None:
@@ -115,11 +146,16 @@ def project_here(environment: Mapping[str, str]) -> Path:
     return [here / ".dugnad", *folders[:1], *marked][-1]
 
 
-def open_command(name: str, commands: Mapping[str, ExternalCommand]) -> ExternalCommand:
-    word = name.removeprefix(PREFIX)
-    if (found := commands.get(word)) is None:
-        hint = nearest(word, commands) if commands else "add the table, and it may be empty for claude and codex."
-        raise ModelMisconfigured(f"{name}: your config.toml has no [commands.{word}]; {hint}")
+def open_command(
+    name: str, commands: Mapping[str, ExternalCommand], agents: Mapping[str, AcpCommand]
+) -> ExternalCommand:
+    """The external agent of that name, as the user set it up."""
+    kind, _, word = name.partition(":")
+    known: Mapping[str, ExternalCommand] = agents if kind == "acp" else commands
+    table, presets = ("acp", ACP_PRESETS) if kind == "acp" else ("commands", PRESETS)
+    if (found := known.get(word)) is None:
+        hint = nearest(word, known) if known else f"add the table, and it may be empty for {' and '.join(presets)}."
+        raise ModelMisconfigured(f"{name}: your config.toml has no [{table}.{word}]; {hint}")
     if found.missing:
         variable = found.missing[0].partition(":")[2]
         raise ModelMisconfigured(f"{name} is to be given {variable}, which is not set.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from ..settings import Limits
 from ..text import shows
 from ..types import Budget
 from ..workspace.sandbox.destinations import parse_hosts
+from ..workspace.sandbox.services import parse_services
 from .reader import FileLocation, Pattern, shown, text
 
 
@@ -49,17 +52,20 @@ def address(example: str, instead: str, place: FileLocation, value: Any) -> str:
     return str(value)
 
 
-def _host(place: FileLocation, value: Any) -> str:
+def _parsed(parse: Callable[[list[str]], object], place: FileLocation, value: Any) -> tuple[str, ...]:
+    given = [text(place, each) for each in (value if isinstance(value, list) else [value])]
     try:
-        parse_hosts([text(place, value)])
+        parse(given)
     except BadInput as wrong:
         raise BadInput(f"{place}: {wrong}") from None
-    return str(value)
+    return tuple(given)
 
 
 Line = Annotated[str, line]
 Variable = Annotated[str, Pattern("[A-Za-z_][A-Za-z0-9_]*", ": {} is not the name of a variable.")]
-Hosts = tuple[Annotated[str, _host], ...]  # That may be reached, by the sandbox's own rule.
+# What may be reached, by the sandbox's own rules. Services are in the user's own file alone.
+Hosts = Annotated[tuple[str, ...], partial(_parsed, parse_hosts)]
+Services = Annotated[tuple[str, ...], partial(_parsed, parse_services)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..errors import BadInput, ToolError
 from ..settings import AgentLimits, Limits, TeamLimits
 from ..text import shows
-from ..tools import Policy
-from ..tools.policy import Rules
+from ..tools.policy import Policy, Rules
 from ..types import HUMAN, Budget
 from ..workspace.files.patterns import file_pattern
 from ..workspace.git.ownership import refuse_strangers

@@ -20,7 +20,7 @@ from ..errors import BadInput
 from ..logs import hide
 from ..tools.mcp.offer import Server, hash_of
 from ..tools.mcp.transport import LOOPBACK
-from .kinds import Hosts, Variable, address, words
+from .kinds import Hosts, Services, Variable, address, words
 from .reader import FileLocation, Pattern, read, read_text, said, user_file
 
 _APPROVED_BYTES_MAX = 8 * 1024 * 1024
@@ -32,7 +32,7 @@ _REFERENCE = Pattern(
 )
 _HEADER = Pattern("[A-Za-z][A-Za-z0-9-]*", ": {} is not the name of a header.")
 _FOLDER = Pattern("/[^\0]*", " must be whole paths such as /opt/node, not {}.")
-_FOR_COMMANDS = ("environment", "hosts", "readable", "tree")
+_FOR_COMMANDS = ("environment", "hosts", "services", "readable", "tree")
 _ADDRESS = partial(address, "https://mcp.example.org/mcp", 'use headers = { Authorization = "Bearer env:TOKEN" }')
 
 
@@ -52,6 +52,7 @@ class _ServerTable:
     environment: Mapping[Variable, Annotated[str, _REFERENCE]] | None = None
     headers: Mapping[Annotated[str, _HEADER], Annotated[str, _REFERENCE]] | None = None
     hosts: Hosts | None = None
+    services: Services | None = None
     readable: tuple[Annotated[str, _FOLDER], ...] | None = None
     tree: bool | None = None
     roles: tuple[str, ...] | None = None

@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..agent.external.command import PREFIX, ExternalCommand
+from ..agent.external.command import PREFIXES, AcpCommand, ExternalCommand
 from ..errors import BadInput, ModelMisconfigured
 from ..models import Model, Price, open_model
-from ..tools import BUILT_IN, LEADING, OF_A_TREE
 from ..tools.mcp.offer import Server
-from ..tools.policy import Rules
-from .agents import command_name, open_command, read_command
+from ..tools.policy import ACP, Rules
+from .agents import command_name, open_command, read_acp, read_command
 from .kinds import Hosts, address, words
 from .reader import UNREAD, FileLocation, Key, Pattern, mapping, nearest, read, read_toml, shown, user_file
 from .servers import read_server, server_name
@@ -32,14 +31,18 @@ _SECRETS = (
 _VARIABLE = Pattern("[A-Z_][A-Z0-9_]*", " must be the name of a variable such as MY_KEY, not the key.")
 _MODEL = Pattern(r"(?s).*:.*", ': {} must be provider:model, for example [models."openai:llama3"].')
 _ADDRESS = partial(address, "http://localhost:11434/v1", "name the variable that holds the key as api_key_env")
+_FOLDER = Pattern("[/~].*", ": {} must be a project's folder, from / or ~ on.")
 _NOTIFY = partial(words, '"notify-send", "--app-name=dugnad"')
 _Dollars = Annotated[float, 0]
 
 
 def policies(place: FileLocation, value: Any) -> Rules:
     """Decisions by tool, for everybody and in tables for roles. A name that no tool has would protect nothing."""
+    from ..acp.requests import KINDS
+    from ..tools.built_in import BUILT_IN, LEADING, OF_A_TREE  # Here, since most commands read no policy.
+
     rules = Rules.of(mapping(place, value), place.file)
-    known = [*(each.name for each in (*BUILT_IN, *LEADING)), *OF_A_TREE]
+    known = [*(each.name for each in (*BUILT_IN, *LEADING)), *OF_A_TREE, *(f"{ACP}{kind}" for kind in KINDS)]
     for name in rules.strange(known):
         raise BadInput(
             f"{place.file}: {place.table} speaks of {shown(name)}, and no tool has that name; {nearest(name, known)}"
@@ -81,8 +84,9 @@ def _servers(place: FileLocation, value: Any) -> tuple[Server, ...]:
     return tuple(read_server(place.under(server_name(place, name)), each) for name, each in given.items())
 
 
-# External agents, chosen as command:NAME.
+# External agents, chosen as command:NAME and acp:NAME.
 _Commands = Mapping[Annotated[str, command_name], Annotated[ExternalCommand, read_command]]
+_AcpAgents = Mapping[Annotated[str, command_name], Annotated[AcpCommand, read_acp]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +108,10 @@ class UserSettings:
     notify: Annotated[tuple[str, ...], _NOTIFY] = ()  # Started for each thing that waits for the person.
     policies: Annotated[Rules, policies] = field(default_factory=Rules)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    remotes: Mapping[Annotated[str, _FOLDER], str] = field(default_factory=dict)  # The git remote of each project.
     models: Mapping[Annotated[str, _MODEL], Annotated[Endpoint, _endpoint]] = field(default_factory=dict)
     commands: _Commands = field(default_factory=dict)
+    acp: _AcpAgents = field(default_factory=dict)
     # MCP servers, whose tools teammates are given once they are approved.
     servers: Annotated[tuple[Server, ...], Key("mcp", _servers)] = ()
 
@@ -119,6 +125,11 @@ class UserSettings:
         if model_name.startswith("openai:") and own.base_url is None and own.api_key_env is None:
             return replace(own, base_url=self.base_url)
         return own
+
+    def remote_of(self, project: Path) -> str | None:
+        """The git remote through which hosts on several machines share this project's work."""
+        named = {Path(folder).expanduser().resolve(): remote for folder, remote in self.remotes.items()}
+        return named.get(project.resolve())
 
 
 def read_user(environment: Mapping[str, str] | None = None) -> UserSettings:
@@ -139,8 +150,8 @@ def open_named_model(name: str | None, user: UserSettings) -> Model:
     if name is None and user.model is None:
         return open_model()
     chosen = name or user.model or ""
-    if chosen.startswith(PREFIX):
-        return open_command(chosen, user.commands)
+    if chosen.startswith(PREFIXES):
+        return open_command(chosen, user.commands, user.acp)
     endpoint = user.endpoint(chosen)
     if endpoint.api_key_env and not endpoint.api_key:
         raise ModelMisconfigured(f"The key of {chosen} is to come from {endpoint.api_key_env}, which is not set.")

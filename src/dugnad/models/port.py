@@ -21,6 +21,9 @@ Stop = Literal[
 ]
 
 
+LIVE = "live"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Said:
     """What the runtime tells the model: the packet of the task, the inbox, a reminder."""
@@ -65,7 +68,7 @@ class Reply:
     stop: Stop = "end"
     model: str = ""
     native: str | None = None
-    run: str = ""  # How the run ended, if an external agent gave this reply.
+    run: str = ""  # How the run ended, if an external agent gave this reply; LIVE if it goes on.
 
 
 Message = Said | Reply | ToolResult

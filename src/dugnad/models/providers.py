@@ -317,7 +317,7 @@ def _native(provider: str, model: str, lines: ProviderClients, api_key: str | No
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        from .clients import DirectAnthropic
+        from .anthropic_client import DirectAnthropic
 
         _must_have_key("ANTHROPIC_API_KEY", api_key)
         direct = DirectAnthropic(lines.wire, api_key=api_key, base_url=base_url, http_client=lines.client)
@@ -350,7 +350,7 @@ def _openai(provider: str, model: str, lines: ProviderClients, api_key: str | No
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    from .clients import DirectOpenAI
+    from .openai_client import DirectOpenAI
 
     theirs = provider == "openai" and bool(base_url)
     if theirs:

@@ -25,8 +25,10 @@ def tell(prompt: str, /, **slots: object) -> Told:
 
 
 def tool_prompt(name: str) -> tuple[str, Mapping[str, str]]:
-    """The description of a built-in tool, and what is said of each argument."""
-    description, *items = re.split(r"\n+- ", load("tools")[name])
+    """The description of a tool of ours, and what is said of each argument. It stands in `tools.md`, unless the name
+    begins with another file's, as in "mcp_tools.finish"."""
+    file, _, own = name.rpartition(".")
+    description, *items = re.split(r"\n+- ", load(file or "tools")[own])
     return description, dict(item.split(": ", 1) for item in items)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..board import Board
 from ..board.roots import drawing_on
+from ..board.verbs.followed import ADDED
 from ..errors import BudgetSpent, LimitReached, NotReady, UnknownTask
 from ..prompts import tell
 from ..text import shorten
@@ -27,6 +28,18 @@ class Errands:
     plan: RunPlan
     scope: tuple[int, ...] | None  # The roots of the host's work; None: all.
     payer: int | None  # The root that pays for errands about no task; None: each is a root of its own.
+
+    async def to_answer(self, unread: Sequence[Message]) -> list[Message]:
+        """Those that are no notices. Nobody has to answer a notice: it is read with the next turn. If it is about a
+        background job, or about work added for a task that has ended, nobody needs it any more, and it counts as
+        read."""
+        notices = [each for each in unread if each.kind == "notice"]
+        added = {each.task for each in notices if each.task is not None and each.key.startswith(ADDED)}
+        ended = {task for task, found in (await self.board.find_all(added)).items() if found.ended} if added else set()
+        own = {each.id for each in notices if each.sender == self.teammate and each.task is not None}
+        if over := own | {each.id for each in notices if each.key.startswith(ADDED) and each.task in ended}:
+            await self.board.show(self.teammate, sorted(over))
+        return [each for each in unread if each not in notices]
 
     async def are_pressing(self, unread: Sequence[Message]) -> bool:
         """Whether they come before work from the board: the human or a lead wrote, or somebody waits for an answer."""
@@ -67,13 +80,13 @@ class Errands:
             # What follows from it has the person's words as its goal.
             body=shorten(words, _WORDS_CHARS_MAX) if from_human else tell("delivery.errand"),
             by=HUMAN if from_human else self.teammate, assignee=self.teammate, priority=1,
-            **({"budget": self._own_budget()} if parent is None else drawing_on(parent)),
+            **({"budget": own_budget(self.plan)} if parent is None else drawing_on(parent)),
             kind="human_message" if from_human else "message",
             key=f"errand:{'human' if from_human else 'team'}:{self.teammate}:{unread[0].id}",
         )  # fmt: skip
 
-    def _own_budget(self) -> Budget:
-        """What a person asks in a message may grow like any goal, so it has a cap."""
-        limits = self.plan.limits
-        small = Budget(tasks=limits.errand_tasks_max, tokens=limits.errand_tokens_max)
-        return small if self.plan.budget == Budget() else self.plan.budget
+
+def own_budget(plan: RunPlan) -> Budget:
+    """What a person asks in a message may grow like any goal, so it has a cap."""
+    small = Budget(tasks=plan.limits.errand_tasks_max, tokens=plan.limits.errand_tokens_max)
+    return small if plan.budget == Budget() else plan.budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..agent.outside.mind import is_outside
 from ..text import counted
 from ..tools.message_tools import GONE, may_come_back
 from ..types import OPEN, Task, Teammate
@@ -53,7 +54,7 @@ def joining(
     at_rest = [member for member in here if member.status in ("idle", "wanted") and not member.lead]
     # A teammate whose task waits may take the room of the very teammate that its task waits for.
     spares = [*at_rest, *(member for member in here if member.status == "waiting" and not member.lead)]
-    there = [member for member in team if member.status not in GONE]
+    there = [member for member in team if member.status not in GONE and not is_outside(member)]  # Clients come and go.
     unable = {lane for lane in ready if lane and not any(_may_take(member, [lane]) for member in there)}
     rested = [member for member in team if may_come_back(member)]
     names = iter(fresh_names([*(member.name for member in team), *(lane.partition("!")[2] for lane in ready)]))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..agent import Mind
+from ..agent.mind import Mind, OutsideMind
 from ..board import Board
 from ..board.records import Moment
 from ..board.store.watch import Watch
@@ -218,6 +218,8 @@ class Host:
         name, plan = member.name, self.plan
         errands = Errands(board=self.board, teammate=name, plan=plan, scope=self.scope, payer=self.payer)
         worker = Worker(board=self.board, host=self.id, agent=agent, errands=errands, plan=plan, on_move=self._on_move)
+        if isinstance(agent, OutsideMind):
+            agent.client.seat(worker.wake)
         self.workers[name], self.worked[name] = worker, None
         self._running[name] = task = asyncio.create_task(worker.live(), name=f"teammate {name}")
         task.add_done_callback(lambda _: self._gone(worker))
@@ -226,6 +228,8 @@ class Host:
         if self.workers.get(worker.name) is worker:
             del self.workers[worker.name]
             self._running.pop(worker.name, None)
+        if isinstance(worker.agent, OutsideMind):
+            worker.agent.client.unseat(worker.wake)
         if worker.failed:
             self.failed[worker.name] = worker.failed
         if worker.model_is_wrong:
@@ -277,7 +281,7 @@ class Host:
 
     async def _grow(self) -> None:
         """Bring back teammates that rested, and let others join, while work waits that those present will not take."""
-        if not await self.board.ready_work(roots=self.scope):
+        if not self.plan.seats_max or not await self.board.ready_work(roots=self.scope):
             return
         now = await self.board.moment(scope=self.scope)  # One snapshot: a task that was just taken calls for nobody.
         ready, team = now.ready, {member.name: member for member in now.team}

@@ -7,11 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..agent import Agent, ExternalAgent, ExternalCommand, Mind
+from ..agent.external.command import ExternalCommand
+from ..agent.mind import Agent, ExternalAgent, Mind, OutsideMind
+from ..agent.outside.mind import is_outside
 from ..board import Board
 from ..errors import ModelMisconfigured
 from ..models.port import Facts, Model, Reply, Request
-from ..tools import OF_A_TREE, Policy, Tool
+from ..tools.built_in import OF_A_TREE
+from ..tools.policy import Policy
+from ..tools.tool import Tool
 from ..types import Teammate
 from .plan import RunPlan
 
@@ -100,15 +104,24 @@ class Minds:
 
     def __call__(self, teammate: Teammate, may_act: Callable[[], bool]) -> Mind:
         plan, role, policy = self.plan, self.plan.role_of(teammate.roles), Policy.of(self.plan.policies)
-        model = self.models.counted(teammate.model or (role.model if role else None))
+        outside = is_outside(teammate)
+        model = None if outside else self.models.counted(teammate.model or (role.model if role else None))
         member = replace(teammate, plan=teammate.plan or bool(role and role.plan))
         common: dict[str, Any] = {
             "board": self.board, "teammate": member, "team": plan.name, "project": plan.project, "policy": policy,
             "limits": plan.agent_limits, "sources": self.board.sources, "may_act": may_act,
             "role_prompt": role.prompt if role else "",
         }  # fmt: skip
+        if model is None:
+            must_keep(policy, teammate.model, teammate.name, teammate.roles)
+            if (client := plan.clients.get(teammate.name)) is None:
+                raise ModelMisconfigured(f"{teammate.name} is a client over MCP, and is not connected to this host.")
+            bounds = ExternalCommand(name=teammate.model, run=())
+            return OutsideMind(
+                client=client, bounds=bounds, quiet_seconds=plan.limits.quiet_seconds, joins=plan.adds, **common
+            )
         if isinstance(model, ExternalCommand):
-            _must_keep(policy, model, teammate)
+            must_keep(policy, model.name, teammate.name, teammate.roles)
             return ExternalAgent(command=model, sandbox=plan.sandbox, **common)
         requests, tokens = plan.rates(model.name)
         tools = (*plan.tools, *plan.tools_for(teammate), *self.tools.get(teammate.name, ()))
@@ -122,11 +135,11 @@ class Minds:
         )  # fmt: skip
 
 
-def _must_keep(policy: Policy, command: ExternalCommand, teammate: Teammate) -> None:
+def must_keep(policy: Policy, mind: str, teammate: str, roles: Sequence[str]) -> None:
     """Refuse a policy for file and command tools: an external agent has its own, which no policy reaches."""
     for tool in OF_A_TREE:
-        if (decision := policy.decide(tool, teammate.roles)) != "allow":
+        if (decision := policy.decide(tool, roles)) != "allow":
             raise ModelMisconfigured(
-                f"{command.name} has tools of its own, so it cannot be held to what the policy for {teammate.name} "
-                f"says: {tool} = {decision!r}. Allow it for a role that this command has, or choose another model."
+                f"{mind} has tools of its own, so it cannot be held to what the policy for {teammate} says: {tool} = "
+                f"{decision!r}. Allow it for a role that it has, or choose another model."
             )

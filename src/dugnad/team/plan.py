@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..agent.outside.client import OutsideClient
 from ..board import Board
 from ..config.project import ReviewRule, Role
 from ..models import open_model
 from ..models.port import Model
 from ..settings import AgentLimits, Limits, TeamLimits
-from ..tools import Policy, Tool
+from ..tools.policy import Policy
+from ..tools.tool import Tool
 from ..types import Budget, Claim, Teammate
 from ..workspace.sandbox.sandbox import Sandbox
 from .workspaces.workspace import Check, OpenWorkspace
@@ -49,9 +51,10 @@ class RunPlan:
     # The requests and tokens per minute of a model.
     rates: Callable[[str], tuple[int | None, int | None]] = lambda name: (None, None)
     sandbox: Sandbox | None = None  # Where external agents run.
+    clients: Mapping[str, OutsideClient] = field(default_factory=dict)  # Minds outside, by teammate, as they come.
     hears: Callable[[Claim, str], None] | None = None  # Is told what teammates write to a person, as it comes.
     red_base: bool = False  # The project's check failed before the run began.
-    seats_max: int = 10_000  # The most teammates that this process takes.
+    seats_max: int = 10_000  # The most teammates that this process takes; 0: only those that are spawned here.
     knows_neighbours: bool = True  # False: only the lease tells that another host is dead.
 
     def role_of(self, roles: Sequence[str]) -> Role | None:

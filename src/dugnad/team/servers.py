@@ -24,10 +24,10 @@ from ..config.servers import read_approved
 from ..config.user import UserSettings
 from ..errors import ToolError
 from ..models.port import ToolSpec
-from ..tools import Tool
 from ..tools.mcp.client import McpConnection
 from ..tools.mcp.offer import Server, ServerTool, difference, hash_of, offers_of, specs_of, text_of
 from ..tools.mcp.transport import PipeTransport
+from ..tools.tool import Tool
 from ..types import Teammate
 from ..workspace.sandbox.sandbox import Sandbox
 
@@ -131,7 +131,7 @@ async def piped(server: Server, sandbox: Sandbox, tree: Path | None) -> AsyncIte
     async with AsyncExitStack() as closing:
         if made is not None:
             closing.push_async_callback(asyncio.to_thread, shutil.rmtree, made, ignore_errors=True)
-        running = await sandbox.open(
+        running = await sandbox.using(server.services).open(
             shlex.join(server.command), tree=folder, environment=server.filled(server.environment),
             hosts=server.hosts, readable=tuple(Path(each) for each in server.readable),
         )  # fmt: skip

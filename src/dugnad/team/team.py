@@ -12,15 +12,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from ..agent import Stop
+from ..agent.outside.mind import is_outside
+from ..agent.stop import Stop
 from ..board import Board, open_board
 from ..board.records import Moment
 from ..errors import BadInput, BoardClosed, BoardTrouble
 from ..logs import about
 from ..models.port import Model
 from ..text import one_line
-from ..tools import Policy, Tool
 from ..tools.message_tools import GONE, may_come_back
+from ..tools.policy import Policy
+from ..tools.tool import Tool
 from ..types import OPEN, Budget, Event, Need, Task, Teammate
 from .growth import fresh_names
 from .host import Host
@@ -163,7 +165,8 @@ class Team:
         With `roles`, only teammates with these roles count; with `here`, those that work elsewhere do not count.
         """
         team = await self.board.team()
-        may_count = [each for each in team if not each.lead and (roles is None or each.roles == roles)]
+        own = [each for each in team if not each.lead and not is_outside(each)]
+        may_count = [each for each in own if roles is None or each.roles == roles]
         elsewhere = ("idle", "working", "waiting") if here else ()
         fitting = [each for each in may_count if each.status not in (*GONE, *elsewhere)]
         rested = [each for each in may_count if may_come_back(each)]
@@ -197,9 +200,8 @@ class Team:
         end = await report(
             self.board, roots, interrupted=interrupted, trouble=self._failed, began_ms=self._began_ms, ran_ms=ran
         )  # fmt: skip
-        saved = dict(self._models.saved)
-        own = self.model_name if saved else ""
-        return replace(end, others=await self.waiting_elsewhere(), saved=saved, model=own)
+        saved, others = dict(self._models.saved), await self.waiting_elsewhere()
+        return replace(end, others=others, saved=saved, model=self.model_name if saved else "")
 
     async def waiting_elsewhere(self) -> int:
         """How many open tasks this run leaves alone because they are under another root."""
@@ -237,8 +239,7 @@ class Team:
             return host is None
         now = await self.board.moment(scope=host.scope)
         # A teammate that is wanted, or has a seat here, is about to start.
-        living = [each for each in now.team if each.status not in GONE]
-        comes = any(each.status == "wanted" or each.host == host.id for each in living)
+        comes = any(each.status == "wanted" or each.host == host.id for each in now.team if each.status not in GONE)
         return not (host.workers or comes or host.can_grow(now))
 
     async def roots(self, goal: str | None, budget: Budget | None, *, others: bool = False) -> list[int]:
@@ -268,10 +269,12 @@ class Team:
 
     async def standing(self, roots: Sequence[int]) -> Standing:
         """How the work under all these roots stands: working while one of them is."""
-        now = await self.board.moment(roots, scope=self._scope)
-        if self._host is not None and self._host.works_on(set(roots)):  # It may have settled, and be cleaning up.
-            return "working"
-        return standing(now, roots, deserted=self._is_deserted(now))
+        host, now = self._host, None
+        while host is None or not host.works_on(set(roots)):  # After the look it may have settled, and be cleaning up.
+            if now is not None:
+                return standing(now, roots, deserted=self._is_deserted(now))
+            now = await self.board.moment(roots, scope=self._scope)
+        return "working"
 
     def _is_deserted(self, now: Moment) -> bool:
         """Nobody is at work or at rest anywhere, and nobody can join here."""
@@ -279,7 +282,7 @@ class Team:
             return False
         # Teammates without a host come to ours, if there is one.
         gone = GONE if self._host is not None else (*GONE, "lost")
-        if any(each.status not in gone for each in now.team):
+        if any(each.status not in gone and not is_outside(each) for each in now.team):
             return False
         return self._host is None or not self._host.can_grow(now)
 

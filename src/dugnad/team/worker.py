@@ -13,10 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from ..agent import Agent, ExternalAgent, Mind
+from ..agent.mind import ExternalAgent, Mind, OutsideMind
 from ..board import Board
 from ..board.store.watch import Watch
-from ..board.verbs.followed import ADDED
 from ..errors import (
     BoardTrouble,
     DugnadError,
@@ -26,13 +25,14 @@ from ..errors import (
     StaleClaim,
     StoppedTeammate,
     ToolError,
-)
+)  # fmt: skip
 from ..logs import about, logger, traceback_text, without_secrets
+from ..logs.steps import step
 from ..text import NOTHING, Told, joined, shorten
 from ..tools.finish_tools import review_finish
 from ..tools.message_tools import RESTED
 from ..tools.task_tools import whole_result
-from ..types import HUMAN, Attempt, Claim, Done, Failed, Outcome, Released, Waiting
+from ..types import HUMAN, Attempt, Claim, Done, Failed, Outcome, Released, Teammate, Waiting
 from ..workspace.git.ownership import GitTrouble
 from .delivery import Delivery
 from .errands import Errands
@@ -107,6 +107,8 @@ class Worker:
             await self._close(outcome, settled=False)
         settled = await self._settle(claim, outcome)
         await self._close(outcome, settled=settled)
+        if isinstance(self.agent, OutsideMind):
+            self.agent.ended(claim, outcome, settled=settled)
         self.claim = None
         about(task=None, attempt=None)
         if isinstance(outcome, Released):
@@ -117,8 +119,13 @@ class Worker:
         return trouble is None
 
     async def _attempt(self, claim: Claim) -> Outcome:
-        """Open a workspace, let the mind work there, and deliver; again, as long as the delivery sends it back."""
         attempts = await self._patiently(self.board.attempts, claim.task.id)
+        with step("attempt", self.name, claim=claim, attempts=attempts) as facts:
+            outcome = facts["outcome"] = await self._until_outcome(claim, attempts)
+        return outcome
+
+    async def _until_outcome(self, claim: Claim, attempts: Sequence[Attempt]) -> Outcome:
+        """Open a workspace, let the mind work there, and deliver; again, as long as the delivery sends it back."""
         try:
             workspace = self._workspace = await self._open(claim, attempts)
         except GitTrouble as trouble:  # Trying again would not help.
@@ -141,7 +148,7 @@ class Worker:
                 return outcome
             end = await self._patiently(delivery.deliver, claim, outcome, left)
             if not isinstance(end, Again):
-                if isinstance(end, Done) and delivery.came_to and isinstance(self.agent, Agent):
+                if isinstance(end, Done) and delivery.came_to and not isinstance(self.agent, ExternalAgent):
                     await self._patiently(self.agent.keep_verdict, claim, delivery.came_to)
                 await self._answer_human(claim, end)
                 return end
@@ -160,7 +167,7 @@ class Worker:
         lost = False
         member = self.agent.teammate
         while not self.agent.stop:
-            with self.board.watch_for(self.name, member.roles, lead=member.lead) as watch:
+            with self._watching(member) as watch:
                 self._watch = watch
                 try:
                     if lost and (await self.board.teammate(self.name)).host != self.host:
@@ -188,6 +195,12 @@ class Worker:
                 self.trouble = ""
                 await watch.wait(max(0.0, min(left, 3_600.0)))
         return None
+
+    def _watching(self, member: Teammate) -> Watch:
+        """A mind that wants no work must not be woken for it instead of another."""
+        if not self.agent.wants_work:
+            return self.board.watch([f"inbox:{self.name}"])
+        return self.board.watch_for(self.name, member.roles, lead=member.lead)
 
     async def _patiently(self, ask: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
         """Ask until the board answers. Only for calls that may be made twice."""
@@ -233,16 +246,12 @@ class Worker:
 
     async def _look_for_work(self, mail: bool) -> Claim | None:
         """The human and the lead come first; a teammate's message is read with the next task, if there is one."""
+        if not self.agent.wants_work:
+            return None
+        if isinstance(self.agent, OutsideMind) and not self.agent.may_answer(self.plan.budget):
+            mail = False  # Its messages come with the next task.
         unread = await self.board.inbox(self.name) if mail else []
-        # Nobody has to answer a notice: it is read with the next turn. If it is about a background job, or about work
-        # added for a task that has ended, nobody needs it any more, and it counts as read.
-        notices = [each for each in unread if each.kind == "notice"]
-        added = {each.task for each in notices if each.task is not None and each.key.startswith(ADDED)}
-        ended = {task for task, found in (await self.board.find_all(added)).items() if found.ended} if added else set()
-        own = {each.id for each in notices if each.sender == self.name and each.task is not None}
-        if over := own | {each.id for each in notices if each.key.startswith(ADDED) and each.task in ended}:
-            await self.board.show(self.name, sorted(over))
-        unread = [each for each in unread if each not in notices]
+        unread = await self.errands.to_answer(unread)
         pressing = bool(unread) and await self.errands.are_pressing(unread)
         if pressing and (claim := await self.errands.claim(unread, self._claim)) is not None:
             return claim
@@ -251,6 +260,11 @@ class Worker:
 
     async def _claim(self, task: int | None = None) -> Claim | None:
         """Claim with the same key until there is an answer, so that a lost answer does not lead to a second claim."""
+        if task is None and isinstance(self.agent, OutsideMind):
+            return await self.agent.claim_payable(self._claim_for)
+        return await self._claim_for(task)
+
+    async def _claim_for(self, task: int | None) -> Claim | None:
         self._claim_key = self._claim_key or self.board.sources.new_id()
         claim = await self.board.claim(self.name, self.host, task=task, key=self._claim_key)
         self._claim_key = None
@@ -304,14 +318,13 @@ class Worker:
     def _told_at_first(self, claim: Claim, delivery: Delivery, follows: Told) -> Told:
         """Equip the mind for the workspace. Returns what it is told before it begins."""
         workspace = delivery.workspace
-        told = joined((workspace.told, NOTHING if delivery.outside else workspace.offers), " ")
+        has_tools = not isinstance(self.agent, ExternalAgent | OutsideMind)
+        told = joined((workspace.told, workspace.offers if has_tools else NOTHING), " ")
         told_of_it = NOTHING if workspace.anew else told
         if claim.continues is None:
             told_of_it = joined((told_of_it, delivery.told_at_first(claim.task, follows)), "\n")
         tools = (*workspace.tools, review_finish) if claim.task.kind == "review" else workspace.tools
-        self.agent.equip(
-            tools, tree=workspace.tree, told=told_of_it, readable=workspace.readable, follows=follows
-        )  # fmt: skip
+        self.agent.equip(tools, tree=workspace.tree, told=told_of_it, readable=workspace.readable, follows=follows)
         return told if workspace.anew else NOTHING
 
     async def _close(self, outcome: Outcome, *, settled: bool) -> None:

@@ -30,8 +30,11 @@ def by_runtime(message: Message) -> bool:
     return message.sender == BOARD or (message.kind == "notice" and message.sender == message.recipient)
 
 
-def message_text(message: Message, leads: frozenset[str], *, outside: bool = False) -> Told:
-    """A message as the model reads it: the sender, the kind, and the quoted text. `outside`: to an external agent."""
+def message_text(
+    message: Message, leads: frozenset[str], *, outside: bool = False, client: bool = False
+) -> Told:  # fmt: skip
+    """A message as the model reads it: the sender, the kind, and the quoted text. `outside`: to an external agent;
+    `client`: to one that has the tools of the MCP server."""
     runtime, own = by_runtime(message), message.sender == message.recipient
     who = "the runtime" if runtime else "the human" if message.sender == HUMAN else message.sender
     who += " (lead)" if message.sender in leads and not runtime else ""
@@ -45,15 +48,18 @@ def message_text(message: Message, leads: frozenset[str], *, outside: bool = Fal
         lines.insert(1, tell("results.accepted") if message.accepted else tell("results.declined"))
     if message.kind in ("shutdown", "plan", "question"):
         answer = tell("external.respond", request=message.request) if outside else None
+        answer = tell("mcp.respond", request=message.request) if client else answer
         lines.append(answer or tell("results.answer_with", request=message.request))
     if message.kind == "shutdown":
         lines.append(tell("results.shutdown"))
     return joined(lines, "\n")
 
 
-def inbox_text(messages: Sequence[Message], leads: frozenset[str], *, outside: bool = False) -> Told:
+def inbox_text(
+    messages: Sequence[Message], leads: frozenset[str], *, outside: bool = False, client: bool = False
+) -> Told:  # fmt: skip
     """An inbox as the model reads it. A line of a message cannot look like ours: it starts with "> "."""
-    told = (message_text(each, leads, outside=outside) for each in messages)
+    told = (message_text(each, leads, outside=outside, client=client) for each in messages)
     return tell("results.inbox", messages=joined(told, "\n"))
 
 

@@ -31,6 +31,7 @@ SUCCESSORS = {
     "idle": "give_up", "broadcast": "send_message", "read_notes": "notes", "search_notes": "notes",
     "approve_plan": "respond",
 }  # fmt: skip
+ACP = "acp__"  # Begins the names for the kinds of tools that an agent has itself, and asks about: acp__execute.
 _QUESTIONS = frozenset({"ask_human", "submit_plan"})  # A person is not asked whether a teammate may ask.
 
 
@@ -74,7 +75,8 @@ class Rules:
 
     def strange(self, known: Iterable[str]) -> list[str]:
         """Names that are no tool's. The tools of servers have two underscores in their names and are known later."""
-        return sorted(key for key in self.keys.difference(known) if "*" not in key and "__" not in key)
+        unknown = self.keys.difference(known)
+        return sorted(key for key in unknown if "*" not in key and ("__" not in key or key.startswith(ACP)))
 
 
 @dataclass(frozen=True, slots=True)

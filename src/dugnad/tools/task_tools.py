@@ -24,6 +24,7 @@ _LABEL = r"(?!\d+(?::|$))[\w-]{1,40}"  # Not only digits, which are a number.
 _NEED = re.compile(rf"(?:#?(\d{{1,18}})|({_LABEL}))(?::([\w-]+))?")
 _LABELLED = re.compile(r"^([\w-]{1,40}): #(\d{1,18}) ", re.MULTILINE)
 _LOOK_MAX = 500
+_PAGE = 50
 _STILL_OPEN: tuple[TaskState, ...] = ("blocked", "scheduled", "ready", "claimed", "waiting")
 _WAITED = {"human": "a person", "plan": "approval of its plan", "budget": "its budget"}
 
@@ -134,6 +135,11 @@ def _need(given: str, known: Mapping[str, int]) -> Need:
     return Need(task, found[3])
 
 
+def need_of(given: str) -> Need:
+    """A need as a caller writes it, by the number of a task."""
+    return _need(given, {})
+
+
 def labels_in(text: str) -> dict[str, int]:
     """The labels that a result of `add_tasks` gives, and the numbers they stand for."""
     return {label: int(number) for label, number in _LABELLED.findall(text)}
@@ -225,17 +231,28 @@ async def list_tasks(context: Context, state: TaskState | None = None, everywher
     answers = context.claim.task.kind in MESSAGES  # Its own goal is only the answer.
     root = None if everywhere or answers else context.claim.task.root
     states: Sequence[TaskState] | None = [state] if state else _STILL_OPEN if answers and not everywhere else None
-    found = await context.board.list_tasks(states=states, root=root, after=after, page=50)
-    if not found:
-        return tell("results.no_tasks")
-    more = [tell("results.more_tasks", after=found[-1].id)] if len(found) == 50 else []
-    waits = await asyncio.gather(*(waits_for(context.board, each) for each in found))
-    return "\n".join([*map(task_line, found, waits), *more])
+    lines, last = await task_lines(context.board, states=states, root=root, after=after)
+    return "\n".join([*lines, *([tell("results.more_tasks", after=last)] if last else ())])
+
+
+async def task_lines(
+    board: Board, *, states: Sequence[TaskState] | None, root: int | None, after: int
+) -> tuple[list[str], int | None]:
+    """A page of tasks, one on a line; and the number of the last of them, if there may be more."""
+    found = await board.list_tasks(states=states, root=root, after=after, page=_PAGE)
+    waits = await asyncio.gather(*(waits_for(board, each) for each in found))
+    lines = list(map(task_line, found, waits)) or [tell("results.no_tasks")]
+    return lines, found[-1].id if len(found) == _PAGE else None
 
 
 @own_tool(safe=True)
 async def show_task(context: Context, task: int) -> str:
-    found = await context.board.find(task)
+    return await task_text(context.board, task)
+
+
+async def task_text(board: Board, task: int) -> str:
+    """Everything about one task."""
+    found = await board.find(task)
     lines = [task_line(found), tell("results.put_by", who=found.put_by, at=_at(found.put_at))]
     if found.check:
         lines.append(tell("results.check", check=found.check))
@@ -245,13 +262,13 @@ async def show_task(context: Context, task: int) -> str:
         lines.append(tell("results.not_for", who=found.not_for))
     if found.body:
         lines.append(tell("results.body", words=found.body))
-    for need, state in await context.board.needs_of(task):
+    for need, state in await board.needs_of(task):
         lines.append(tell("results.need", need=_named(need), state=state))
     if result := whole_result(found):
         lines.append(tell("results.result", who=found.teammate, words=result))
     if found.reason:
         lines.append(tell("results.reason", words=found.reason))
-    for attempt in await context.board.attempts(task):
+    for attempt in await board.attempts(task):
         ended = tell("results.until", at=_at(attempt.ended_at), how=attempt.ended_as) if attempt.ended_at else None
         how = ended or tell("results.running")
         at = _at(attempt.claimed_at)

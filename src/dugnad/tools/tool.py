@@ -44,6 +44,7 @@ class Tool:
     keeper: Keeper | None = None  # What stands behind it, beyond a call.
     prompt: str | None = None  # Its name in `prompts/tools.md`, if it is built in and offered.
     former: bool = False  # It can be called, but it is not offered any more.
+    hidden: tuple[str, ...] = ()  # Parameters that its caller fills in, and no model.
     required: tuple[str, ...] = ()  # Arguments that a model is told to give, although calls in a former form have none.
 
     def __post_init__(self) -> None:
@@ -88,7 +89,7 @@ class Tool:
         _, told = self._told
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
-            if name == self._context_parameter:
+            if name == self._context_parameter or name in self.hidden:
                 continue
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             # Under another name: pydantic's models have methods called json, copy and schema.

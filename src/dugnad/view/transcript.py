@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..models.port import LIVE
 from ..text import counted, one_line
 from ..types import Attempt, Turn
 from .numbers import clock
@@ -51,6 +52,10 @@ def _turn(turn: Turn, teammate: str, calls: list[str]) -> list[RenderableType]:
         body: Any = json.loads(turn.body)
         if turn.kind == "request":
             return [Text(f"  {at}  {one_line(body['command'], 60)} started", style="dim")]
+        if turn.kind == "live":
+            first, *more = str(body["text"]).splitlines() or [""]
+            shown: list[RenderableType] = [Text(f"  {at}  {one_line(first, 200)}", style="dim")]
+            return [*shown, Indented(begin("\n".join(more), _TEXT_MOST), columns=12)] if more else shown
         if turn.kind == "reply":
             return _reply(body, at, teammate, calls, turn.used.tokens)
         if turn.kind == "tool":
@@ -74,7 +79,7 @@ def _reply(body: Any, at: str, teammate: str, calls: list[str], tokens: int) -> 
     if reply["text"]:
         parts += _piece(f"{at}  {who}{cost} says", reply["text"])
         cost = ""  # Shown once for each reply.
-    if reply.get("run", "well").partition(":")[0] != "well":
+    if reply.get("run", "well").partition(":")[0] not in ("well", LIVE):
         parts += _piece(f"{at}  the run ended", reply["run"])
     calls[:] = [str(name) for _, name, _ in reply["calls"]]
     for _, name, arguments in reply["calls"]:

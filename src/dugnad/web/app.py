@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from .. import __version__
 from ..view.json import Shape
@@ -77,15 +78,18 @@ def _files_in(folder: Traversable, above: str) -> Iterable[tuple[str, StaticFile
 
 def board_app(
     boards: Sequence[FollowedBoard], sessions: Sessions, site: Site, *, environment: Mapping[str, str] | None = None,
-    body_seconds: float = BODY_SECONDS_MAX,
+    body_seconds: float = BODY_SECONDS_MAX, mounts: Mapping[str, ASGIApp] | None = None,
 ) -> Starlette:  # fmt: skip
-    """The app for these boards. It follows nothing by itself: `followed` in `following.py` does."""
+    """The app for these boards. It follows nothing by itself: `followed` in `following.py` does. `mounts`: other apps
+    below it, by path, which the guard lets through to once Host and Origin are right."""
     served = Served(
         boards={each.id: each for each in boards}, sessions=sessions, site=site,
         environment=os.environ if environment is None else environment,
     )  # fmt: skip
     ids = {each.id: each.identity for each in boards}
-    guard = Middleware(Guard, site=site, sessions=sessions, boards=ids, body_seconds=body_seconds)
+    guard = Middleware(
+        Guard, site=site, sessions=sessions, boards=ids, body_seconds=body_seconds, mounts=mounts or {}
+    )  # fmt: skip
     app = Starlette(routes=[*_routes()], middleware=[guard], exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False
     app.state.served = served

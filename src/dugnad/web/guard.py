@@ -102,6 +102,7 @@ class Guard:
     site: Site
     sessions: Sessions
     boards: Mapping[str, str]  # The identities of the boards, by the id that stands in an address.
+    mounts: Mapping[str, ASGIApp] = field(default_factory=dict)  # By path; each knows by itself who may call it.
     body_seconds: float = BODY_SECONDS_MAX
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,6 +129,8 @@ class Guard:
         is_static = path.startswith("/static/") and method in ("GET", "HEAD")
         if not is_static and path != "/":
             self._check_site(headers)
+        if path in self.mounts:
+            return None
         session = None
         if not is_static and (method, path) not in _OPEN:
             if method == "HEAD":
@@ -178,6 +181,9 @@ class _GuardedCall:
     async def run(self) -> None:
         try:
             session = self._guard.check(self._scope)
+            if (mount := self._guard.mounts.get(route_path(self._scope))) is not None:
+                await mount(self._scope, self._receive, self.send)
+                return
             given = await self._body() if self._scope["method"] == "POST" else {}
             self._scope["dugnad"] = Admitted(session=session, given=given)
             await self._guard.app(self._scope, self._receive, self.send)

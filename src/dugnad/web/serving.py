@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ..errors import BadInput
 from .app import board_app
@@ -50,14 +51,15 @@ class RunningServer:
 @asynccontextmanager
 async def serving(
     boards: Sequence[FollowedBoard], *, listener: socket.socket, who: str, environment: Mapping[str, str],
-    origin: str | None = None,
+    origin: str | None = None, mounts: Mapping[str, ASGIApp] | None = None,
 ) -> AsyncIterator[RunningServer]:  # fmt: skip
     """Serve these boards as long as the block lasts."""
     address, port = listener.getsockname()[:2]
     file = sessions_file(environment, port)
     forget_old(file.parent)
     sessions = Sessions(file)
-    app = board_app(boards, sessions, site_of(port, origin, address=address), environment=environment)
+    site = site_of(port, origin, address=address)
+    app = board_app(boards, sessions, site, environment=environment, mounts=mounts)
     url = origin or f"http://{f'[{address}]' if ':' in address else address}:{port}"
     look = sessions.new_key("look", boards=[each.identity for each in boards])
     streams: Streams = app.state.served.streams

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..models.port import LIVE
 from ..types import Turn
 from ..view.json import amount_shape
 from .shapes import verdict_of
@@ -79,7 +80,7 @@ def _said(turn: Turn, body: Any, most: int) -> Entry:
         ended = reply.get("run", "well").partition(":")[0] if isinstance(reply.get("run"), str) else "well"
         return {
             **_piece("said", body.get("said"), most), **_piece("text", reply.get("text"), most), "calls": calls,
-            "model": str(reply.get("model") or ""), **({"run": reply["run"]} if ended != "well" else {}),
+            "model": str(reply.get("model") or ""), **({"run": reply["run"]} if ended not in ("well", LIVE) else {}),
         }  # fmt: skip
     if turn.kind == "summary" and isinstance(body, dict):
         if text := body.get("summary") or body.get("carried"):

@@ -1,4 +1,4 @@
-"""An external agent as a teammate's mind: a command that runs in the workspace with the task's packet.
+"""An external agent as a teammate's mind: a program that runs in the workspace with the task's packet.
 
 One run is one turn. Before anything else happens, its beginning is recorded, and then its answer with the cost. What it
 asks for is done by our own tools, as if one of our teammates had called them. A run that a crash cut off does not count
@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...board import Board
 from ...board.roots import root_name
-from ...clock import Sources
+from ...clock import Sources, new_secret
 from ...errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
+from ...logs.steps import step
 from ...models.port import Reply, Said, Usage
 from ...prompts import tell
 from ...settings import AgentLimits
 from ...text import NOTHING, Told, clean, joined, shorten
-from ...tools import Policy, Tool
 from ...tools.message_tools import answer_since
-from ...tools.policy import Decision
+from ...tools.policy import Decision, Policy
+from ...tools.tool import Tool
 from ...types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import GUARD, Conversation
@@ -33,14 +34,16 @@ from ..packet import packet, standing
 from ..resume import Attempts, hand_over, recall, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
-from .answer import TOOLS, own_words, protocol, remove_file, with_file, without_blocks
-from .command import ExternalCommand
+from .answer import TOOLS, own_words, protocol, remove_file, tools_at_hand, with_file, without_blocks
+from .asking import PermissionJudge, answers_of
+from .command import AcpCommand, ExternalCommand
 from .decide import decide, understood
+from .live import LiveRun
 from .prompt import prompt_text, remark
-from .reports import AgentReport, read_report, resets_in
+from .reports import AgentReport, resets_in
 from .review import Part, empty_folder, part_of, shown_change
+from .running import RunOrder, run_command
 
-_OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 _TEXT_CHARS_MAX = 500_000  # Of its answer; a turn has a bound.
 _STATUS = "git status --short 2>/dev/null | head -n 60"
 _STATUS_SECONDS = 20.0
@@ -69,6 +72,7 @@ class ExternalAgent:
     doing: str = ""
     doing_since: int = 0
     turn: int = 0
+    wants_work = True
     _told_of_workspace: Told = NOTHING
     _readable: tuple[Path, ...] = ()
 
@@ -167,18 +171,21 @@ class ExternalAgent:
 
     # What it asked for.
 
-    def _decide(self, tool: str) -> Decision:
-        return self.policy.decide(tool, self.teammate.roles)
+    def _decide(self, tool: str, roles: Sequence[str] | None = None) -> Decision:
+        return self.policy.decide(tool, self.teammate.roles if roles is None else roles)
 
     async def _act(self, claim: Claim, talk: Conversation, *, resumed: bool) -> None:
         if not talk.open_calls:
             return
-        actor = Actor(
-            board=self.board, claim=claim, teammate=self.teammate, talk=talk, tools=TOOLS, limits=self.limits,
-            now_ms=self.sources.working_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
-        )  # fmt: skip
+        actor = self._actor(claim, talk, {**TOOLS, **tools_at_hand(look=False)})
         if not (resumed and talk.since is not None and await self._is_stopped(actor, talk)):
             await actor.act(resumed=resumed)
+
+    def _actor(self, claim: Claim, talk: Conversation, tools: Mapping[str, Tool]) -> Actor:
+        return Actor(
+            board=self.board, claim=claim, teammate=self.teammate, talk=talk, tools=tools, limits=self.limits,
+            now_ms=self.sources.working_ms, doing=self._note, may_act=self.may_act, decide=self._decide,
+        )  # fmt: skip
 
     async def _is_stopped(self, actor: Actor, talk: Conversation) -> bool:
         """Whether a person has answered a guard's question: one answer counts for all calls that are still open."""
@@ -211,28 +218,38 @@ class ExternalAgent:
             raise StaleClaim("The lease of the host ran out, so another teammate may hold the task.")
         self.turn = talk.turns + 1
         self._note(f"runs {self.command.name}")
+        live = LiveRun(
+            board=self.board, claim=claim, talk=talk, said=said, command=self.command.name, note=self._note,
+            actor=self._actor(claim, talk, self._at_hand(part)),
+        )  # fmt: skip
         word, how = self._protocol(part)
-        prompt = f"{clean(prompt_text(self.teammate, self.team, self.role_prompt, talk, said, how))}\n".encode()
+        prompt = f"{clean(prompt_text(self.teammate, self.team, self.role_prompt, talk, said, how))}\n"
         began = asyncio.get_running_loop().time()
         try:
-            with empty_folder(sandbox) if part == "verdict" else nullcontext(tree) as place:
-                report, seconds = await self._ran(sandbox, place, prompt, amount, spending)
+            where = empty_folder(sandbox) if part == "verdict" else nullcontext(tree)
+            with where as place, step("run", self.command.name) as facts:
+                order = RunOrder(
+                    command=self.command, sandbox=sandbox, folder=place, prompt=prompt, amount=amount,
+                    spending=spending, readable=self._readable if place == self.tree else (), stop=self.stop,
+                )  # fmt: skip
+                report, seconds = await self._ran(order, live)
+                facts["report"] = report
         except asyncio.CancelledError:  # How long it ran is known, and what it can have spent in that time.
             ran = asyncio.get_running_loop().time() - began
             with suppress(DugnadError):
                 await self.board.spend(claim, reservation, self.command.at_most_in(ran, amount))
             raise
-        if self.stop and report.ended != "well":
+        if live.trouble is not None or (self.stop and report.ended not in ("well", "asked")):
             # The run gets no reply, so the next one is told that it was interrupted.
             most = self.command.at_most_in(seconds, amount)
             await self.board.spend(claim, reservation, report.used(most, seconds))
-            raise PutDown(Released(self.stop.why, resume=True))
+            raise live.trouble or PutDown(Released(self.stop.why, resume=True))
         reply = self._reply(report, word, tree, part)
         used = report.used(amount, seconds)
-        body = talk.reply_turn(said, reply)
+        body = talk.reply_turn(live.said, reply)
         turn = talk.next_turn("reply", body, used=used, reservation=reservation, shown=tuple(talk.shown))
         talk.number = await self._record(claim, turn)
-        talk.apply_reply(said, reply)
+        talk.apply_reply(live.said, reply)
         talk.recorded = claim.epoch
         reset = resets_in(report, self.sources.now_ms())
         if reset is not None and reset <= self.limits.quota_seconds_max:
@@ -242,29 +259,31 @@ class ExternalAgent:
 
     def _protocol(self, part: Part) -> tuple[str, Told]:
         """A word that only this run knows, and how it hands back. The first run of a review hands back nothing."""
+        tools = ", ".join(self._at_hand(part))
+        hand = tell("external.at_hand", tools=tools) if tools else None
         if part == "look":
-            return "", tell("external.look")
+            return "", joined((tell("external.look"), hand))
         word = self.sources.new_id()[-14:]
         how = protocol(word, file=part == "work", denied={each for each in TOOLS if self._decide(each) == "deny"})
-        return word, joined((tell("external.verdict") if part == "verdict" else None, how))
+        return word, joined((tell("external.verdict") if part == "verdict" else None, hand, how))
 
-    async def _ran(
-        self, sandbox: Sandbox, tree: Path, prompt: bytes, amount: Amount, spending: Spending
-    ) -> tuple[AgentReport, float]:  # fmt: skip
-        environment = dict(self.command.environment)
-        if sandbox.bare:
-            environment.pop("IS_SANDBOX", None)  # It is not true here.
-        readable = (*self.command.readable, *(self._readable if tree == self.tree else ()))
-        try:
-            ran = await sandbox.until(self.stop.said).run(
-                self.command.line(amount, spending), tree=tree,
-                seconds=amount.milliseconds / 1000, output_bytes_max=_OUTPUT_BYTES_MAX, environment=environment,
-                readable=readable, hosts=self.command.hosts, stdin=prompt,
-            )  # fmt: skip
-        except DugnadError as refused:  # It did not run, so it cost nothing.
-            why = f"it could not be run: {refused}"
-            return AgentReport(ended="failed", trouble=why, microdollars=0, usage=Usage()), 0.0
-        return read_report(self.command.reads, ran), ran.seconds
+    async def _ran(self, order: RunOrder, live: LiveRun) -> tuple[AgentReport, float]:
+        if not isinstance(self.command, AcpCommand):
+            return await run_command(order)
+        from .sessions import run_session
+
+        judge = PermissionJudge(
+            teammate=self.teammate.name, command=self.command.name, task=live.claim.task, decide=self._decide,
+            answers=await answers_of(self.board, live.claim.task.id), ask=live.ask,
+        )  # fmt: skip
+        return await run_session(order, self.command, live, judge, new_secret())
+
+    def _at_hand(self, part: Part) -> dict[str, Tool]:
+        """The tools of ours that this run can use while it works."""
+        if not isinstance(self.command, AcpCommand):
+            return {}
+        found = tools_at_hand(look=part == "look")
+        return {name: tool for name, tool in found.items() if self._decide(name) != "deny"}
 
     def _reply(self, report: AgentReport, word: str, tree: Path, part: Part) -> Reply:
         """Its answer as a reply, with what it asks for as calls, and with how the run ended."""
@@ -274,7 +293,7 @@ class ExternalAgent:
             ended = "looked" if ended == "well" else ended
         else:
             text = own_words(with_file(text, tree, word) if part == "work" and ended == "well" else text, word)
-        calls = understood(text, self.board.limits).calls if ended == "well" else ()
+        calls = understood(text, self.board.limits).calls if ended == "well" else report.calls
         return Reply(
             text=text, calls=calls, stop="tools" if calls else "end", model=self.command.name,
             run=f"{ended}: {clean(report.trouble)}", usage=report.usage or Usage(),
@@ -316,10 +335,9 @@ class ExternalAgent:
         except DugnadError as refused:
             raise ModelMisconfigured(f"{self.command.name} cannot be run here: {refused}") from None
         if found.code != 0:
-            name = self.command.name.removeprefix("command:")
             raise ModelMisconfigured(
                 f"{self.command.name}: there is no program {program!r} in the sandbox. Install it, or name its "
-                f"folder as `readable` under [commands.{name}] in your config.toml."
+                f"folder as `readable` under {self.command.table} in your config.toml."
             )
 
     async def _status(self, sandbox: Sandbox, tree: Path) -> str:

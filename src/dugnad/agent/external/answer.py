@@ -18,7 +18,8 @@ from typing import Any
 from ...models.port import ToolCall
 from ...prompts import tell
 from ...text import NOTHING, Told, clean, joined
-from ...tools import BUILT_IN, BadCall
+from ...tools.built_in import BUILT_IN
+from ...tools.tool import BadCall, Tool
 
 FILE = ".dugnad-answer.json"
 _FENCE = "```dugnad"
@@ -31,6 +32,15 @@ _WORDS = ("result", "outcome", *_ALONE)
 _BY_KEY = {**_TOOLS, **{key: tool for key, (tool, _) in _ALONE.items()}}
 KEYS = {tool: key for key, tool in _BY_KEY.items()}
 TOOLS = {each.name: each for each in BUILT_IN if each.name in KEYS}
+# What an agent can use while it works, if it takes tools of ours; those that only read come first.
+_LOOKS = ("list_tasks", "show_task", "notes", "list_teammates")
+_ACTS = ("add_tasks", "note", "send_message", "ask_human")
+_BY_NAME = {each.name: each for each in BUILT_IN}
+
+
+def tools_at_hand(*, look: bool) -> dict[str, Tool]:
+    """Tools of ours for one run. In a run that only looks, whatever runs beside the agent could use them."""
+    return {name: _BY_NAME[name] for name in (*_LOOKS, *(() if look else _ACTS))}
 
 
 def protocol(word: str, *, file: bool, denied: Container[str] = ()) -> Told:

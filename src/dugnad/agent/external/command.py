@@ -17,8 +17,9 @@ from ...errors import ModelMisconfigured
 from ...models.port import Facts, Reply, Request
 from ...types import Amount, Spending
 
-PREFIX = "command:"
-Reads = Literal["claude-json", "codex-jsonl", "text"]
+PREFIX, ACP_PREFIX = "command:", "acp:"
+PREFIXES = (PREFIX, ACP_PREFIX)
+Reads = Literal["claude-json", "codex-jsonl", "opencode-jsonl", "text"]
 READS: tuple[str, ...] = get_args(Reads)
 SECONDS = 1_800.0
 _DOLLARS = 5.0  # For one run, if the goal has a cap in dollars and `dollars_per_run` is not set.
@@ -38,11 +39,12 @@ _SCRIPT = 'errors=$(mktemp) && {words} 2>"$errors"; code=$?; [ $code = 0 ] || ta
 class ExternalCommand:
     """What a teammate has instead of a model."""
 
-    name: str  # command:NAME.
+    name: str  # command:NAME, or acp:NAME.
     run: tuple[str, ...]
     reads: Reads = "text"  # The format of its output.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # Besides what every command gets.
     hosts: tuple[str, ...] = ()  # That it may reach.
+    services: tuple[str, ...] = ()  # Servers of the user's own that it may use, such as localhost:4000.
     readable: tuple[Path, ...] = ()  # Where it is installed, outside the system's folders.
     dollars_option: str = ""  # Its own option for a cap, if it has one.
     seconds: float = SECONDS
@@ -60,7 +62,13 @@ class ExternalCommand:
 
     @property
     def reports_dollars(self) -> bool:
-        return self.reads == "claude-json"
+        return self.reads in ("claude-json", "opencode-jsonl")
+
+    @property
+    def table(self) -> str:
+        """Where the user describes it."""
+        kind, _, name = self.name.partition(":")
+        return f"[{'acp' if kind == 'acp' else 'commands'}.{name}]"
 
     async def ask(self, request: Request) -> Reply:
         raise ModelMisconfigured(f"{self.name} works whole tasks, and cannot be asked a single question.")
@@ -97,6 +105,24 @@ class ExternalCommand:
         return Amount(**{kind: _share(spending, kind, *each, alone=alone) for kind, each in wanted.items()})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcpCommand(ExternalCommand):
+    """A program that speaks the Agent Client Protocol: one run is one session with it."""
+
+    counts_dollars: bool = False  # It reports what a session costs,
+    counts_tokens: bool = True  # and the tokens of the whole session.
+    version: str = ""  # The one it must have, as it tells in the handshake; empty: any.
+    login: str = ""  # How it logs in, by its own name for that; empty: it needs no login.
+    options: Mapping[str, str] = field(default_factory=dict)  # Of the session, such as its model.
+    start_seconds: float = 120.0  # For the handshake.
+    silence_seconds: float = 900.0  # After so long without a word it is cancelled.
+    meta: Mapping[str, Any] = field(default_factory=dict)  # What this one program understands besides.
+
+    @property
+    def reports_dollars(self) -> bool:
+        return self.counts_dollars
+
+
 def _share(spending: Spending, kind: str, said: int | None, usual: int, *, alone: bool) -> int:
     if (left := spending.left(kind)) is None:
         return said or 0
@@ -106,7 +132,7 @@ def _share(spending: Spending, kind: str, said: int | None, usual: int, *, alone
 
 
 # What `[commands.NAME]` need not say for well-known agents. They ask nobody for permission, because the sandbox limits
-# them. They do not read settings of the project, which could name programs to run and servers to ask.
+# them. Those that have a switch for it do not read settings of the project, which could name programs and servers.
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "claude": {
@@ -126,11 +152,81 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "codex": {
             "run": (
-                "codex", "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-",
+                "codex", "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+                "--config", "features.plugins=false", "--config", "analytics.enabled=false", "-",
             ),
             "reads": "codex-jsonl",
             "environment": {"CODEX_API_KEY": "env?:CODEX_API_KEY", "OPENAI_API_KEY": "env?:OPENAI_API_KEY"},
             "hosts": ("api.openai.com",),
+        },
+        "opencode": {
+            "run": ("opencode", "run", "--format", "json", "--auto", "--pure", "--title", "dugnad"),
+            "reads": "opencode-jsonl",
+            "environment": {
+                "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
+                "OPENAI_API_KEY": "env?:OPENAI_API_KEY",
+                "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+                "OPENCODE_DISABLE_AUTOUPDATE": "1",
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+                "npm_config_offline": "true",  # It would look for a package of its own at each start.
+            },
+            "hosts": ("api.anthropic.com", "api.openai.com"),
+        },
+    }
+)  # fmt: skip
+
+# The same for `[acp.NAME]`. Where a program has a switch for that, it reads no settings of the project, and asks us
+# about its tools, so that the policies of `acp__` tools hold for it.
+ACP_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "opencode": {
+            "run": ("opencode", "acp"),
+            "environment": {
+                "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
+                "OPENAI_API_KEY": "env?:OPENAI_API_KEY",
+                "OPENCODE_CONFIG_CONTENT": "env?:OPENCODE_CONFIG_CONTENT",
+                "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+                "OPENCODE_DISABLE_AUTOUPDATE": "1",
+                "OPENCODE_DISABLE_CLAUDE_CODE": "1",
+                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+                "npm_config_offline": "true",
+                "OPENCODE_PERMISSION": '{"edit": "ask", "bash": "ask", "webfetch": "ask", "websearch": "ask"}',
+            },
+            "hosts": ("api.anthropic.com", "api.openai.com"),
+            "counts_dollars": True,
+            "counts_tokens": False,  # Only those of the last step.
+        },
+        "claude": {
+            "run": ("claude-agent-acp",),
+            "environment": {
+                "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
+                "CLAUDE_CODE_OAUTH_TOKEN": "env?:CLAUDE_CODE_OAUTH_TOKEN",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "NO_BROWSER": "1",
+            },
+            "hosts": ("api.anthropic.com",),
+            "counts_dollars": True,
+            "meta": {"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}},
+        },
+        "codex": {
+            "run": ("codex-acp",),
+            "environment": {
+                "CODEX_API_KEY": "env?:CODEX_API_KEY",
+                "OPENAI_API_KEY": "env?:OPENAI_API_KEY",
+                "INITIAL_AGENT_MODE": "agent-full-access",  # Its own sandbox cannot be made inside ours.
+                "NO_BROWSER": "1",
+            },
+            "hosts": ("api.openai.com",),
+            "login": "api-key",
+        },
+        "gemini": {
+            "run": ("gemini", "--experimental-acp"),
+            "environment": {"GEMINI_API_KEY": "env?:GEMINI_API_KEY"},
+            "hosts": ("generativelanguage.googleapis.com",),
+            "login": "gemini-api-key",
         },
     }
 )  # fmt: skip

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import get_args
 
 from ...board.verbs.settle import check_outcome
 from ...errors import DugnadError
-from ...models.port import Reply, ToolResult
+from ...models.port import LIVE, Reply, ToolResult
 from ...prompts import tell
 from ...settings import AgentLimits, Limits
 from ...text import shorten
 from ...types import Done, Failed, Outcome, Released, Waiting
 from ..conversation import NOT_GRANTED, Conversation
 from .answer import AgentAnswer, read_answer
-from .command import PREFIX, ExternalCommand
+from .command import PREFIXES, ExternalCommand
 from .reports import Ending
 
 _RESULT_CHARS_MAX = 50_000
@@ -38,8 +39,13 @@ def refusals(talk: Conversation) -> list[tuple[str, str]]:
     return found
 
 
+def runs(talk: Conversation) -> Iterator[Reply]:
+    """What each run came to, the last one first. A call in the middle of a run is none."""
+    return (entry for entry in reversed(talk.entries) if isinstance(entry, Reply) and entry.run != LIVE)
+
+
 def last_reply(talk: Conversation) -> Reply | None:
-    return next((entry for entry in reversed(talk.entries) if isinstance(entry, Reply)), None)
+    return next(runs(talk), None)
 
 
 def decide(talk: Conversation, command: ExternalCommand, limits: AgentLimits, board: Limits) -> Outcome | None:
@@ -69,7 +75,7 @@ def _end(
         return Released(f"{command.name}: {trouble}", limits.give_back_seconds)
     if ended != "well" or talk.begun or refusals(talk):
         return None
-    if not last.model.startswith(PREFIX) and last.calls:
+    if not last.model.startswith(PREFIXES) and last.calls:
         return None
     answer = understood(last.text, board)
     if answer.wrong:
@@ -96,9 +102,8 @@ def understood(text: str, board: Limits) -> AgentAnswer:
 
 def wrong_in_a_row(talk: Conversation, board: Limits) -> int:
     count = 0
-    for entry in reversed(talk.entries):
-        if isinstance(entry, Reply):
-            if run_of(entry)[0] != "well" or not understood(entry.text, board).wrong:
-                break
-            count += 1
+    for reply in runs(talk):
+        if run_of(reply)[0] != "well" or not understood(reply.text, board).wrong:
+            break
+        count += 1
     return count

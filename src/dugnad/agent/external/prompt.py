@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...models.port import Message, Reply, Said
+from ...models.port import LIVE, Message, Reply, Said
 from ...prompts import tell
 from ...settings import Limits
-from ...text import Told, joined, persons, shorten
+from ...text import NOTHING, Told, joined, shorten
 from ...types import Teammate
 from ..conversation import Conversation
-from ..packet import identity
+from ..packet import who_text
 from .answer import KEYS
 from .decide import last_reply, refusals, run_of, understood
 
@@ -22,14 +22,15 @@ def prompt_text(
 ) -> Told:  # fmt: skip
     """Everything, in one text: each run begins without memory."""
     before = shorten(joined(map(_entry, talk.entries)), _HISTORY_CHARS_MAX)
-    who = (identity(teammate, team), persons(role_prompt), persons(teammate.prompt))
-    return joined((*who, tell("external.rules"), before, said.text, how))
+    return joined((*who_text(teammate, team, role_prompt), tell("external.rules"), before, said.text, how))
 
 
 def _entry(entry: Message) -> Told:
     if isinstance(entry, Said):
         return entry.text
     if isinstance(entry, Reply):
+        if entry.run == LIVE:  # Its result says what came of it.
+            return NOTHING
         return tell("external.ended_with", said=shorten(entry.text, _ANSWER_CHARS_MAX))
     return _came_of(entry.name, entry.text)
 
@@ -52,6 +53,8 @@ def remark(talk: Conversation, status: str, board: Limits, *, at_verdict: bool =
     if last is None or run_of(last)[0] == "looked":
         return None
     ended, trouble = run_of(last)
+    if ended == "asked":
+        return tell("external.asked")
     if ended != "well":
         return tell("external.ended_early", trouble=trouble)
     if refused := refusals(talk):

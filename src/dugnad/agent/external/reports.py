@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ...models.port import Usage
+from ...models.port import ToolCall, Usage
 from ...text import clean, one_line
 from ...types import Amount
 from ...workspace.sandbox.sandbox import CommandResult
@@ -21,6 +21,7 @@ from .command import Reads
 Ending = Literal[
     "well",
     "looked",  # Well, but what it said is only a report: the first run of a review.
+    "asked",  # It asked something that has to be answered before it can go on.
     "cut",  # It reached a limit of its own, and can continue from there.
     "late",  # It took too long and was ended.
     "busy",  # Its provider has no room now.
@@ -30,6 +31,8 @@ Ending = Literal[
 # By the HTTP status that it reports of its provider. Its words decide nothing: an agent may say "authentication"
 # because it worked on that.
 _BY_STATUS: dict[Any, Ending] = {401: "refused", 402: "refused", 403: "refused", 429: "busy", 503: "busy", 529: "busy"}
+# The version of Codex that was tried reports a status only so, at the very beginning of its own error.
+_STATUS_OF_CODEX = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) ([0-9]{3}) ")
 _NUMBER_MAX = 2**53
 _RESETS = re.compile(
     r"usage limit reached\|([0-9]{10})\b"
@@ -45,6 +48,7 @@ class AgentReport:
     trouble: str = ""
     microdollars: int | None = None
     usage: Usage | None = None
+    calls: tuple[ToolCall, ...] = ()  # What it asked, if it ended with that.
 
     def used(self, most: Amount, seconds: float) -> Amount:
         """What it says it cost, or the most that it can have cost."""
@@ -57,7 +61,13 @@ class AgentReport:
 
 def read_report(reads: Reads, ran: CommandResult) -> AgentReport:
     output = clean(ran.output.decode(errors="replace"))
-    found = _READERS[reads](output)
+    found = _with_its_end(_READERS[reads](output), ran, output)
+    if found.trouble and ran.refused:
+        return replace(found, trouble=f"{found.trouble} (network: {ran.refused[0]})")
+    return found
+
+
+def _with_its_end(found: AgentReport, ran: CommandResult, output: str) -> AgentReport:
     if ran.timed_out:
         why = f"it was ended after {ran.seconds:.0f} seconds, which is its limit"
         return replace(found, ended="late", trouble=why)
@@ -100,11 +110,11 @@ def _claude(output: str) -> AgentReport:
         return AgentReport(ended="cut", trouble=f"it reached its limit of {what}", **fields)
     errors = found.get("errors")
     told = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
-    ended = _by_status(found.get("api_error_status"))
+    ended = by_status(found.get("api_error_status"))
     return AgentReport(ended=ended, trouble=one_line(told or text or str(subtype), 500), **fields)
 
 
-def _by_status(status: Any) -> Ending:
+def by_status(status: Any) -> Ending:
     return _BY_STATUS.get(status, "failed") if isinstance(status, int) else "failed"
 
 
@@ -135,7 +145,8 @@ def _codex(output: str) -> AgentReport:
             told = event.get("error") if kind == "turn.failed" else event
             fields = told if isinstance(told, dict) else {"message": told}
             trouble = one_line(fields.get("message"), 500)
-            ended = _by_status(fields.get("httpStatusCode"))
+            says = _STATUS_OF_CODEX.match(trouble)
+            ended = by_status(int(says[1]) if says else fields.get("httpStatusCode"))
     if ended != "well" and not trouble:
         trouble = f"it ended before its turn did: {_tail(output)}"
     return AgentReport(ended=ended, text=text, trouble=trouble, usage=usage)
@@ -147,11 +158,58 @@ def _codex_usage(used: Any) -> Usage:
     return Usage(input_tokens=given, output_tokens=output, cache_read_tokens=cached)
 
 
+# The output of `opencode run --format json`: an event a line, with what each step cost.
+
+
+def _opencode(output: str) -> AgentReport:
+    texts: dict[str, str] = {}  # By message; the last one is the result.
+    steps: list[dict[str, Any]] = []
+    ended: Ending = "failed"
+    trouble = ""
+    for event in _objects(output):
+        kind, part, error = event.get("type"), _object(event.get("part")), _object(event.get("error"))
+        if kind == "text":
+            message = str(part.get("messageID"))
+            texts[message] = f"{texts.get(message, '')}{part.get('text') or ''}"
+        elif kind == "step_finish":
+            steps.append(part)
+            ended, trouble = _STEPS.get(str(part.get("reason")), ("failed", ""))
+        elif kind == "error":
+            told = _object(error.get("data"))
+            trouble = one_line(told.get("message") or error.get("name") or "it does not say why", 500)
+            ended = by_status(told.get("statusCode"))
+    if ended != "well" and not trouble:
+        trouble = f"it ended before its work did: {_tail(output)}"
+    dollars = sum(step["cost"] for step in steps if _is_number(step.get("cost")))
+    return AgentReport(
+        ended=ended, text=["", *texts.values()][-1], trouble=trouble,
+        usage=_opencode_usage([_object(step.get("tokens")) for step in steps]) if steps else None,
+        microdollars=math.ceil(dollars * 1e6) or None,  # It says 0 if it does not know the price.
+    )  # fmt: skip
+
+
+_STEPS: dict[str, tuple[Ending, str]] = {"stop": ("well", ""), "length": ("cut", "it reached its limit of output")}
+
+
+def _opencode_usage(steps: list[dict[str, Any]]) -> Usage:
+    caches = [_object(step.get("cache")) for step in steps]
+    read, written = (sum(_count(each, name) for each in caches) for name in ("read", "write"))
+    fresh, output, thought = (sum(_count(each, name) for each in steps) for name in ("input", "output", "reasoning"))
+    return Usage(
+        input_tokens=fresh + read + written, output_tokens=output + thought,
+        cache_read_tokens=read, cache_write_tokens=written,
+    )  # fmt: skip
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _text(output: str) -> AgentReport:
     return AgentReport(ended="well", text=output.strip())
 
 
-_READERS = {"claude-json": _claude, "codex-jsonl": _codex, "text": _text}
+_READERS = {"claude-json": _claude, "codex-jsonl": _codex, "opencode-jsonl": _opencode, "text": _text}
 
 
 def _objects(output: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import BoardTrouble, DugnadError
 from ...logs import about, logger
-from .seam import Store, Tx, ids_json
+from .seam import Script, Store, Tx, ids_json
 
 _BATCH_MAX = 256
 _LOG = logger(__name__)
@@ -34,8 +34,9 @@ class _QueuedCall:
 
 
 class Gatherer:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, scripted: Callable[[Sequence[tuple[Any, Any]]], Awaitable[Script | None]]) -> None:
         self._store = store
+        self._scripted = scripted  # Makes a script of calls, each a verb and its argument, if there is one for them.
         self._waiting: list[_QueuedCall] = []
         self._drain: asyncio.Task[None] | None = None
         self._in_trouble = False
@@ -82,8 +83,11 @@ class Gatherer:
             answers[:] = await _run(tx, batch)
 
         try:
+            script = await self._scripted([(asked.verb, asked.call) for asked in batch])
             # The set-based verbs are small.
-            await self._store.write(work, alone=len(batch) == 1 and batch[0].in_set and not self._waiting)
+            alone = len(batch) == 1 and batch[0].in_set and not self._waiting
+            if await self._store.write(work, alone=alone, script=script) and script is not None:
+                answers = script.answers
             if self._in_trouble:
                 self._note_trouble(None)
         except Exception as trouble:

@@ -16,28 +16,33 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
+import orjson
 
 from ...clock import Sources
 from ...errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
 from ...settings import Limits, Patience
 from . import migrations
+from .composed import script_function, together
 from .pool import Readers
 from .queries import load, load_setup
-from .seam import Asked, Pushing, Row, Topics, TryAgain, Tx, Work, as_json, topics_json
+from .seam import Asked, Pushing, Row, Script, Topics, TryAgain, Tx, Work, as_json, topics_json
 
 _VERSION_MIN = 140_000
 _COLLISIONS_MAX = 10
 _READERS_MAX = 4
 _NAP_SECONDS_MAX = 1.0
+_TOGETHER_MAX = 20  # Statements that are read as one.
+_NOT_ENOUGH = "DG001"  # The state that a script ends with when a step does not find what it must.
 
 _GONE = (
     OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
 )  # fmt: skip
-# Two processes that use a key at the same moment get one of these. Run again, the second finds the answer of the first.
+# Two processes that use a key at one moment; or another has upgraded the board. Run again, it finds what there is now.
 _COLLIDED = (
     asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError, TryAgain,
+    asyncpg.InvalidCachedStatementError,
 )  # fmt: skip
 
 
@@ -89,6 +94,8 @@ class PostgresTx(Tx):
 class PostgresStore(Pushing):
     """Made by `open_postgres`."""
 
+    looks_ahead = True
+
     def __init__(self, url: str, *, limits: Limits, patience: Patience, sources: Sources) -> None:
         super().__init__()
         self.limits = limits
@@ -103,6 +110,7 @@ class PostgresStore(Pushing):
         self._writing = asyncio.Lock()
         self._chores: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._has_scripts = False
 
     async def open(self, *, make: bool) -> None:
         """Reach the server once, without retries: a wrong address must be reported now, not after half a minute."""
@@ -126,21 +134,34 @@ class PostgresStore(Pushing):
                 "Check that the server runs and that the address is right."
             ) from trouble
 
-    async def write(self, work: Work, *, alone: bool = False) -> None:
+    async def write(self, work: Work, *, alone: bool = False, script: Script | None = None) -> bool:
         async with self._writing:
-            topics = await self._again(lambda repeated: self._transact(work, repeated))
+            topics, by_script = await self._again(lambda repeated: self._write(work, script, repeated))
         self.tell(topics)
+        return bool(by_script)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         return (await self.snapshot([(name, arguments)]))[0]
 
+    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        async def fetch(_: bool) -> Sequence[Row]:
+            await self._reach_writer()
+            return await PostgresTx(self, self._writer, repeated=False).fetch(name, **arguments)
+
+        async with self._writing:
+            return cast(Sequence[Row], await self._again(fetch))
+
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         queries = [(self.queries[name].text, self.queries[name].arguments(given)) for name, given in asks]
+        if 1 < len(asks) <= _TOGETHER_MAX:  # One statement sees the board at one moment, and takes one round trip.
+            text = together(tuple(name for name, _ in asks))
+            queries = [(text, tuple(each for _, given in queries for each in given))]
 
         async def fetch(_: bool) -> Sequence[Sequence[Row]]:
             return await self._readers.fetch(queries)
 
-        return cast(Sequence[Sequence[Row]], await self._again(fetch))
+        found = cast(Sequence[Sequence[Row]], await self._again(fetch))
+        return found if len(queries) == len(asks) else [orjson.loads(rows) for rows in found[0][0].values()]
 
     async def shrink(self, *, whole: bool) -> bool:
         return True  # The server does so by itself (autovacuum).
@@ -155,13 +176,43 @@ class PostgresStore(Pushing):
                     await connection.close(timeout=2)
         self._readers.terminate()
 
-    async def _transact(self, work: Work, repeated: bool) -> Topics:
+    async def _write(self, work: Work, script: Script | None, repeated: bool) -> tuple[Topics, bool]:
+        await self._reach_writer()
+        if script is not None and not repeated and self._has_scripts and await self._is_enough(script):
+            return {**script.topics, "log": 1}, True
+        return await self._transact(work, repeated), False
+
+    async def _reach_writer(self) -> None:
         if self._writer is None or self._writer.is_closed():
             self._writer = await self._connect(
                 # The verbs' statements must use an index; a planner that takes the tables for empty would scan them.
                 {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
                  "plan_cache_mode": "force_generic_plan"}
             )  # fmt: skip
+            try:
+                await self._writer.execute(script_function())
+                self._has_scripts = True
+            except asyncpg.InsufficientPrivilegeError:  # Without them every statement takes a round trip.
+                self._has_scripts = False
+
+    async def _is_enough(self, script: Script) -> bool:
+        """Run a script, as a transaction of its own."""
+        tells = script.tells
+        steps = [{"name": a, "given": given, "rows": rows, "tells": a in tells} for a, given, rows in script.steps]
+        last = as_json(script.events), len(script.events), self._channel, topics_json(script.topics)
+        try:
+            found = await self._writer.fetchval(load_setup("postgres")["run_script"], as_json(steps), *last)
+            script.told(orjson.loads(found))
+            return True
+        except _COLLIDED:
+            return False
+        except BaseException as trouble:
+            if getattr(trouble, "sqlstate", None) == _NOT_ENOUGH:
+                return False
+            await self._roll_back(trouble)
+            raise
+
+    async def _transact(self, work: Work, repeated: bool) -> Topics:
         tx = PostgresTx(self, self._writer, repeated)
         await self._writer.execute("BEGIN")
         try:

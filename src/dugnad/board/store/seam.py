@@ -23,6 +23,12 @@ Row = Mapping[str, Any]
 Topics = dict[str, int]
 Work = Callable[["Tx"], Awaitable[None]]
 _WHOLE_MAX = 2**63 - 1
+# In the order in which rows are locked.
+STEPS = (
+    "seated", "no_task_due", "holds", "take_tasks", "charge_accounts", "open_attempts", "no_cooldown", "insert_turns",
+    "show_taken", "settle_tasks", "close_attempts", "settle_reservations", "insert_reservations", "move_accounts",
+    "no_open_reservation", "meet_needs", "count_down_seen", "no_dependent", "no_parent_at_work",
+)  # fmt: skip
 
 
 def as_json(value: object) -> str:
@@ -44,7 +50,8 @@ def storable(what: str, value: Any) -> None:
             storable(name, each)
     else:
         for name in getattr(value, "__dataclass_fields__", ()):
-            storable(name, getattr(value, name))
+            if (each := getattr(value, name)) is not None:
+                storable(name, each)
 
 
 def ids_json(ids: Iterable[int]) -> str:
@@ -60,15 +67,45 @@ class TryAgain(Exception):
 Asked = tuple[str, Mapping[str, object]]  # The name of a statement, and its arguments.
 
 
-class Tx(ABC):
-    """One open transaction. Its events and wake-ups are gathered, and written with its last statement."""
+class Noting:
+    """What a transaction notes: its events and wake-ups are written with its last statement."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, object]] = []
+        self.topics: Topics = {}
+
+
+class Script(Noting):
+    """A transaction as a list of steps, each a statement with what it is given (see `sql/scripts.sql`). If a step does
+    not find what it must, nothing is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[str, list[dict[str, Any]]] = {}
+        self.answers: list[Any] = []
+        self.tells: tuple[str, ...] = ()  # Steps whose rows are told when it has run.
+
+    def step(self, name: str, /, **given: Any) -> None:
+        self.given.setdefault(name, []).append(given)
+
+    def told(self, found: Mapping[str, Sequence[Row]]) -> None:
+        """It has run, and these are the rows of the steps in `tells`."""
+
+    @property
+    def steps(self) -> list[tuple[str, list[dict[str, Any]], int]]:
+        """Each step, what it is given, and how many rows it must find."""
+        found = [(name, self.given[name]) for name in STEPS if name in self.given]
+        return [(name, given, 0 if name.startswith("no_") else len(given)) for name, given in found]
+
+
+class Tx(Noting, ABC):
+    """One open transaction."""
 
     def __init__(self, limits: Limits, sources: Sources, *, repeated: bool = False) -> None:
+        super().__init__()
         self.limits = limits
         self.sources = sources
         self.repeated = repeated  # The work was tried before and its fate is unknown: look for answers by key.
-        self.events: list[dict[str, object]] = []
-        self.topics: Topics = {}
 
     @abstractmethod
     async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
@@ -116,14 +153,20 @@ class Pushing:
 class Store(Protocol):
     """A database that holds one board."""
 
-    async def write(self, work: Work, *, alone: bool = False) -> None:
+    looks_ahead: bool  # A round trip costs so much that it is worth to look first, and then write all at once.
+
+    async def write(self, work: Work, *, alone: bool = False, script: Script | None = None) -> bool:
         """Run `work` in a transaction, append its events, commit, push. Run it again if its fate is unknown.
 
-        `alone`: it is one small call, and no other call waits.
+        `alone`: it is one small call, and no other call waits. `script` does the same where nothing stands in the way,
+        and is tried first. Returns whether it was enough.
         """
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         """Run one reading statement, beside the writer."""
+
+    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        """Run one reading statement where transactions are written, for what is written next."""
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         """Run several reading statements that all see the board at one moment."""
@@ -138,24 +181,24 @@ class Store(Protocol):
 
 
 def event(
-    tx: Tx, kind: str, actor: str, /, *, task: int | None = None, root: int | None = None, **data: object
+    tx: Noting, kind: str, actor: str, /, *, task: int | None = None, root: int | None = None, **data: object
 ) -> None:
     # Readers take a missing field for None.
     said = {name: value for name, value in data.items() if value is not None}
     tx.events.append({"kind": kind, "task": task, "root": root, "actor": actor, "data": said})
 
 
-def wake(tx: Tx, topic: str, count: int = 1) -> None:
+def wake(tx: Noting, topic: str, count: int = 1) -> None:
     tx.topics[topic] = tx.topics.get(topic, 0) + count
 
 
-def wake_for(tx: Tx, task: Row, state: str = "ready") -> None:
+def wake_for(tx: Noting, task: Row, state: str = "ready") -> None:
     """Wake those who may claim a task; or, if it is not due yet, the sweep that waits for it."""
     but = f"!{task['not_for']}" if task["not_for"] is not None else ""
     wake(tx, f"ready:{task['lane']}{but}" if state == "ready" else "due")
 
 
-def made_ready(tx: Tx, row: Row) -> None:
+def made_ready(tx: Noting, row: Row) -> None:
     """Log that a task is ready, or scheduled until it is due."""
     event(tx, "ready", "board", task=row["id"], root=row["root_id"], state=row["state"])
     wake_for(tx, row, row["state"])

@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import queue
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,7 +23,8 @@ from ...settings import Limits, Patience
 from . import migrations
 from .disk import check_place, shrink
 from .queries import load, load_setup
-from .seam import Asked, Pushing, Row, Topics, Tx, Work, as_json, topics_json
+from .seam import Asked, Noting, Pushing, Row, Script, Topics, Tx, Work, as_json, topics_json
+from .thread import DatabaseThread
 from .wakeup import Nudge
 
 T = TypeVar("T")
@@ -75,6 +74,8 @@ class SqliteTx(Tx):
 class SqliteStore(Pushing):
     """Made by `open_sqlite`."""
 
+    looks_ahead = False  # Every statement is immediate.
+
     def __init__(
         self, path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
     ) -> None:
@@ -96,17 +97,17 @@ class SqliteStore(Pushing):
         self._loop: asyncio.AbstractEventLoop | None = None
         # Without threads, or with a board in memory, readers use the writer's connection.
         self._reader = self._quick_reader = self.writer
-        self._write_thread: _DatabaseThread | None = None
-        self._read_thread: _DatabaseThread | None = None
+        self._write_thread: DatabaseThread | None = None
+        self._read_thread: DatabaseThread | None = None
         if threads:
-            self._write_thread = _DatabaseThread("dugnad board writer")
+            self._write_thread = DatabaseThread("dugnad board writer")
             self._read_thread = self._write_thread
         if threads and path is not None:
             self._reader = _connect(path, sources, patience, known=True)
             self._quick_reader = _connect(path, sources, patience, known=True)
             for reader in (self._reader, self._quick_reader):
                 reader.execute(load_setup("sqlite")["reading"])
-            self._read_thread = _DatabaseThread("dugnad board reader")
+            self._read_thread = DatabaseThread("dugnad board reader")
 
     def listen(self) -> None:
         """Hear of other processes' commits. Needs the running loop, so it is not part of making the store."""
@@ -118,22 +119,26 @@ class SqliteStore(Pushing):
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._nudge.socket, self._nudge.drain, self._heard)
 
-    async def write(self, work: Work, *, alone: bool = False) -> None:
+    async def write(self, work: Work, *, alone: bool = False, script: Script | None = None) -> bool:
         # On a quick disk, the way to the thread and back costs more than one call.
         if self._write_thread is None or (alone and time.monotonic() > self._threads_until and self._begin_at_once()):
             begun = self._write_thread is not None
             before = time.monotonic()
-            topics = self._transact(work, begun)
+            topics, by_script = self._transact(work, script, begun)
             if time.monotonic() - before > _QUICK_SECONDS:
                 self._threads_until = time.monotonic() + _CAREFUL_SECONDS
         else:
-            topics = await self._write_thread.ask(lambda: self._transact(work))
+            topics, by_script = await self._write_thread.ask(lambda: self._transact(work, script))
         self.tell(topics)
+        return by_script
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         if name in _AT_ONCE and time.monotonic() > self._threads_until:
             return self._fetch(self._quick_reader, name, arguments)
         return (await self.snapshot([(name, arguments)]))[0]
+
+    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        return await self.read(name, **arguments)
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         def fetch() -> Sequence[Sequence[Row]]:
@@ -176,59 +181,47 @@ class SqliteStore(Pushing):
             return False
         return True
 
-    def _transact(self, work: Work, begun: bool = False) -> Topics:
-        tx = SqliteTx(self)
+    def _transact(self, work: Work, script: Script | None, begun: bool = False) -> tuple[Topics, bool]:
+        tx: Noting = SqliteTx(self)
         with _named_troubles(self._path):
             if not begun:
                 _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
             try:
-                run_now(cast(Coroutine[Any, Any, None], work(tx)))
+                if script is not None and self._is_enough(script):
+                    tx = script
+                else:
+                    run_now(cast(Coroutine[Any, Any, None], work(cast(Tx, tx))))
                 if tx.events:
-                    run_now(tx.fetch("append_events", events=as_json(tx.events)))
+                    self.writer.execute(self.queries["append_events"].text, (as_json(tx.events),))
                 self.writer.execute("COMMIT")
             except BaseException:
                 if self.writer.in_transaction:
                     self.writer.execute("ROLLBACK")
                 raise
         if not tx.events:
-            return {}
+            return {}, tx is script
         if self._nudge is not None:
             self._nudge.send(lambda: topics_json(tx.topics))
-        return {**tx.topics, "log": 1}
+        return {**tx.topics, "log": 1}, tx is script
+
+    def _is_enough(self, script: Script) -> bool:
+        """Run a script. If it is not enough, the transaction begins again."""
+        found: dict[str, Sequence[Row]] = {}
+        with contextlib.suppress(sqlite3.IntegrityError):  # A key was used before, so the verb has to find its answer.
+            for name, given, rows in script.steps:
+                cursor = self.writer.execute(self.queries[name].text, (as_json(given),))
+                found[name] = _rows(cursor) if name in script.tells else cursor.fetchall()
+                if len(found[name]) != rows:
+                    break
+            else:
+                script.told(found)
+                return True
+        self.writer.execute("ROLLBACK")
+        _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
+        return False
 
     def _heard(self, payload: str) -> None:
         self.tell({"?": 1} if payload == "?" else json.loads(payload))
-
-
-class _DatabaseThread:
-    """A thread that runs functions for the event loop, one after another."""
-
-    def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(name=name, target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while (step := self._queue.get()) is not None:
-            step()
-
-    def ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def step() -> None:
-            try:
-                give = partial(answer.set_result, work())
-            except BaseException as trouble:  # Handed to the caller that waits for the answer.
-                give = partial(answer.set_exception, trouble)
-            loop.call_soon_threadsafe(lambda: answer.done() or give())
-
-        self._queue.put(step)
-        return answer
-
-    def stop(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
 
 
 def _rows(cursor: sqlite3.Cursor) -> Sequence[Row]:

@@ -10,15 +10,21 @@ from ...errors import BadInput, BudgetSpent, DugnadError, UnknownTask
 from ...types import Amount, Pace, Spending
 from .. import records, rules
 from ..roots import budget_id, root_name
-from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
+from ..store.seam import Noting, Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
 from . import rate_limits
 from .fence import hold_tasks, refused
 from .idempotency import once
 
+_COLUMNS = {suffix: tuple(f"{name}{suffix}" for name in records.AMOUNTS) for suffix in ("", "_reserved")}
+
 
 def plain(amount: Amount, suffix: str = "", sign: int = 1) -> dict[str, int]:
     """An amount by its columns."""
-    return {f"{name}{suffix}": sign * getattr(amount, name) for name in records.AMOUNTS}
+    tokens, microdollars, milliseconds = _COLUMNS[suffix]
+    return {
+        tokens: sign * amount.tokens, microdollars: sign * amount.microdollars,
+        milliseconds: sign * amount.milliseconds,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,11 @@ class Reserve:
     @property
     def label(self) -> str | None:
         return None if self.pace is None else self.pace.key
+
+    @property
+    def row(self) -> dict[str, Any]:
+        place = {"key": self.key, "root": self.root, "task": self.task, "epoch": self.epoch, "pace": self.label}
+        return place | plain(self.amount)
 
 
 async def reserve(tx: Tx, calls: Sequence[Reserve]) -> list[str | DugnadError]:
@@ -84,14 +95,11 @@ def _over_budget(budget: dict[str, Any], call: Reserve) -> BudgetSpent | None:
 async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
     if not made:
         return
-    rows: list[dict[str, Any]] = [
-        {"key": c.key, "root": c.root, "task": c.task, "epoch": c.epoch, "pace": c.label, **plain(c.amount)}
-        for c in made
-    ]
+    rows = [call.row for call in made]
     await tx.fetch("insert_reservations", reservations=as_json(rows))
     await move(tx, [(call.root, plain(call.amount, "_reserved")) for call in made])
-    for call, row in zip(made, rows, strict=True):
-        event(tx, "reserved", call.teammate, **row)
+    for call in made:
+        event(tx, "reserved", call.teammate, **call.row)
 
 
 async def _reserved_before(tx: Tx, calls: Sequence[Reserve]) -> dict[str, tuple[int, int, Amount, str | None]]:
@@ -108,14 +116,19 @@ async def hold(tx: Tx, roots: Iterable[int]) -> dict[int, dict[str, Any]]:
     return {row["root_id"]: dict(row) for row in rows}
 
 
-async def move(tx: Tx, moves: Iterable[tuple[int, dict[str, int]]]) -> Sequence[Row]:
-    """Add to what each root has spent and reserved: (root, columns)."""
+def summed(moves: Iterable[tuple[int, dict[str, int]]]) -> list[dict[str, int]]:
+    """All that is added to each root, in their order."""
     sums: dict[int, dict[str, int]] = {}
     for root, columns in moves:
         into = sums.setdefault(root, plain(Amount()) | plain(Amount(), "_reserved"))
         for column, more in columns.items():
-            into[column] += more
-    rows = [{"root": root, **columns} for root, columns in sorted(sums.items())]
+            into[column] = into.get(column, 0) + more
+    return [{"root": root, **columns} for root, columns in sorted(sums.items())]
+
+
+async def move(tx: Tx, moves: Iterable[tuple[int, dict[str, int]]]) -> Sequence[Row]:
+    """Add to what each root has spent and reserved: (root, columns)."""
+    rows = summed(moves)
     return await tx.fetch("move_amounts", roots=as_json(rows)) if rows else []
 
 
@@ -129,16 +142,23 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
     for row, spent, state, actor in closed:
         held = records.amount(row)
         moves.append((row["root_id"], plain(spent) | plain(held, "_reserved", -1)))
-        over = {name: max(0, used - getattr(held, name)) for name, used in plain(spent).items()}
-        event(
-            tx, "spent" if state == "settled" else "forfeited", actor, task=row["task_id"], root=row["root_id"],
-            key=row["key"], **plain(spent), **({"over": over} if any(over.values()) else {}),
-        )  # fmt: skip
-        wake(tx, f"budget:{row['root_id']}")
+        kind = "spent" if state == "settled" else "forfeited"
+        note_spent(tx, kind, actor, (row["key"], row["task_id"], row["root_id"]), held, spent)
     for account in await move(tx, moves):
         if account["parked"] and account["held"] in (None, "tasks"):  # Begun work needs no further run.
             await tx.fetch("none_parked", root=account["root_id"])
             await _unpark(tx, account["root_id"])
+
+
+def note_spent(
+    tx: Noting, kind: str, actor: str, of: tuple[str, int, int], held: Amount, spent: Amount
+) -> None:  # fmt: skip
+    """`of`: the reservation's key, task and root."""
+    key, task, root = of
+    over = {name: max(0, used - getattr(held, name)) for name, used in plain(spent).items()}
+    more = {"over": over} if any(over.values()) else {}
+    event(tx, kind, actor, task=task, root=root, key=key, **plain(spent), **more)
+    wake(tx, f"budget:{root}")
 
 
 async def _unpark(tx: Tx, root: int) -> None:

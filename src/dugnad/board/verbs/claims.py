@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...types import Claim
 from .. import records, rules
 from ..roots import budget_id, root_name
 from ..rules import Candidate
-from ..store.seam import Row, Tx, as_json, event, ids_json, made_ready
+from ..store.seam import Noting, Row, Tx, as_json, event, ids_json, made_ready
 from .budgets import hold, hold_root
 from .fence import hold_tasks
 
@@ -127,7 +127,7 @@ async def _named(this: _Round, lanes: Lanes) -> None:
         if refusal := _refused(this, place, own, row):
             this.answers[place] = refusal
         elif row is not None:
-            this.grants[place] = _candidate(row)
+            this.grants[place] = candidate(row)
 
 
 def _refused(this: _Round, place: int, lanes: tuple[str, ...], row: Row | None) -> DugnadError | None:
@@ -145,14 +145,14 @@ def _refused(this: _Round, place: int, lanes: tuple[str, ...], row: Row | None) 
     if row["not_for"] == teammate:
         return NotReady(f"#{task} is not for {teammate}; another teammate must claim it.")
     root = row["root_id"]
-    if rules.may_begin(this.runs_left(root), _candidate(row)):
+    if rules.may_begin(this.runs_left(root), candidate(row)):
         return None
     kind = this.budgets[root]["held"] or "tasks"
     told = f"Goal {root_name(root)} has spent its {kind}; raise the cap with `dugnad budget {budget_id(root)}`."
     return BudgetSpent(told, kind=kind, may_free_up=False)
 
 
-def _candidate(row: Row) -> Candidate:
+def candidate(row: Row) -> Candidate:
     place = row["id"], row["lane"], row["priority"], row["chain"], row["root_id"]
     return Candidate(*place, fresh=row["continues"] is None)
 
@@ -179,21 +179,21 @@ async def _next(this: _Round, lanes: Lanes, scope: str | None) -> dict[int, tupl
         rows = [row for row in rows if row["id"] not in taken]
         if not rows:
             return later
-        if (shut_out := _first_shut_out(asks, left, rows)) is not None:
+        if (shut_out := first_shut_out(asks, left, rows)) is not None:
             places = list(left)
             turn = max(1, places.index(shut_out))
             later = {**{place: left.pop(place) for place in places[turn:]}, **later}
             if shut_out in left:
                 await _next(this, left, scope)
                 return later
-        candidates = [_candidate(row) for row in rows]
-        if unknown := {candidate.root for candidate in candidates} - budgets.keys():
+        candidates = [candidate(row) for row in rows]
+        if unknown := {each.root for each in candidates} - budgets.keys():
             budgets.update(await hold(this.tx, unknown))
         runs = {root: this.runs_left(root) for root in budgets}
         places = list(left)
         given, passed = rules.match([left[place] for place in places], candidates, runs)
-        for asker, candidate in given.items():
-            grants[places[asker]] = candidate
+        for asker, best in given.items():
+            grants[places[asker]] = best
             del left[places[asker]]
         if not passed:
             return later
@@ -202,7 +202,7 @@ async def _next(this: _Round, lanes: Lanes, scope: str | None) -> dict[int, tupl
     return later
 
 
-def _first_shut_out(asks: Sequence[Ask], lanes: Lanes, rows: Sequence[Row]) -> int | None:
+def first_shut_out(asks: Sequence[Ask], lanes: Lanes, rows: Sequence[Row]) -> int | None:
     """The first asker that one of these tasks is `not_for`."""
     named = {(row["not_for"], row["lane"]) for row in rows if row["not_for"] is not None}
     if not named:
@@ -212,12 +212,12 @@ def _first_shut_out(asks: Sequence[Ask], lanes: Lanes, rows: Sequence[Row]) -> i
 
 async def _shelve(this: _Round, passed: Sequence[Candidate]) -> None:
     """Shelve the ready tasks of roots that have no run left, so that they do not block the index."""
-    roots = sorted({candidate.root for candidate in passed})
+    roots = sorted({each.root for each in passed})
     for root in roots:
         if this.budgets[root]["held"] is None:
             await hold_root(this.tx, this.budgets[root], "tasks")
-    await this.tx.fetch("shelve_tasks", tasks=ids_json(candidate.id for candidate in passed))
-    for lane in sorted({candidate.lane for candidate in passed}):
+    await this.tx.fetch("shelve_tasks", tasks=ids_json(each.id for each in passed))
+    for lane in sorted({each.lane for each in passed}):
         await this.tx.fetch("shelve_lane", lane=lane, count=_SHELVE_MAX, roots=ids_json(roots))
 
 
@@ -227,27 +227,41 @@ async def _take(this: _Round) -> None:
         return
     tx = this.tx
     taken = [
-        {"id": candidate.id, "teammate": this.asks[place].teammate, "host": this.asks[place].host}
-        for place, candidate in this.grants.items()
+        {"id": granted.id, "teammate": this.asks[place].teammate, "host": this.asks[place].host}
+        for place, granted in this.grants.items()
     ]
     rows = {row["id"]: row for row in await tx.fetch("claim_tasks", tasks=as_json(taken))}
     attempts = [
-        {
-            "task": candidate.id, "key": this.asks[place].key, "teammate": this.asks[place].teammate,
-            "host": this.asks[place].host, **{name: rows[candidate.id][name] for name in ("epoch", "continues")},
-            "context": rules.context(this.asks[place].teammate, rows[candidate.id], keeps=place in this.keeping),
-        }
-        for place, candidate in this.grants.items()
-    ]  # fmt: skip
+        opened_attempt(this.asks[place], rows[granted.id], keeps=place in this.keeping)
+        for place, granted in this.grants.items()
+    ]
     opened = {row["task_id"]: row for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
+    await tx.fetch("charge_runs", roots=as_json(charged(this.grants.values())))
+    for (place, granted), attempt in zip(this.grants.items(), attempts, strict=True):
+        attempt.update({name: opened[granted.id][name] for name in ("number", "follows")})
+        this.answers[place] = _claim(rows[granted.id], attempt, attempt["host"])
+        note_claim(tx, granted, attempt, attempt["number"])
+
+
+def opened_attempt(ask: Ask, row: Row, *, keeps: bool) -> dict[str, Any]:
+    """`row`: the task as it is claimed."""
+    return {
+        "task": row["id"], "key": ask.key, "teammate": ask.teammate, "host": ask.host, "epoch": row["epoch"],
+        "continues": row["continues"], "context": rules.context(ask.teammate, row, keeps=keeps),
+    }  # fmt: skip
+
+
+def charged(granted: Iterable[Candidate]) -> list[dict[str, int]]:
+    """The runs that each root pays for."""
     charges: dict[int, int] = {}
-    for candidate in this.grants.values():
+    for candidate in granted:
         charges[candidate.root] = charges.get(candidate.root, 0) + candidate.fresh
-    await tx.fetch("charge_runs", roots=as_json([{"root": root, "n": n} for root, n in sorted(charges.items())]))
-    for (place, candidate), attempt in zip(this.grants.items(), attempts, strict=True):
-        attempt.update({name: opened[candidate.id][name] for name in ("number", "follows")})
-        this.answers[place] = _claim(rows[candidate.id], attempt, attempt["host"])
-        event(
-            tx, "claimed", attempt["teammate"], root=candidate.root, charged=None if candidate.fresh else 0,
-            **{name: attempt[name] for name in ("task", "epoch", "host", "number", "continues", "key")},
-        )  # fmt: skip
+    return [{"root": root, "n": n} for root, n in sorted(charges.items())]
+
+
+def note_claim(tx: Noting, granted: Candidate, attempt: Mapping[str, Any], number: int) -> None:
+    facts = {name: attempt[name] for name in ("task", "epoch", "host", "continues", "key")}
+    event(
+        tx, "claimed", attempt["teammate"], root=granted.root, charged=None if granted.fresh else 0, number=number,
+        **facts,
+    )  # fmt: skip

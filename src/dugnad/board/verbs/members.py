@@ -9,6 +9,8 @@ from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake
 from .idempotency import once
 from .messages import show
 
+CLIENT_LEFT = "its client left"  # Why a teammate stopped whose mind is a client of the host.
+
 
 async def start_host(tx: Tx, *, id: str, label: str, scope: tuple[int, ...] | None) -> None:
     """`scope`: the roots under which its teammates may claim; None: all."""
@@ -36,6 +38,7 @@ async def stop_host(tx: Tx, *, host: str) -> None:
     """Stop a host in order. The next `take_back` does not wait for its lease, and its teammates can move at once."""
     if rows := await tx.fetch("stop_host", id=host):
         event(tx, "host_stopped", "board", host=host, label=rows[0]["label"])
+        await end_outsiders(tx, host)
         wake(tx, "team")
     elif not await tx.fetch("read_host", id=host):
         raise UnknownHost(f"There is no host {host}.")
@@ -134,6 +137,14 @@ async def end_teammate(
     await show(tx, recipient=name, messages=[row["id"] for row in asked])
     wake(tx, "team")
     wake(tx, f"inbox:{name}")
+
+
+async def end_outsiders(tx: Tx, host: str) -> None:
+    """Stop the teammates that are clients of a host which is gone. They come back with their clients."""
+    for row in await tx.fetch("outsiders_of_host", host=host):
+        await end_teammate(
+            tx, name=row["name"], by="board", reason=CLIENT_LEFT, failed=False, seat=None, if_quiet=False
+        )  # fmt: skip
 
 
 async def _hold(tx: Tx, name: str) -> Row:

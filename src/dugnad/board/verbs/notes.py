@@ -14,7 +14,7 @@ from .messages import notice
 async def write_note(
     tx: Tx, *, author: str, title: str, text: str, claim: Claim | None, everyone: bool, key: str
 ) -> Note:
-    """With `everyone`, it belongs to no goal, so it is shown for all of them, and everybody at work is told of it."""
+    """With `everyone`, the note belongs to no goal: tasks of all goals show it, and teammates at work get a notice."""
     if there := await tx.fetch("note_by_key", key=key):
         return records.note(there[0])
     if claim:

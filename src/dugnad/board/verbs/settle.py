@@ -11,11 +11,12 @@ from ...errors import BadInput, DugnadError, StaleClaim, UnknownTask
 from ...settings import Limits
 from ...types import HUMAN, Done, Failed, Outcome, Released, Waiting
 from .. import rules
-from ..store.seam import Row, Tx, as_json, event, ids_json, wake, wake_for
+from ..store.seam import Noting, Row, Tx, as_json, event, ids_json, wake, wake_for
 from .budgets import forfeit, park
 from .fence import hold_tasks, refused
 from .followed import tell_of_ends
 from .idempotency import once
+from .members import end_outsiders
 from .messages import ask_for, notice
 from .needs import after_end, lift_chains, refuse_circle
 
@@ -28,6 +29,8 @@ class Settle:
     teammate: str
     outcome: Outcome
     handover: str | None
+    awaited: bool = True  # Something waits for the task, as far as the holder knows.
+    told: bool = True  # Somebody may have to be told of its end.
 
     @property
     def fingerprint(self) -> str:
@@ -213,28 +216,13 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
 
 
 async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
-    names = [name for name in Move.__slots__ if name != "done"]
-    settled = [
-        {"id": task, **{name: getattr(move, name) for name in names}, **move.delivery}
-        for task, (_, move) in sorted(moves.items())
-    ]
+    settled = [settled_row(task, move) for task, (_, move) in sorted(moves.items())]
     due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=as_json(settled))}
-    closed = [
-        {**_closed(rows[task], move.ended_as, move.reason), "settled_as": call.fingerprint, "handover": call.handover}
-        for task, (call, move) in moves.items()
-    ]
-    await _close(tx, closed)
+    await _close(tx, [settled_attempt(call, move) for call, move in moves.values()])
     # Waits come first: one may be for a task that ends in this batch.
     for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
         row = rows[task]
-        event(
-            tx, _EVENTS[move.ended_as], call.teammate, task=task, root=row["root_id"], epoch=call.epoch,
-            state=move.state, tried=move.tried, back=move.back or None, **move.delivery,
-            reason=move.reason, handover=call.handover,
-            resume=(move.ended_as == "released" and move.continues is not None) or None,
-            waiting_for=move.waiting_for, request=move.request, due_at=due[task], own=bool(move.lane) or None,
-            tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
-        )  # fmt: skip
+        note_settled(tx, call, move, due[task])
         _tell(tx, {**row, "lane": move.lane or rules.lane(row["role"], row["assignee"])}, move.state)
         if move.guard:
             await notice(tx, f"guard-{task}-{call.epoch}", f"A guard stopped #{task}: {move.guard}.", task)
@@ -245,6 +233,27 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
     awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
     await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})
     await tell_of_ends(tx, [rows[task] for task in ended])
+
+
+def settled_row(task: int, move: Move) -> dict[str, Any]:
+    names = [name for name in Move.__slots__ if name != "done"]
+    return {"id": task, **{name: getattr(move, name) for name in names}, **move.delivery}
+
+
+def settled_attempt(call: Settle, move: Move) -> dict[str, Any]:
+    row = _closed({"id": call.task, "epoch": call.epoch}, move.ended_as, move.reason)
+    return {**row, "settled_as": call.fingerprint, "handover": call.handover}
+
+
+def note_settled(tx: Noting, call: Settle, move: Move, due_at: int | None = None) -> None:
+    event(
+        tx, _EVENTS[move.ended_as], call.teammate, task=call.task, root=call.root, epoch=call.epoch,
+        state=move.state, tried=move.tried, back=move.back or None, **move.delivery,
+        reason=move.reason, handover=call.handover,
+        resume=(move.ended_as == "released" and move.continues is not None) or None,
+        waiting_for=move.waiting_for, request=move.request, due_at=due_at, own=bool(move.lane) or None,
+        tasks=sorted(set(call.outcome.tasks)) if isinstance(call.outcome, Waiting) and move.open_needs else [],
+    )  # fmt: skip
 
 
 _EVENTS = {"done": "done", "failed": "failed", "retry": "retrying", "waiting": "waiting", "released": "released"}
@@ -282,6 +291,7 @@ async def take_back(tx: Tx, *, count: int, silent: str | None, key: str) -> list
     lease_max = int(tx.limits.lease_seconds_max * 1000)
     for host in await tx.fetch("lose_hosts", lease_max=lease_max, silent=silent):
         event(tx, "host_lost", "board", host=host["id"], label=host["label"])
+        await end_outsiders(tx, host["id"])
         wake(tx, "team")
     held = ids_json(row["id"] for row in await tx.fetch("hold_claims", count=count))
     rows = {row["id"]: row for row in await tx.fetch("lost_claims", ids=held)}

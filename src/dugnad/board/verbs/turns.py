@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import BadInput, DugnadError, UnknownReservation
 from ...types import Amount, Claim, NewTurn
-from ..store.seam import Row, Tx, as_json, event
+from ..store.seam import Noting, Row, Tx, as_json, event
 from .budgets import close_reservations, forfeit, move, plain
 from .fence import fence, hold_tasks, refused
 from .messages import show
@@ -20,6 +21,7 @@ class Record:
     root: int
     teammate: str
     turn: NewTurn
+    reserved: Amount | None = None  # The amount of its reservation, if this process made it.
 
 
 async def record(tx: Tx, calls: Sequence[Record]) -> list[int | DugnadError]:
@@ -65,16 +67,24 @@ async def _reservations(tx: Tx, calls: Sequence[Record]) -> dict[str, Row]:
     return {row["key"]: row for row in rows}
 
 
+def new_row(call: Record) -> dict[str, Any]:
+    covers = dict(zip(("covers_from", "covers_to"), call.turn.covers or (None, None), strict=True))
+    return {
+        "task": call.task, "epoch": call.epoch, "number": call.turn.number, "kind": call.turn.kind,
+        "body": call.turn.body, **plain(call.turn.used), **covers,
+    }  # fmt: skip
+
+
+def note_turn(tx: Noting, call: Record, *, unreserved: bool) -> None:
+    turn = call.turn
+    event(
+        tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
+        turn_kind=turn.kind, unreserved=unreserved, **plain(turn.used),
+    )  # fmt: skip
+
+
 async def _append(tx: Tx, calls: Sequence[Record]) -> set[tuple[int, int, int]]:
-    turns = [
-        {
-            "task": call.task, "epoch": call.epoch, "number": call.turn.number, "kind": call.turn.kind,
-            "body": call.turn.body, **plain(call.turn.used),
-            **dict(zip(("covers_from", "covers_to"), call.turn.covers or (None, None), strict=True)),
-        }
-        for call in calls
-    ]  # fmt: skip
-    rows = await tx.fetch("insert_turns", turns=as_json(turns))
+    rows = await tx.fetch("insert_turns", turns=as_json([new_row(call) for call in calls]))
     return {(row["task_id"], row["epoch"], row["number"]) for row in rows}
 
 
@@ -96,10 +106,7 @@ async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]
             closed.setdefault(row["key"], (row, turn.used, "settled", call.teammate))
         elif row is None and turn.used != Amount():
             unreserved.append((call.root, plain(turn.used)))
-        event(
-            tx, "turn", call.teammate, task=call.task, root=call.root, epoch=call.epoch, number=turn.number,
-            turn_kind=turn.kind, unreserved=row is None, **plain(turn.used),
-        )  # fmt: skip
+        note_turn(tx, call, unreserved=row is None)
         await show(tx, recipient=call.teammate, messages=turn.shown)
     await move(tx, unreserved)
     await close_reservations(tx, list(closed.values()))

@@ -23,8 +23,8 @@ from ...safe_open import held
 from ...text import NOTHING, Told, clean, joined, one_line
 from ...types import Attempt, Claim, Done, Outcome, Task
 from ...workspace.git.merge_lock import open_lock
+from ...workspace.git.obstacles import remove_all
 from ...workspace.git.triggers import changed_triggers, named_triggers
-from ...workspace.git.worktrees import remove_all
 from .workspace import Again, OpenWorkspace, TreeWorkspace, Workshop, Workspace, continues, delivered, mark_of
 
 _ENTRIES_MAX = 5_000

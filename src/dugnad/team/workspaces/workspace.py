@@ -23,15 +23,18 @@ from ...board import Board
 from ...board.roots import root_name
 from ...errors import BudgetSpent, DugnadError, ToolError
 from ...logs import logger
+from ...logs.steps import step
 from ...prompts import tell
 from ...safe_open import held
 from ...text import NOTHING, Told, joined, one_line
-from ...tools import Context, Tool, file_tools
+from ...tools.context import Context
+from ...tools.file_tools import file_tools
 from ...tools.shell.bash import OUTPUT_BYTES_MAX, ShellTools, ran_text
 from ...tools.shell.runner import MARGIN_SECONDS, echo_of, time_of
+from ...tools.tool import Tool
 from ...types import Amount, Attempt, Claim, Done, Outcome, Released, Task, Waiting
 from ...workspace.files.files import Files
-from ...workspace.git.worktrees import remove_all
+from ...workspace.git.obstacles import remove_all
 from ...workspace.sandbox.sandbox import Sandbox
 
 _LOG = logger(__name__)
@@ -241,19 +244,21 @@ class Workshop:
         """Run one after another. What the sandbox refuses is red: no work counts as done without its checks."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
-        for command in commands:
-            inside = command if self.prefix == Path() else f"cd {shlex.quote(str(self.prefix))} && {command}"
-            try:
-                if self.sandbox is None:
-                    raise ToolError(self.why_not)
-                ran = await self.sandbox.run(
-                    inside, tree=tree, seconds=max(0.1, until - clock()), output_bytes_max=OUTPUT_BYTES_MAX,
-                    environment=self.environment, readable=readable, hosts=hosts, on_output=on_output,
-                )  # fmt: skip
-            except ToolError as refused:
-                return RedCheck(command, str(refused))
-            if ran.code != 0 or ran.timed_out:
-                return RedCheck(command, ran_text(ran), ran.timed_out)
+        with step("check", "check", red=True) as facts:
+            for command in commands:
+                inside = command if self.prefix == Path() else f"cd {shlex.quote(str(self.prefix))} && {command}"
+                try:
+                    if self.sandbox is None:
+                        raise ToolError(self.why_not)
+                    ran = await self.sandbox.run(
+                        inside, tree=tree, seconds=max(0.1, until - clock()), output_bytes_max=OUTPUT_BYTES_MAX,
+                        environment=self.environment, readable=readable, hosts=hosts, on_output=on_output,
+                    )  # fmt: skip
+                except ToolError as refused:
+                    return RedCheck(command, str(refused))
+                if ran.code != 0 or ran.timed_out:
+                    return RedCheck(command, ran_text(ran), ran.timed_out)
+            facts["red"] = False
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from ...board import Board
 from ...errors import StaleClaim, ToolError
 from ...prompts import tell
 from ...text import NOTHING, Told, clean, counted, joined, one_line, pasted, shorten
-from ...tools import Context, Tool
+from ...tools.context import Context
+from ...tools.tool import Tool
 from ...types import ENDED, Attempt, Claim, Done, Failed, Outcome, Task
 from ...workspace.files.files import is_protected
 from ...workspace.git import merge_queue
@@ -53,6 +54,8 @@ class Worktrees:
     def __post_init__(self) -> None:
         self.trees.on_wait = self._note_wait
         self.trees.git = replace(self.trees.git, tell=self._note_wait)
+        if self.trees.shared is not None:
+            self.trees.shared.git = self.trees.git
 
     def _note_wait(self, told: str) -> None:
         self.waits = told
@@ -60,14 +63,15 @@ class Worktrees:
     async def __call__(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
         born, in_order = line_of(claim, attempts)
+        await self.trees.claimed(None if task.kind == "review" else mark_of(task), claim.epoch)
         at, trial = await self.trees.would_be(task.reviews_commit) if task.reviews_commit else (None, None)
         attempt = AttemptRef(
-            mark=mark_of(task), epoch=claim.epoch, born=born, in_order=in_order, at=at,
+            mark=mark_of(task), epoch=claim.epoch, born=born, before=claim.continues or 0, in_order=in_order, at=at,
             authors={each.epoch: each.teammate for each in attempts},
         )  # fmt: skip
         tree = await self.trees.begin(attempt)
         return Worktree(
-            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew, sees_changes=True,
+            owner=self, work=tree, reviews=task.kind == "review", anew=tree.anew or tree.older, sees_changes=True,
             **self.shop.equipped(
                 claim, tree.path, tree.scratch, readable=tree.readable, told=await self._told(claim, tree, trial)
             ),
@@ -78,7 +82,8 @@ class Worktrees:
         if tree.anew:
             return tell("delivery.tree_made_anew")
         if tree.carried_over:
-            return await self._carried_over(tree)
+            told = await self._carried_over(tree)
+            return joined((tell("delivery.tree_older"), told), " ") if tree.older else told
         if claim.continues is not None:
             return NOTHING if trial else await self._moved(tree)
         here = await (self._reviewing(claim, tree, trial) if trial else self._working(tree))
@@ -137,6 +142,8 @@ class Worktrees:
 
     async def deliveries(self, tasks: Sequence[Task]) -> Deliveries:
         """What these tasks left in the repository."""
+        with suppress(ToolError):
+            await self.trees.bring(at_once=True)
         git, target = self.trees.git, self.trees.target_name
         own = f"refs/heads/{self.own_branch}" if self.own_branch else await git.own_head() or "HEAD"
         ahead = await git.run("rev-list", "--count", f"{own}..{target}", may_fail=True)
@@ -247,6 +254,7 @@ class Worktree(TreeWorkspace):
         return Work(tip=tip, message=_message(task, done), author=await self.work.author_of(tip))
 
     async def fits(self, task: Task, done: Done, tip: str, *, left: int) -> Told | Again:
+        await self.owner.trees.keep(self.work, tip)  # Before the board hears that it is done.
         work = await self._work(task, done, tip)
         came = await merge_queue.rehearse(self.owner.trees, self.work, work, check=lambda: self._check_all(task))
         if not isinstance(came, TrialMerge):
@@ -259,6 +267,7 @@ class Worktree(TreeWorkspace):
     async def deliver(self, task: Task, done: Done, tip: str | None, *, left: int) -> Done | Again:
         if tip is None:
             return delivered(done)
+        await self.owner.trees.keep(self.work, tip)
         runs = await self.triggers(tip)
         work = await self._work(task, done, tip)
         came = await merge_queue.merge(
@@ -309,6 +318,8 @@ class Worktree(TreeWorkspace):
         await super().close(outcome, settled=settled)
         try:
             if continues(outcome) or (isinstance(outcome, Done) and not settled and not self.reviews):
+                if trees.shared is not None and not self.reviews:
+                    await trees.shared.hand_on(self.work, self.claim.teammate)
                 self.work.let_go()
             elif self.reviews:
                 await trees.remove(self.work)

@@ -50,6 +50,7 @@ class Server:
     environment: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()  # What the sandboxed command may reach.
+    services: tuple[str, ...] = ()  # Servers of the user's own that it may use, such as localhost:4000.
     readable: tuple[str, ...] = ()  # Folders outside /usr that it may read, such as a toolchain.
     tree: bool = False  # It works in the project's files, not in an empty folder.
     roles: tuple[str, ...] = ()  # The roles that may use it; none: everybody may.
@@ -92,8 +93,8 @@ def text_of(server: Server, offers: Sequence[Offer]) -> str:
         raise ToolError(f"it offers more than {TOOLS_MAX} tools")
     said: dict[str, Any] = {
         "command": list(server.command), "url": server.url, "environment": dict(server.environment),
-        "headers": dict(server.headers), "hosts": list(server.hosts), "readable": list(server.readable),
-        "tree": server.tree,
+        "headers": dict(server.headers), "hosts": list(server.hosts), "services": list(server.services),
+        "readable": list(server.readable), "tree": server.tree,
         "tools": {
             clean(offer.name): {"description": clean(offer.description).split("\n"), "schema": offer.schema}
             for offer in offers

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ...errors import ToolError
 from ...text import one_line
+from ...workspace.sandbox.pipes import read_lines
 from .offer import Server
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Any]:
     from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
     unasked = garbage = 0
-    async for line in _lines(stdout):
+    async for line in read_lines(stdout, LINE_BYTES_MAX):
         try:
             whole = in_whole(json.loads(line)) if any(each in line for each in _HALF) else line
             message = jsonrpc_message_adapter.validate_json(whole, by_name=False)
@@ -140,17 +141,6 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Any]:
         if unasked > UNASKED_MAX:
             raise ToolError(f"it sent {UNASKED_MAX:,} messages that were not asked for")
         yield message
-
-
-async def _lines(stdout: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    kept = b""
-    while chunk := await stdout.read(256 * 1024):
-        *lines, kept = (kept + chunk).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
-        if len(kept) > LINE_BYTES_MAX:
-            raise ToolError(f"it sent a line of more than {LINE_BYTES_MAX // 1024 // 1024} MiB")
 
 
 def _last_words(piped: PipeTransport) -> str:

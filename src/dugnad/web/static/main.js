@@ -4,7 +4,7 @@ import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./ve
 import { percent, plain } from "./format.js";
 import { listen, Palette, useKeys } from "./keys.js";
 import { Icon, Link, settled } from "./parts.js";
-import { moveAcross, moveFocus } from "./rows.js";
+import { moveAcross, moveFocus, reveal } from "./rows.js";
 import { askToAdd, Dialog } from "./steer.js";
 import { boardId, canSteer, change, choice, choose, frame, go, inPast, onChange, start, store, VIEWS } from "./store.js";
 import { PastBand, SinceYouLeft, TimeBar } from "./timebar.js";
@@ -66,7 +66,8 @@ function Nav() {
   const bar = useRef(null);
   useEffect(() => {
     // On a phone the bar is wider than the screen.
-    bar.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const link = bar.current.querySelector("[aria-current]");
+    if (link) reveal(link, bar.current);
   }, [store.route.view]);
   return html`<nav class="nav" aria-label="Views" ref=${bar}>
     <ul>${VIEWS.map((view) => html`<li key=${view.id}>

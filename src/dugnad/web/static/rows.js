@@ -141,6 +141,14 @@ function focusRow(list, at, by, tries = 6) {
   else list.wantedRow = undefined;
 }
 
+/** Scroll a part of a box into sight. Tab would go on from there after scrollIntoView, and this does not move it. */
+export function reveal(part, box) {
+  const [inner, outer] = [part.getBoundingClientRect(), box.getBoundingClientRect()];
+  const by = (start, end) => (start < 0 ? start : Math.max(0, end));
+  box.scrollLeft += by(inner.left - outer.left, inner.right - outer.right);
+  box.scrollTop += by(inner.top - outer.top, inner.bottom - outer.bottom);
+}
+
 /** Short lists are in the page as a whole; their links are marked with data-item. */
 function moveFocusPlainly(by) {
   const items = [...document.querySelectorAll("main [data-item]")].filter((each) => each.offsetParent);

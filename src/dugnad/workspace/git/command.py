@@ -12,6 +12,7 @@ import asyncio
 import fcntl
 import os
 import resource
+import selectors
 import signal
 import struct
 import subprocess
@@ -23,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import IO
 
 from ..sandbox.profile import SYSTEM, childless
 from .walls import ABI_LEAST, filter_calls, version, wall_in
@@ -65,7 +67,8 @@ def _stands(put_up: Callable[[], None]) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitCall:
     """What git is asked, and what it may touch. `keep`: open files that it holds as long as it lives. `readable`: all
-    that it may read besides the system's own files; empty: it may read anything."""
+    that it may read besides the system's own files; empty: it may read anything. `runnable`: programs and folders of
+    programs that it may run besides itself, where the wall of calls is not up."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -74,6 +77,8 @@ class GitCall:
     writable: Sequence[Path] = ()
     readable: Sequence[Path] = ()
     keep: Sequence[int] = ()
+    runnable: Sequence[str] = ()
+    output_bytes_max: int | None = None  # Git is ended if it prints more. None: what it prints is our own.
 
 
 class _Running(threading.Thread):
@@ -101,7 +106,8 @@ class _Running(threading.Thread):
             readable = [str(each) for each in call.readable]
             if readable:
                 readable += [*SYSTEM, *_READABLE, os.path.dirname(os.path.realpath(call.argv[0]))]
-            wall_in([str(each) for each in (*call.writable, os.devnull)], _runnable(call.argv[0]), readable)
+            runnable = [path for each in (call.argv[0], *call.runnable) for path in _runnable(each)]
+            wall_in([str(each) for each in (*call.writable, os.devnull)], runnable, readable)
         if self.behind.calls:
             filter_calls(self.behind.calls)
         lifeline, ours = os.pipe()
@@ -111,11 +117,35 @@ class _Running(threading.Thread):
                 pass_fds=(*call.keep, lifeline), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
             _bound(self.process.pid, self.seconds, lifeline)
-            out, errors = self.process.communicate(call.stdin)
+            out, errors = _heard(self.process, call)
         finally:
             os.close(lifeline)
             os.close(ours)
         return self.process.returncode, out, errors
+
+
+def _heard(process: subprocess.Popen[bytes], call: GitCall) -> tuple[bytes, bytes]:
+    """What it prints, and its errors."""
+    if call.output_bytes_max is None:
+        return process.communicate(call.stdin)
+    assert process.stdin is not None
+    process.stdin.close()
+    heard: dict[IO[bytes] | None, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    with selectors.DefaultSelector() as waiting, process:
+        for pipe, so_far in heard.items():
+            assert pipe is not None
+            waiting.register(pipe, selectors.EVENT_READ, so_far)
+        while waiting.get_map():
+            found = waiting.select(_LOOK_SECONDS * 10)
+            if not found and process.poll() is not None:
+                break  # A program that git started stays, as ssh does for the next connection, and holds the pipe.
+            for ready, _ in found:
+                ready.data.extend(more := os.read(ready.fd, 65_536))
+                if not more:
+                    waiting.unregister(ready.fileobj)
+                elif len(ready.data) > call.output_bytes_max and process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+    return bytes(heard[process.stdout]), bytes(heard[process.stderr])
 
 
 def _bound(pid: int, seconds: float, lifeline: int) -> None:
@@ -160,7 +190,9 @@ async def _end(running: _Running) -> None:
 
 @cache
 def _runnable(program: str) -> tuple[str, ...]:
-    """The program, and the loader it names."""
+    """The program, and the loader it names; or a folder of programs."""
+    if os.path.isdir(program):
+        return (program,)
     with open(os.path.realpath(program), "rb") as file:
         head = file.read(64)
         if head[:6] != b"\x7fELF\x02\x01":

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ...errors import StaleClaim
 from ...logs import logger
+from ...logs.steps import step
 from ...text import clean, pasted
 from .merge_lock import turn
 from .merging import TrialMerge, came_between, try_merge
@@ -67,7 +68,8 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
     git, target = trees.git, trees.target
     if (await git.run("check-ref-format", trees.target_name, may_fail=True)).code or clean(target) != target:
         raise GitTrouble(f"{target[:200]!r} cannot be the name of a branch here; name another one with --into.")
-    await _be_sure_it_is_free(trees)
+    await trees.bring(first=True)
+    await trees.be_sure_it_is_free()
     for above in (*Path(target).parents[:-1], BRANCHES.rstrip("/")):  # Trees have branches there, too.
         if await git.commit_of(f"refs/heads/{above}") is not None:
             raise GitTrouble(
@@ -79,7 +81,7 @@ async def prepare_target(trees: Trees, start: str | None) -> str:
     if await _behind(trees, theirs) is not None:
         async with _turn(trees, f"a run brings {target} up to date"):
             while (ours := await _behind(trees, theirs)) is not None:
-                if await git.move_when_free([(trees.target_name, ours, theirs)]):
+                if await _moved(trees, ours, theirs):
                     return ""
     ours = await git.commit_of(trees.target_name) or theirs
     if await git.is_in(theirs, ours):
@@ -102,21 +104,20 @@ async def _behind(trees: Trees, theirs: str) -> str | None:
     return ours if follows else None
 
 
-async def _be_sure_it_is_free(trees: Trees) -> None:
-    """GitTrouble: the target is checked out, so it would move under the person who works there."""
-    if where := (await trees.git.checked_out()).get(trees.target):
-        raise GitTrouble(
-            f"The branch {trees.target} is checked out in {where}, and what is checked out is yours: switch to another "
-            "branch there, or name another target with --into."
-        )
+async def _moved(trees: Trees, old: str, new: str) -> bool:
+    if trees.shared is not None:
+        return await trees.shared.move_target(old, new)
+    return await trees.git.move_when_free([(trees.target_name, old, new)])
 
 
 async def merge(
     trees: Trees, tree: Tree, work: Work, *, check: Check, is_ours: Callable[[], Awaitable[None]]
 ) -> Merged | Conflict | RedAfterMerge:
     """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's."""
-    async with _turn(trees, f"{work.author} merges #{tree.attempt.mark.partition('-')[0]}"):
-        merged = await _merge(trees, tree, work, check, is_ours)
+    with step("merge", trees.target) as facts:
+        async with _turn(trees, f"{work.author} merges #{tree.attempt.mark.partition('-')[0]}"):
+            merged = await _merge(trees, tree, work, check, is_ours)
+        facts["ended_as"] = type(merged).__name__
     _LOG.info("merged as=%s target=%s", type(merged).__name__, trees.target)
     return merged
 
@@ -125,17 +126,20 @@ async def _merge(
     trees: Trees, tree: Tree, work: Work, check: Check, is_ours: Callable[[], Awaitable[None]]
 ) -> Merged | Conflict | RedAfterMerge:  # fmt: skip
     git = trees.git
-    for _ in range(_MOVES_MAX):
+    for moved in range(_MOVES_MAX):
+        await trees.bring()
         head = await trees.target_head()
         trial = await try_merge(git, head, work.tip)
-        if tree.attempt.goes_on and (found := await _merged_before(trees, tree, trial)):
+        # A push that was not answered may have landed after all.
+        before = tree.attempt.goes_on or (moved and trees.shared is not None)
+        if before and (found := await _merged_before(trees, tree, trial)):
             return Merged(commit=found)
         if not trial.files and trial.tree == await git.tree_of(head):
             return Merged(commit=None)
         commit = await _checked(tree, work, trial, check)
         if not isinstance(commit, str):
             return commit
-        await _be_sure_it_is_free(trees)
+        await trees.be_sure_it_is_free()
         await is_ours()
         if await _advance(trees, tree, head, commit):
             return Merged(commit=commit)
@@ -144,6 +148,7 @@ async def _merge(
 
 async def rehearse(trees: Trees, tree: Tree, work: Work, *, check: Check) -> TrialMerge | Conflict | RedAfterMerge:
     """What a merge would come to as the target is now. No name moves, and the tree is afterwards as it was."""
+    await trees.bring()
     trial = await try_merge(trees.git, await trees.target_head(), work.tip)
     came = await _checked(tree, work, trial, check)
     if not isinstance(came, str):
@@ -172,6 +177,8 @@ async def _checked(tree: Tree, work: Work, trial: TrialMerge, check: Check) -> s
 
 async def _advance(trees: Trees, tree: Tree, head: str, commit: str) -> bool:
     """The one step. False: the target has moved meanwhile."""
+    if trees.shared is not None:
+        return await trees.shared.land(tree.fence_name, tree.fence, head, commit)
     fence = (tree.fence_name, tree.fence)
     if await trees.git.move_when_free([(trees.target_name, head, commit)], verified=[fence]):
         return True

@@ -1,12 +1,13 @@
 """What would keep git waiting, or use up its time and memory, found before git gets there.
 
 Git opens some files because of their names, whatever they are. A pipe named .gitignore keeps it waiting for a writer,
-and a file of that name is read as a whole. A command of a teammate can make either in its tree, and whoever packed an
-archive can have put pipes into the repository itself.
+and git reads a file of that name as a whole. A teammate's command can make either in its tree, and an archive can bring
+pipes inside the repository itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -16,7 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..files.paths import Beneath, kind_of
+from ..programs import find_program
 from . import private_repository
+from .ownership import GitTrouble
 
 _READ_AS_A_WHOLE = frozenset({".gitignore", ".gitattributes", ".gitmodules"})
 _BYTES_MAX = 1024 * 1024
@@ -131,3 +134,23 @@ def _objects_in(folder: Path) -> Iterator[tuple[Path, str]]:
                 yield borrows, why
             further += [store / each for each in (private_repository.read(borrows) or "").splitlines()]
         stores = further[:_STORES_MAX]
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)
+
+
+async def remove_all(path: Path, *, outside: Path) -> None:
+    """Remove a folder with a program, because folders can be nested deeper than Python can follow. A command may have
+    made some of them unreadable; they are removed too."""
+    for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
+        if not _is_there(path):
+            return
+        program = find_program(words[0], f"{os.defpath}:{os.environ.get('PATH', '')}", outside=outside)
+        ran = await asyncio.create_subprocess_exec(
+            program or f"/bin/{words[0]}", *words[1:], "--", str(path), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        await ran.wait()
+    if _is_there(path):
+        raise GitTrouble(f"{path} cannot be removed; remove it by hand.")

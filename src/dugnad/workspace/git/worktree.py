@@ -25,6 +25,7 @@ FENCES = "refs/dugnad/fence/"
 # All files but half-written ones and dugnad.toml, which no teammate may change: the tree may have a placeholder of it.
 ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
 CHECKING = "dugnad-checking"  # A file in a tree's git directory: a check may have left something in the tree.
+HELD_IN = "dugnad-epoch"  # Another: the epoch of the last attempt that held the tree.
 _LINK = "160000"  # The mode of a repository inside another.
 _CONFLICT = "Dugnad-Conflict"  # A trailer of a commit that has marks of a conflict: in how many files.
 _SHOWN_MAX = 20
@@ -38,6 +39,7 @@ class AttemptRef:
     mark: str  # The task's number, and a text that differs from board to board.
     epoch: int
     born: int
+    before: int = 0  # The epoch of the attempt that it goes on from.
     in_order: bool = True  # The attempt before ended in order; False: its host was lost.
     at: str | None = None  # A commit to begin from, instead of the target's head.
     authors: Mapping[int, str] = field(default_factory=dict)  # Of the attempts so far, by epoch.
@@ -68,6 +70,7 @@ class Tree:
     fence: str = ""  # What the task's fence must stand for, so that the attempt may merge.
     anew: bool = False  # The work of earlier attempts is not in it.
     carried_over: bool = False  # What a lost host had in its tree is in it, without files that git ignores.
+    older: bool = False  # It came from another machine, and what was changed there last may not be in it.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     _lock: int = field(default=-1, repr=False)
     _seconds: float = 0.0  # That git worked in it.
@@ -328,6 +331,12 @@ def _reasons(found: dict[str, str]) -> str:
 def on_branch(own: Path) -> bool:
     """Whether a tree is on its branch; if not, it was being merged, and has the work of others in it too."""
     return private_repository.head_of(own).startswith("refs/")
+
+
+def held_in(own: Path) -> int:
+    """The epoch of the last attempt that held a tree; 0: it is not known."""
+    said = (private_repository.read(own / HELD_IN) or "").strip()
+    return int(said) if said.isdecimal() else 0
 
 
 def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:

@@ -22,13 +22,26 @@ from typing import Any
 from ...errors import StaleClaim, ToolError
 from ...safe_open import held
 from ...text import pasted
-from ..programs import find_program
 from . import private_repository
 from .git import Git
 from .merge_lock import is_at, open_lock
 from .merging import TrialMerge, try_merge
+from .obstacles import remove_all
 from .ownership import GitTooSlow, GitTrouble
-from .worktree import BRANCHES, CHECKING, FENCES, AttemptRef, Tree, branch_of, names_in, on_branch, scratch_of
+from .sharing import COPIES, SharedNames, copied_branch, handed_on
+from .worktree import (
+    BRANCHES,
+    CHECKING,
+    FENCES,
+    HELD_IN,
+    AttemptRef,
+    Tree,
+    branch_of,
+    held_in,
+    names_in,
+    on_branch,
+    scratch_of,
+)  # fmt: skip
 
 _NAME = re.compile(r"(?P<mark>\d+-[0-9a-f]+)\.(?P<epoch>\d+)")
 _STAGE_TRIES = 10
@@ -46,6 +59,7 @@ class Trees:
     lease_seconds: float = 30.0  # A process that merges and says nothing for so long is not waited for.
     tell_seconds: float = 3.0  # How long a merge waits for its turn before `on_wait` is told
     on_wait: Callable[[str], None] = lambda _: None  # whom it waits for, and at the end an empty text.
+    shared: SharedNames | None = None  # If hosts on other machines work on the same.
 
     def __post_init__(self) -> None:
         self.folder = self.folder.parent.resolve() / self.folder.name  # As git names it.
@@ -62,34 +76,73 @@ class Trees:
             )
         return head
 
+    async def be_sure_it_is_free(self) -> None:
+        """GitTrouble: the target is checked out, so it would move under the person who works there."""
+        if where := (await self.git.checked_out()).get(self.target):
+            raise GitTrouble(
+                f"The branch {self.target} is checked out in {where}, and what is checked out is yours: switch to "
+                "another branch there, or name another target with --into."
+            )
+
+    async def bring(self, *, first: bool = False, at_once: bool = False) -> None:
+        """Have here what the remote has, if there is one."""
+        if self.shared is not None:
+            await self.be_sure_it_is_free()
+            await self.shared.bring(first=first, at_once=at_once)
+
+    async def claimed(self, mark: str | None, epoch: int) -> None:
+        """Before an attempt begins: raise its fence at the remote, and bring what is there. No mark: a review."""
+        if self.shared is not None and mark is not None:
+            await self.shared.begin(mark, epoch)
+        await self.bring()
+
+    async def keep(self, tree: Tree, tip: str) -> None:
+        if self.shared is not None:
+            await self.shared.keep(tree.branch, tip)
+
     async def begin(self, attempt: AttemptRef) -> Tree:
         """The tree of an attempt: taken over, copied, or made from the target's head."""
         with held(self.folder, make=True):
             pass
         fence = await self._raise_fence(attempt)
-        for epoch in await self._line(attempt):
-            name = f"{attempt.mark}.{epoch}"
-            own = self._whole(name)
-            if own is not None and attempt.in_order and (tree := self._take(name, own, attempt, fence)) is not None:
-                try:
-                    await tree.clear_up()
-                except BaseException:
-                    tree.let_go()
-                    raise
+        line = [f"{attempt.mark}.{epoch}" for epoch in await self._line(attempt)]
+        for name in filter(lambda name: self._has_all(name, attempt), line):
+            if (tree := await self._go_on(name, attempt, fence)) is not None:
                 return tree
-            start = await (self._copy_of(name, own, attempt) if own else self.git.commit_of(branch_of(name)))
-            if start is not None:
-                return await self._make(attempt, fence, start, carried_over=True)
+        if attempt.goes_on and (left := await self.git.commit_of(handed_on(f"{attempt.mark}.{attempt.before}"))):
+            return await self._make(attempt, fence, left, carried_over=True)
+        for name in line:
+            if (tree := await self._go_on(name, attempt, fence, older=True)) is not None:
+                return tree
         start = await self.git.commit_of(attempt.at) if attempt.at else await self.target_head()
         if start is None:
             raise ToolError(f"The commit {attempt.at} is not in this repository; it may be on another machine.")
         return await self._make(attempt, fence, start)
+
+    def _has_all(self, name: str, attempt: AttemptRef) -> bool:
+        """Whether a tree here has all that was changed so far: no attempt was on another machine since."""
+        return self.shared is None or ((own := self._whole(name)) is not None and held_in(own) == attempt.before)
+
+    async def _go_on(self, name: str, attempt: AttemptRef, fence: str, *, older: bool = False) -> Tree | None:
+        """Take over an earlier tree, or make one from what is left of it. None: nothing is left."""
+        own = self._whole(name)
+        if own and attempt.in_order and not older and (tree := self._take(name, own, attempt, fence)) is not None:
+            try:
+                await tree.clear_up()
+            except BaseException:
+                tree.let_go()
+                raise
+            return tree
+        start = await (self._copy_of(name, own, attempt) if own else self.git.commit_of(branch_of(name)))
+        start = start or await self.git.commit_of(copied_branch(name))
+        return await self._make(attempt, fence, start, carried_over=True, older=older) if start is not None else None
 
     async def _line(self, attempt: AttemptRef) -> list[int]:
         """The earlier epochs of this line of attempts that left a tree or a branch, the last first."""
         if not attempt.goes_on:
             return []
         left = {*self.names(attempt.mark), *(each.rpartition("task-")[2] for each in await self.branches(attempt.mark))}
+        left |= {each for each in await self._copies() if each.startswith(f"{attempt.mark}.")}
         epochs = {int(each.rpartition(".")[2]) for each in left}
         return sorted((each for each in epochs if attempt.born <= each < attempt.epoch), reverse=True)
 
@@ -114,7 +167,8 @@ class Trees:
         fences = (await self.git.run("for-each-ref", "--format=%(refname)", FENCES)).text.split()
         names = [*names_in(self.folder), *(each.rpartition("task-")[2] for each in await self.branches())]
         found = map(_NAME.match, names)
-        return {each["mark"] for each in found if each is not None} | {each.rpartition("/")[2] for each in fences}
+        marks = {each["mark"] for each in found if each is not None} | {each.rpartition("/")[2] for each in fences}
+        return marks | {each.partition(".")[0] for each in await self._copies()}
 
     def _take(self, name: str, own: Path, attempt: AttemptRef, fence: str) -> Tree | None:
         """A tree that is there already, if nobody holds it."""
@@ -122,6 +176,7 @@ class Trees:
             return None
         tree = self._tree(attempt, own, name=name, fence=fence, _lock=lock)
         private_repository.write(tree.path / ".git", f"gitdir: {own}\n")  # The project may have been moved since.
+        private_repository.write(own / HELD_IN, f"{attempt.epoch}\n")
         return tree
 
     def _tree(self, attempt: AttemptRef, own: Path, *, name: str, **about: Any) -> Tree:
@@ -201,14 +256,16 @@ class Trees:
         author = attempt.authors.get(int(name.rpartition(".")[2]), "dugnad")
         return await copy.git_commit(made, [head], "What a host that was lost had in its tree", author)
 
-    async def _make(self, attempt: AttemptRef, fence: str, start: str, *, carried_over: bool = False) -> Tree:
+    async def _make(
+        self, attempt: AttemptRef, fence: str, start: str, *, carried_over: bool = False, older: bool = False
+    ) -> Tree:
         path, own = self.folder / attempt.name, self._private(attempt.name)
         lock = self._locked(attempt.name)
         if lock is None:
             raise StaleClaim  # Another process works under this very epoch, so it is not ours.
         tree = self._tree(
             attempt, own, name=attempt.name, fence=fence, anew=attempt.goes_on and not carried_over,
-            carried_over=carried_over, _lock=lock,
+            carried_over=carried_over, older=older, _lock=lock,
         )  # fmt: skip
         try:
             await self._clear(attempt.name, keep_branch=True)  # A crash may have left half of it.
@@ -218,6 +275,7 @@ class Trees:
             # This can be made again, so it need not wait until every file is on the disk.
             await tree.run("-c", "core.fsync=none", "read-tree", "--reset", "-u", start)
             private_repository.write(path / ".git", f"gitdir: {own}\n")
+            private_repository.write(own / HELD_IN, f"{attempt.epoch}\n")
             (own / _WHOLE).touch()
         except BaseException as trouble:
             if isinstance(trouble, GitTrouble | OSError):  # It may come again with every attempt.
@@ -229,6 +287,7 @@ class Trees:
 
     async def update(self, tree: Tree, author: str) -> TrialMerge | None:
         """Bring the target as it is now into a tree. What conflicts is marked in its files. None: it has all of it."""
+        await self.bring()
         tip, head = await tree.commit("Work until here", author), await self.target_head()
         if await self.git.is_in(head, tip):
             return None
@@ -284,7 +343,19 @@ class Trees:
         for name in await self.branches(mark):
             if name.rpartition("task-")[2] not in self.names(mark):
                 await self._drop(f"refs/heads/{name}")
+        await self._drop_fence(mark, branches=True)
+
+    async def _drop_fence(self, mark: str, *, branches: bool = False) -> None:
+        """Also at the remote, with the branches there."""
         await self._drop(FENCES + mark)
+        if self.shared is not None:
+            with suppress(GitTrouble):
+                await self.shared.forget(mark, branches=branches)
+
+    async def _copies(self) -> list[str]:
+        """What the remote has of all hosts: the names of trees that have a branch there, and the marks of fences."""
+        listed = await self.git.run("for-each-ref", "--format=%(refname:lstrip=-1)", COPIES)
+        return [each.removeprefix("task-") for each in listed.text.split()]
 
     async def branches(self, mark: str | None = None) -> list[str]:
         """The branches of attempts, of one task or of all."""
@@ -312,7 +383,7 @@ class Trees:
             if (kept := keeps(mark)) is False:
                 await self.forget(mark)
             elif kept:
-                await self._drop(FENCES + mark)
+                await self._drop_fence(mark)
 
     async def put_away(self, tree: Tree, *, keep: bool) -> str | None:
         """Remove a tree. With `keep`, its changes stay on its branch, which is returned. GitTrouble: they cannot be put
@@ -322,21 +393,8 @@ class Trees:
             await tree.clear_up()
             tip = await tree.commit_whatever("What was there when the attempt ended", "dugnad")
             kept = await tree.is_ahead(self.target_name, tip)
+            with suppress(GitTrouble):  # Then it is on this machine alone.
+                if kept and self.shared is not None:
+                    await self.shared.keep(tree.branch, tip, at_once=True)
         await self.remove(tree, keep_branch=kept)
         return tree.branch.removeprefix("refs/heads/") if kept else None
-
-
-async def remove_all(path: Path, *, outside: Path) -> None:
-    """Remove a folder with a program, because folders can be nested deeper than Python can follow. A command may have
-    made some of them unreadable; they are removed too."""
-    for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
-        if path.name not in names_in(path.parent):
-            return
-        program = find_program(words[0], f"{os.defpath}:{os.environ.get('PATH', '')}", outside=outside)
-        ran = await asyncio.create_subprocess_exec(
-            program or f"/bin/{words[0]}", *words[1:], "--", str(path), stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        await ran.wait()
-    if path.name in names_in(path.parent):
-        raise GitTrouble(f"{path} cannot be removed; remove it by hand.")

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...errors import BadInput
 
 HEAD_BYTES_MAX = 8 * 1024
+PROXY_PORT = 30_128  # Of the sandbox's own loopback, below what the kernel gives out by itself.
+TOOLS_PORT = 30_129  # The same, for a server of ours for one command.
 _HEADERS_MAX = 64
 _SHOWN_MAX = 5
-_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
-_PORT = re.compile(r"[1-9][0-9]{0,4}")
+LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
+PORT = re.compile(r"[1-9][0-9]{0,4}")
 _FIRST = re.compile(rb"CONNECT ([\x21-\x7e]+) HTTP/1\.[01]")
 _HEADER = re.compile(rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x20-\x7e\t]*)")
 _BODIES = (b"content-length", b"transfer-encoding", b"trailer", b"upgrade", b"expect")
@@ -65,7 +67,7 @@ def parse_hosts(entries: Sequence[str]) -> tuple[Destination, ...]:
 
 
 def _is_host(name: str, port: str) -> bool:
-    return bool(_NAME.fullmatch(name) and _PORT.fullmatch(port)) and int(port) <= 65_535
+    return bool(_NAME.fullmatch(name) and PORT.fullmatch(port)) and int(port) <= 65_535
 
 
 def _parse_host(entry: str) -> Destination:
@@ -89,17 +91,24 @@ def read_head(head: bytes) -> tuple[str, int]:
     name = name.lower()
     if not _is_host(name, port):
         raise DestinationRefused(403, "Hosts are reached by name and port, never by address")
-    if len(headers) > _HEADERS_MAX:
-        raise DestinationRefused(431, "The request has too many headers")
-    for line in headers:
-        header = _HEADER.fullmatch(line)
-        if header is None or header[1].lower() in _BODIES:
-            raise DestinationRefused(400, "The request has a header that does not belong there")
-        if header[1].lower() == b"host":
-            said = header[2].strip().lower().decode("ascii")
-            if said not in (name, f"{name}:{port}"):
-                raise DestinationRefused(400, "The request names two hosts")
+    read_headers(headers, {name, f"{name}:{port}"})
     return name, int(port)
+
+
+def read_headers(lines: Sequence[bytes], names: Collection[str], *, body: bool = False) -> list[tuple[bytes, bytes]]:
+    """The headers of a request, each with its name in small letters. Refused: one of them is not right, names another
+    host, or announces a body where there is none."""
+    if len(lines) > _HEADERS_MAX:
+        raise DestinationRefused(431, "The request has too many headers")
+    found: list[tuple[bytes, bytes]] = []
+    for line in lines:
+        header = _HEADER.fullmatch(line)
+        if header is None or (not body and header[1].lower() in _BODIES):
+            raise DestinationRefused(400, "The request has a header that does not belong there")
+        if header[1].lower() == b"host" and header[2].strip().lower().decode("ascii") not in names:
+            raise DestinationRefused(400, "The request names two hosts")
+        found.append((header[1].lower(), line))
+    return found
 
 
 def judge(hosts: Sequence[Destination], name: str, port: int) -> None:

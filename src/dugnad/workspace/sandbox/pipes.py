@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ...errors import ToolError
 from .helper.client import Answer
 
 _ERRORS_BYTES_MAX = 64 * 1024
 _LINE_BYTES_MAX = 16 * 1024 * 1024  # Of standard output, while nobody reads on: one message of a server, with room.
+_READ_BYTES = 256 * 1024
 _LAST_WORDS_SECONDS = 2.0
 _KILLED = 137
 _BEGUN = b"\0"
@@ -72,9 +74,10 @@ async def open_pipes() -> tuple[Pipes, tuple[int, int, int]]:
 class PipedCommand:
     """A command under way. It ends by itself, when it is closed, or with the sandbox that started it."""
 
-    def __init__(self, pipes: Pipes, answer: Answer, end: Callable[[], None]) -> None:
+    def __init__(self, pipes: Pipes, answer: Answer, end: Callable[[], None], refused: Sequence[str] = ()) -> None:
         self.stdin = pipes.stdin
         self.stdout = pipes.stdout
+        self.refused = refused  # Of the network, so far: sentences that say what and why.
         self._pipes, self._answer, self._end = pipes, answer, end
 
     @property
@@ -104,3 +107,18 @@ class PipedCommand:
             self._end()
             await asyncio.wait([self._answer])
         self._pipes.close()
+
+
+async def read_lines(stdout: asyncio.StreamReader, bytes_max: int) -> AsyncIterator[bytes]:
+    """The lines that say something, without their ends. ToolError: one of them is too long."""
+    kept = bytearray()
+    while chunk := await stdout.read(_READ_BYTES):
+        first, *lines = chunk.split(b"\n")
+        kept += first
+        for line in lines:
+            if kept.strip():
+                yield bytes(kept)
+            kept = bytearray(line)
+        if len(kept) > bytes_max:
+            raise ToolError(f"it sent a line of more than {bytes_max // 1024 // 1024} MiB")
+        await asyncio.sleep(0)  # A flood does not keep others from their turn: reading what is there does not wait.

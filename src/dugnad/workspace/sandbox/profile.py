@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .destinations import PROXY_PORT, parse_hosts
+from .services import LOOPBACK, Service, hosts_file, names_beside
+
 HOME = "/tmp/home"
-PROXY_PORT = 30_128  # Of the sandbox's own loopback, below what the kernel gives out by itself.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # A placeholder of dugnad.toml may stand in the tree, and `git add -A` must not take it for the project's.
 _EXCLUDES = "/etc/gitexcludes"
@@ -70,6 +72,7 @@ class Confinement:
     covered: tuple[Path, ...] = ()  # Sockets that others have there.
     environment: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()  # What can be reached through the proxy; the network itself is always empty.
+    services: tuple[Service, ...] = ()  # What is reached directly, at its own address and port, and by the proxy too.
     limits: CommandLimits = field(default_factory=CommandLimits)
     scratch: Path | None = None  # A folder outside the tree that is /tmp. None: /tmp is empty for each command.
 
@@ -94,11 +97,12 @@ def environment_for(policy: Confinement) -> dict[str, str]:
     """All variables a command sees. The caller's own environment is not among the sources."""
     found = [str(each / "bin") for each in policy.readable]
     own = {"HOME": HOME, "PATH": ":".join([*found, _PATH]), "TMPDIR": "/tmp", "TERM": "dumb", "USER": "teammate"}
-    if policy.hosts:
+    if policy.hosts or policy.services:
         # Programs differ in which of them they read, and in which case; what runs on the loopback is reached directly.
         proxy = f"http://127.0.0.1:{PROXY_PORT}"
+        direct = ("localhost", *LOOPBACK, *names_beside(policy.services, parse_hosts(policy.hosts)))
         own |= {name: proxy for word in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY") for name in (word, word.lower())}
-        own |= dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
+        own |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(dict.fromkeys(direct)))
     return {**own, "LOGNAME": "teammate", "LANG": "C.UTF-8", **policy.environment}
 
 
@@ -127,7 +131,7 @@ def strict(policy: Confinement, machine: Machine) -> Profile:
     arguments += [("--ro-bind", "/dev/null", str(each)) for each in policy.covered]
     arguments += [argument for each in policy.hidden for argument in _emptied(str(each))]
     arguments += [("--remount-ro", "/dev"), ("--remount-ro", "/"), ("--chdir", tree)]
-    return Profile(tuple(arguments), _files(machine), seccomp(machine.architecture))
+    return Profile(tuple(arguments), _files(machine, policy.services), seccomp(machine.architecture))
 
 
 def _proc_covers(machine: Machine) -> Iterator[tuple[str, ...]]:
@@ -144,14 +148,14 @@ def _emptied(folder: str) -> Iterator[tuple[str, ...]]:
     yield "--remount-ro", folder
 
 
-def _files(machine: Machine) -> tuple[tuple[str, bytes], ...]:
+def _files(machine: Machine, services: tuple[Service, ...]) -> tuple[tuple[str, bytes], ...]:
     """A user list with nobody in it but the command's own user."""
     passwd = f"teammate:x:{machine.user}:{machine.group}::{HOME}:/bin/sh\n"
     return (
         ("/etc/passwd", passwd.encode()),
         ("/etc/group", f"teammate:x:{machine.group}:\n".encode()),
         (_EXCLUDES, b"/dugnad.toml\n"),
-        ("/etc/hosts", b"127.0.0.1 localhost sandbox\n::1 localhost\n"),
+        ("/etc/hosts", hosts_file(services)),
         ("/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n"),
     )
 

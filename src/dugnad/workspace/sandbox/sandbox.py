@@ -13,21 +13,23 @@ import copy
 import os
 import platform
 import resource
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import BadInput, ToolError
-from .destinations import parse_hosts
+from .destinations import PROXY_PORT, TOOLS_PORT, parse_hosts
 from .helper.client import StarterProcess
 from .limits import bounded
 from .pipes import PipedCommand, open_pipes
 from .probe import NONE_SAYS, STRICT_SAYS, Level, Probe, find_bwrap, find_hole, how_to_install, how_to_mend
-from .profile import PROXY_PORT, SYSTEM, CommandLimits, Confinement, Machine, Profile, environment_for, strict
+from .profile import SYSTEM, CommandLimits, Confinement, Machine, Profile, environment_for, strict
 from .protected_paths import protect, sockets_in
 from .proxy import Network, Proxy
+from .services import LOOPBACK, Service, listened_at, parse_services
 
 __all__ = ["CommandResult", "Level", "PipedCommand", "Probe", "Sandbox", "find_bwrap", "how_to_install", "probe"]
 
@@ -106,6 +108,9 @@ class Sandbox:
         self._starter = StarterProcess()
         self._enough: asyncio.Event | None = None
         self._scratch: Path | None = None
+        self._services: tuple[Service, ...] = ()
+        self._addresses: dict[str, str] = {}  # Of services by name, for as long as this process runs.
+        self._server: Callable[[socket.socket], None] | None = None
 
     def until(self, enough: asyncio.Event) -> Sandbox:
         """This sandbox, but what it runs is asked to end (SIGTERM) once there is enough, and killed after a grace."""
@@ -117,6 +122,19 @@ class Sandbox:
         """This sandbox, but its commands share a folder as /tmp, which they and nobody else may write."""
         same = copy.copy(self)
         same._scratch = scratch
+        return same
+
+    def using(self, services: Sequence[str]) -> Sandbox:
+        """This sandbox, but its commands can use these servers of the user's own, such as localhost:4000."""
+        same = copy.copy(self)
+        same._services = parse_services(services)
+        return same
+
+    def serving(self, server: Callable[[socket.socket], None]) -> Sandbox:
+        """This sandbox, but the server is handed a socket that listens on the loopback of what is opened, at
+        TOOLS_PORT; where there is no sandbox, on that of this machine at a free port."""
+        same = copy.copy(self)
+        same._server = server
         return same
 
     def keeps_tmp(self, tree: Path, readable: tuple[Path, ...]) -> bool:
@@ -182,12 +200,12 @@ class Sandbox:
         request |= {"seconds": None, "output_bytes_max": 0, "streamed_bytes_max": 0}
         pipes, theirs = await open_pipes()
         try:
-            number, answer = await self._starter.begin(request, files=theirs, on_socket=proxy.serve)
+            number, answer = await self._starter.begin(request, files=theirs, on_socket=self._taking(proxy))
         except BaseException:
             pipes.close()
             raise
         answer.add_done_callback(lambda _: proxy.stop())
-        piped = PipedCommand(pipes, answer, lambda: self._starter.end(number))
+        piped = PipedCommand(pipes, answer, lambda: self._starter.end(number), proxy.refused)
         try:
             begun = await pipes.errors.begun
         except asyncio.CancelledError:
@@ -207,14 +225,38 @@ class Sandbox:
         policy = Confinement(
             tree=_checked_tree(tree), readable=(*self.readable, *readable), limits=self.limits,
             environment=_checked_environment(environment or {}), hosts=() if self.bare else hosts,
-            scratch=self._scratch,
+            scratch=self._scratch, services=() if self.bare else await self._found_services(),
         )  # fmt: skip
         if not self.bare:
             policy = replace(policy, covered=await self._sockets(policy))
         request = self._request(_checked_command(command), policy, begun)
-        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network)
+        proxy = Proxy(parse_hosts(hosts), policy.tree, self.network, policy.services)
         await self.start()
         return request, proxy
+
+    async def _found_services(self) -> tuple[Service, ...]:
+        """The services, each where its name led when it was first asked for."""
+        for service in self._services:
+            if not service.addresses and service.name not in self._addresses:
+                try:
+                    addresses = await self.network.resolve(service.name, service.port)
+                except (OSError, UnicodeError):
+                    addresses = ()
+                (address,) = service.resolved(addresses).addresses
+                self._addresses.setdefault(service.name, address)  # Another command may have been first meanwhile.
+        found = self._addresses
+        return tuple(each if each.addresses else each.resolved([found[each.name]]) for each in self._services)
+
+    def _taking(self, proxy: Proxy) -> Callable[[socket.socket], None]:
+        """Who gets a socket that listens inside."""
+        if self._server is not None and self.bare:
+            self._server(socket.create_server(("127.0.0.1", 0)))
+
+        def take(listener: socket.socket) -> None:
+            own = self._server if listener.getsockname()[1] == TOOLS_PORT else None
+            (own or proxy.serve)(listener)
+
+        return take
 
     async def _sockets(self, policy: Confinement) -> tuple[Path, ...]:
         return await asyncio.to_thread(sockets_in, policy)
@@ -222,9 +264,11 @@ class Sandbox:
     def _request(self, command: str, policy: Confinement, begun: str) -> dict[str, Any]:
         shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
         policy, holds = protect(policy)
+        ports = [PROXY_PORT] if policy.hosts or policy.services else []
+        ports += [TOOLS_PORT] if self._server and not self.bare else []
         request: dict[str, Any] = {
             "bare": self.bare, "user": self.user, "limits": asdict(self.limits), "holds": () if self.bare else holds,
-            "port": PROXY_PORT if policy.hosts else None,
+            "listens": [*listened_at(policy.services), *((LOOPBACK[0], port) for port in ports)],
         }  # fmt: skip
         try:
             if not self.bare:
@@ -232,7 +276,7 @@ class Sandbox:
             words = [f'{begun}exec "$0" -c "$1"', shell, command] if begun else [command]
             return request | {
                 "program": shell, "argv": [shell, "-c", *words], "tree": str(policy.tree),
-                "environment": environment_for(policy) | {"HOME": str(policy.tree)},
+                "environment": {**environment_for(policy), "HOME": policy.environment.get("HOME", str(policy.tree))},
             }  # fmt: skip
         except ValueError as error:
             raise ToolError(f"The sandbox could not be made: {error}") from None

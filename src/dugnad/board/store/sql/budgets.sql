@@ -88,7 +88,8 @@ INSERT INTO reservations (key, root_id, task_id, epoch, tokens, microdollars, mi
 SELECT value ->> 'key', CAST(value ->> 'root' AS bigint), CAST(value ->> 'task' AS bigint),
   CAST(value ->> 'epoch' AS bigint), CAST(value ->> 'tokens' AS bigint), CAST(value ->> 'microdollars' AS bigint),
   CAST(value ->> 'milliseconds' AS bigint), 'open', value ->> 'pace', now_ms()
-FROM json_each(CAST(:reservations AS text))
+FROM json_each(CAST(:reservations AS text)) WHERE true
+RETURNING key
 
 -- name: reservations_by_key
 SELECT * FROM reservations WHERE key IN (SELECT value ->> 'key' FROM json_each(CAST(:keys AS text)))

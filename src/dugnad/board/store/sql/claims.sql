@@ -153,6 +153,7 @@ FROM (
   FROM json_each(CAST(:attempts AS text))
 ) AS given
 WHERE attempts.task_id = given.given_task AND attempts.epoch = given.given_epoch
+RETURNING task_id
 
 -- name: attempts_settled
 SELECT attempts.task_id, attempts.epoch, attempts.settled_as, attempts.ended_as

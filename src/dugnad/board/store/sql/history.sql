@@ -32,5 +32,8 @@ FROM (
     AND turns.epoch = newest.epoch AND turns.kind = 'reply')
 ORDER BY newest.task_id, newest.epoch
 
+-- name: all_needs
+SELECT task_id, needs_id, outcome, state FROM needs ORDER BY task_id, needs_id
+
 -- name: open_needs
 SELECT task_id, needs_id, outcome FROM needs WHERE state = 'open' ORDER BY task_id, needs_id

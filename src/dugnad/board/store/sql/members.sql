@@ -85,6 +85,10 @@ UPDATE teammates SET state = 'seated', host_id = :host, seat = seat + 1, reason 
 -- name: end_teammate
 UPDATE teammates SET state = :state, host_id = NULL, seat = seat + 1, reason = :reason WHERE name = :name
 
+-- name: outsiders_of_host
+-- Teammates that are clients of this host: no other host can run them.
+SELECT name FROM teammates WHERE host_id = :host AND state = 'seated' AND model LIKE 'mcp:%' ORDER BY name
+
 -- name: list_teammates
 -- What each teammate is doing is derived here, so that it cannot be out of date. With `here`, those that stopped by
 -- themselves, and come back when there is work, come last.

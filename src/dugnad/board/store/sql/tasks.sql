@@ -62,6 +62,14 @@ UPDATE tasks SET children = children + :count WHERE id = :id
 -- name: tasks_by_id
 SELECT * FROM tasks WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 
+-- name: tasks_around
+-- What a task needs, what needs it, and some others.
+SELECT * FROM tasks WHERE id IN (
+  SELECT needs_id FROM needs WHERE task_id = :task
+  UNION SELECT task_id FROM needs WHERE needs_id = :task AND state = 'open'
+  UNION SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:others AS text))
+)
+
 -- name: hold_tasks
 -- The rows, locked until the commit, without the long texts. Tasks that a new task needs are locked too: the transaction
 -- that ends one of them then sees the new need.

@@ -21,6 +21,7 @@ from ....errors import ToolError
 
 _ANSWER_BYTES_MAX = 1 << 30
 _CLOSE_SECONDS = 10.0
+_SOCKETS_MAX = 64  # Of one command.
 _GONE = "The helper that starts commands is gone; try again."
 
 Answer = asyncio.Future[dict[str, Any]]
@@ -90,7 +91,7 @@ class StarterProcess:
 
     def _take_socket(self, channel: socket.socket) -> None:
         try:
-            name, files, _, _ = socket.recv_fds(channel, 64, 1, socket.MSG_CMSG_CLOEXEC)
+            name, files, _, _ = socket.recv_fds(channel, 64, _SOCKETS_MAX, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         if not name:
@@ -132,7 +133,7 @@ class StarterProcess:
     ) -> tuple[int, Answer]:  # fmt: skip
         """Start a command. Returns its number, and its end when it comes. The files given are closed here.
 
-        `on_socket` gets the socket that listens inside, if the request asks for one.
+        `on_socket` gets each socket that listens inside, if the request asks for some.
         """
         try:
             await self.start()

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -51,7 +52,7 @@ class StartedCommand:
     groups: list[str]
     bare: bool
     to_stream: int  # How many more bytes of output are passed on as they come.
-    port: int | None = None  # On its own loopback, where we have to listen;
+    places: Sequence[tuple[str, int]] = ()  # Addresses and ports of its own network, where we have to listen;
     gate_fd: int = -1  # and what keeps it from beginning until then.
     trouble: str = ""
     status: bytes = b""
@@ -144,7 +145,7 @@ class HelperProcess:
             streams += [output_write, output_write]
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         keep = [status_write]
-        if request["port"]:
+        if request["listens"]:
             gate_read, gate_write = os.pipe2(os.O_CLOEXEC)
             keep.append(gate_read)
             request["options"] += ["--block-fd", str(gate_read)]
@@ -172,7 +173,7 @@ class HelperProcess:
         ends = inf if request["seconds"] is None else now + request["seconds"]
         self.jobs[request["id"]] = StartedCommand(
             request["id"], pid, output_read, status_read, BoundedOutput(request["output_bytes_max"]), now, ends, holds,
-            groups, request["bare"], request["streamed_bytes_max"], request["port"], gate_write,
+            groups, request["bare"], request["streamed_bytes_max"], request["listens"], gate_write,
         )  # fmt: skip
         os.set_blocking(status_read, False)
         if output_read >= 0:
@@ -186,7 +187,7 @@ class HelperProcess:
         job.status += drain(job.status_fd)
         self.poll_forget(job.status_fd)  # It is written once; if it is empty, the sandbox was not made.
         found = _CHILD_PID.search(job.status)
-        if found and not listen_inside(int(found[1]), job.port or 0, self.channel, b"%d" % job.id):
+        if found and not listen_inside(int(found[1]), job.places, self.channel, b"%d" % job.id):
             job.trouble = "its network cannot be entered"
             self.kill(job)
         os.close(job.gate_fd)

@@ -1,0 +1,56 @@
+"""What is around a task when a teammate begins it, from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .. import types
+from . import records
+from .store.seam import Asked, Row, ids_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    needs: Sequence[tuple[types.Need, str]]  # Each with open, met or broken.
+    behind: Sequence[tuple[int, str | None]]  # The tasks that wait for it, each with the outcome it asks for, if any.
+    tasks: Mapping[int, types.Task]  # Those of both, its goal, and the task it follows from.
+    team: Sequence[types.Teammate]
+    notes: Sequence[types.Note]
+    talk: Sequence[types.Message]
+    requests: Sequence[types.Message]
+
+
+def asks(task: types.Task, teammate: str, page: int, team: Asked, notes: Asked) -> list[Asked]:
+    others = ids_json({task.root, task.asked_in or task.root})
+    return [
+        ("needs_of", {"task": task.id}), ("needs_behind", {"ids": ids_json([task.id])}),
+        ("tasks_around", {"task": task.id, "others": others}), team, notes,
+        ("recent_talk", {"name": teammate, "page": page}), ("open_requests", {"recipient": teammate}),
+    ]  # fmt: skip
+
+
+def found(answers: Sequence[Sequence[Row]]) -> Surroundings:
+    """The answers to `asks`."""
+    needed, waiting, tasks, team, notes, talk, requests = answers
+    return Surroundings(
+        needs=needs(needed), behind=behind(waiting), tasks={row["id"]: records.task(row) for row in tasks},
+        team=[records.teammate(row) for row in team], notes=[records.note(row) for row in notes],
+        talk=[records.message(row) for row in talk][::-1], requests=[records.message(row) for row in requests],
+    )  # fmt: skip
+
+
+def needs(rows: Sequence[Row]) -> list[tuple[types.Need, str]]:
+    """Each with open, met or broken."""
+    return [(types.Need(row["needs_id"], row["outcome"]), row["state"]) for row in rows]
+
+
+def behind(rows: Sequence[Row]) -> list[tuple[int, str | None]]:
+    return [(row["task_id"], row["outcome"]) for row in rows]
+
+
+def ready(most: int, roots: Iterable[int] | None) -> Asked:
+    """The reads that count ready work; with `roots`, only under these."""
+    if roots is None:
+        return "ready_counts", {"most": most}
+    return "ready_counts_under", {"most": most, "roots": ids_json(roots)}
