@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from dugnad.board import Board, open_board
-from dugnad.types import NewTask
+from dugnad.types import NewTask, Task
 from tests.board import oracle
 from tests.team.hosts_stage import IMPATIENT, freeze
 from tests.team.merge_worker import FILES, LIMITS
@@ -142,6 +142,14 @@ async def test_nothing_is_lost_or_landed_twice_over_three_machines(
     await under_fire(tmp_path, *size)
 
 
+async def history(board: Board, task: Task) -> str:
+    """How a task came to its end: its result, its attempts, and all that its minds were told and said."""
+    lines = [str(task.result)]
+    for attempt in await board.attempts(task.id):
+        lines += [str(attempt), *map(str, await board.transcript(task.id, attempt.epoch))]
+    return "\n".join(lines)
+
+
 async def under_fire(tmp_path: Path, tasks: int, plan: tuple[str, ...], seed: int = 1) -> None:
     remote, clones = machines(tmp_path, 3, FILES)
     with a_lab() as (lab, here):
@@ -153,6 +161,8 @@ async def under_fire(tmp_path: Path, tasks: int, plan: tuple[str, ...], seed: in
             found = {each.title: each for each in await board.list_tasks(page=1_000)}
             assert {each.state for each in found.values()} == {"done"}, log
             subjects = Counter(git(remote, "log", "--format=%s", "main..dugnad/main").splitlines())
+            missing = [found[title] for title in found.keys() - subjects.keys()]
+            assert missing == [], "\n".join([log, *[await history(board, each) for each in missing]])
             assert subjects == dict.fromkeys(found, 1), log
             assert "Traceback" not in log, log
             assert await oracle.verdict(board) == []
