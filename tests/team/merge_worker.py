@@ -74,7 +74,7 @@ async def main(url: str, root: Path, names: list[str]) -> None:
         for name in names:
             await team.board.spawn(name)
         await team.start()
-        print("started", flush=True)
+        print(f"started on {os.environ.get('WIRE')}", flush=True)
         await asyncio.sleep(600)
 
 

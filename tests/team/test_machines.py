@@ -11,9 +11,22 @@ from dugnad.board import Board
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
 from dugnad.team import requests
+from dugnad.types import Task
 from tests.agent.stage_agent import all_told, call
 from tests.conftest import Opener
-from tests.team.stage_team import Paused, hosting, kill, short_lease, until_ended, until_state, until_status, within
+from tests.team.stage_team import (
+    Between,
+    Paused,
+    busy,
+    hosting,
+    kill,
+    short_lease,
+    until,
+    until_ended,
+    until_state,
+    until_status,
+    within,
+)
 from tests.team.stage_trees import finish, has_no_trees, shell, worktrees, write
 from tests.workspace.remotes import machines, names_at
 from tests.workspace.repository import at, git, subjects
@@ -95,6 +108,38 @@ async def test_finished_work_outlives_the_machine_that_made_it(opener: Opener, t
     assert (done.state, at(remote, "dugnad/main", "a")) == ("done", "1")
     assert [each.turn for each in model.asked if each.title == "Write a"] == [1, 2]  # Nothing was done twice.
     assert subjects(remote) == ["Write a", "Begin"]
+
+
+@pytest.mark.parametrize("then", ["nothing", "the board is in trouble", "that host is lost too"])
+async def test_a_mind_that_had_finished_is_told_when_its_work_is_lost_with_its_machine(
+    opener: Opener, tmp_path: Path, then: str
+) -> None:
+    board = await opener(**short_lease(1.0))
+    remote, (here, there) = machines(tmp_path)
+    steps = [write("a", "1\n"), finish("One."), write("a", "2\n"), finish("Two.")]
+    model = Paused({"Write a": steps}, where=lambda request: request.turn == 3)
+    await board.spawn("alice")
+    async with worktrees(board, here, "sleep 600", remote=str(remote)) as places:
+        async with hosting(board, model, workspaces=places, knows_neighbours=False) as host:
+            task = await board.put("Write a")
+            await until(board, lambda: finishes(board, task))
+            await kill(host)
+        shutil.rmtree(here)
+    troubled = Between(board, "record", busy) if then == "the board is in trouble" else board
+    async with worktrees(board, there, remote=str(remote)) as places:
+        if then == "that host is lost too":
+            async with hosting(board, model, workspaces=places, knows_neighbours=False) as host:
+                await within(model.reached.wait())
+                await kill(host)
+        model.go.set()
+        async with hosting(troubled, model, workspaces=places):
+            (done,) = await until_ended(board, task)
+    assert "is not in it. Look before you go on." in all_told(model.asked[2])
+    assert (done.state, done.result, at(remote, "dugnad/main", "a")) == ("done", "Two.", "2")
+
+
+async def finishes(board: Board, task: Task) -> bool:
+    return any('"ends"' in turn.body for turn in await board.transcript(task.id, 1))
 
 
 @pytest.mark.parametrize("when", ["begun", "delivered"])

@@ -47,16 +47,18 @@ class Machine:
 
     def __init__(self, lab: Lab, clone: Path, remote: Path, names: tuple[str, ...]) -> None:
         self.lab, self.clone, self.remote, self.names = lab, clone, remote, names
+        self.log = clone.parent / "hosts.log"
         self.start()
 
     def start(self) -> None:
         self.to_board, self.to_remote = next(self.numbers) % 250 + 1, next(self.numbers) % 250 + 1
         environment = {
-            **os.environ, "REMOTE": f"lab:{self.remote}", "GIT_SSH_COMMAND": self.lab.ssh(self.to_remote),
+            **os.environ, "REMOTE": f"lab:{self.remote}", "WIRE": str(self.to_board),
+            "GIT_SSH_COMMAND": self.lab.ssh(self.to_remote),
             "GIT_SSH_VARIANT": "simple",
         }  # fmt: skip
         worker = (sys.executable, "-m", "tests.team.merge_worker", self.lab.url(self.to_board), str(self.clone))
-        with (self.clone.parent / "hosts.log").open("ab") as out:
+        with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*self.lab.on_wire(self.to_board, self.to_remote), *worker, *self.names],
                 cwd=ROOT, env=environment, stdout=out, stderr=out,
@@ -86,15 +88,11 @@ def running(lab: Lab, clones: list[Path], remote: Path) -> Iterator[list[Machine
             each.end()
 
 
-async def laid(lab: Lab, number: int) -> None:
-    """Until a host that was just started has its wire."""
+async def works(machine: Machine) -> None:
+    """Until a host that was just started works. Cut off before that, it would end: it knows no board yet."""
     async with asyncio.timeout(120):
-        while True:
-            try:
-                lab.wire(number, "up")
-                return
-            except subprocess.CalledProcessError:
-                await asyncio.sleep(0.1)
+        while f"started on {machine.to_board}\n" not in machine.log.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 def troubles(lab: Lab, board: Board, chance: random.Random) -> dict[str, Callable[[Machine], Awaitable[None]]]:
@@ -108,13 +106,13 @@ def troubles(lab: Lab, board: Board, chance: random.Random) -> dict[str, Callabl
         machine.signal(signal.SIGCONT)
 
     async def cut_from_board(machine: Machine) -> None:
-        await laid(lab, machine.to_board)
+        await works(machine)
         await lab.cut(machine.to_board, board)
         await asyncio.sleep(LIMITS.lease_seconds * chance.uniform(1.5, 3))
         lab.wire(machine.to_board, "up")
 
     async def cut_from_remote(machine: Machine) -> None:
-        await laid(lab, machine.to_remote)
+        await works(machine)
         lab.wire(machine.to_remote, "down")
         await asyncio.sleep(LIMITS.lease_seconds * chance.uniform(1.5, 3))
         lab.wire(machine.to_remote, "up")

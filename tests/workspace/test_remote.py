@@ -181,6 +181,26 @@ async def test_what_was_put_down_on_one_machine_is_gone_on_with_on_another(tmp_p
     assert names_at(remote) == [TARGET, "refs/heads/main"]
 
 
+@pytest.mark.parametrize("during", ["a check", "a merge"])
+async def test_what_was_put_down_during_a_check_or_a_merge_is_handed_on_whole(tmp_path: Path, during: str) -> None:
+    _, here, there = await two(tmp_path)
+    assert isinstance(await done(there, 2), Merged)
+    tree = await begun(here, 1)
+    (tree.path / "a.py").write_text("half\n")
+    if during == "a check":
+        await tree.checking().__aenter__()
+    else:
+        await tree.commit("Some work", "alice")
+        await here.bring()
+        await tree.show(await here.target_head())
+    (tree.path / "left.txt").write_text("of the check\n")
+    await handed_on(here, tree)
+    tree.let_go()
+    taken = await begun(there, 1, epoch=2, born=1)
+    assert (taken.carried_over, taken.older, (taken.path / "a.py").read_text()) == (True, False, "half\n")
+    assert not (taken.path / "left.txt").exists()
+
+
 async def test_on_the_same_machine_the_tree_itself_is_taken_over(tmp_path: Path) -> None:
     _, here, _ = await two(tmp_path)
     tree = await begun(here, 1)
@@ -296,6 +316,27 @@ async def test_what_was_pushed_before_the_last_change_is_not_taken_for_the_last(
     # The machine itself has it all.
     mine = await begun(here, 1, epoch=3, born=1, in_order=False)
     assert mine.older
+
+
+@pytest.mark.parametrize("looked", [False, True])
+@pytest.mark.parametrize("in_order", [False, True])
+async def test_a_tree_that_lacks_work_is_not_taken_for_the_last_until_its_mind_has_looked(
+    tmp_path: Path, looked: bool, in_order: bool
+) -> None:
+    _, here, there = await two(tmp_path)
+    lost = await begun(here, 1)
+    (lost.path / "a.py").write_text("never pushed\n")
+    tree = await begun(there, 1, epoch=2, born=1, in_order=False)
+    assert (tree.anew, tree.lacks_work) == (True, True)
+    if looked:
+        tree.hold()
+    await handed_on(there, tree)
+    tree.let_go()
+    again = await begun(there, 1, epoch=3, born=1, in_order=in_order)
+    assert (again.older, again.lacks_work) == (not looked, not looked)
+    again.let_go()
+    elsewhere = await begun(here, 1, epoch=4, born=1)  # The third attempt handed nothing on.
+    assert elsewhere.older
 
 
 async def test_a_host_that_comes_back_on_its_own_machine_has_it_all(tmp_path: Path) -> None:

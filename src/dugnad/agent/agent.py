@@ -30,7 +30,7 @@ from ..tools.tool import Tool
 from ..types import MESSAGES, Claim, Done, Failed, Outcome, Pace, Released, Spending, Teammate
 from . import compaction
 from .consult import consult
-from .conversation import BYTES_PER_TOKEN, Conversation, size_bytes
+from .conversation import BYTES_PER_TOKEN, Conversation, Untold, size_bytes
 from .decide import decide, nudge, reminder
 from .model_calls import Asker, ModelAnswer, PutDown
 from .packet import guide_text, identity, name_text, packet, standing, standing_is_due, system_text
@@ -86,7 +86,7 @@ class Agent:
         `finish` there."""
         every = (*self._always, *tools)
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
-        self._told_of_workspace, self._follows = told, follows
+        self._untold, self._follows = Untold(workspace=told), follows
 
     async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided. `told` is something new to continue with, like a red check.
@@ -95,7 +95,8 @@ class Agent:
         review, plan = claim.task.kind == "review", claim.task.plan or self.teammate.plan
         offers = offered(self._tools, review=review, plan=plan, lead=self.teammate.lead)
         self._specs = tuple(each.spec for each in offers)
-        talk, resumed = await self._begin(claim, told, attempts)
+        self._untold.news = told or self._untold.news
+        talk, resumed = await self._begin(claim, attempts)
         self._talk = talk
         try:
             while True:
@@ -141,7 +142,7 @@ class Agent:
     def _note(self, doing: str) -> None:
         self.doing, self.doing_since = doing, self.sources.now_ms()
 
-    async def _begin(self, claim: Claim, told: Told, attempts: Attempts | None) -> tuple[Conversation, bool]:
+    async def _begin(self, claim: Claim, attempts: Attempts | None) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it continues."""
         talk = Conversation(desk=Desk(follows=self._follows, joins=self.joins))
         talk.spending = await self.board.budget(claim.task.root)
@@ -155,24 +156,23 @@ class Agent:
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES
         attempts = await recall(self.board, claim, talk, attempts, follow=True)
-        resumed = talk.replies > 0
+        talk.untold, resumed = self._untold, talk.replies > 0
         if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
             talk.say(tell("teammate.taken_over", who=who))
         if not resumed:
             # Where a summary is about to take the place of all before, the packet is whole.
             known = Conversation() if compaction.is_much(talk, self._window, self.limits) else talk
             given = (self.board, claim, attempts, self._packet_limits, self.project, known)
-            talk.say(await packet(*given, check_told=bool(self._told_of_workspace)))
+            talk.say(await packet(*given, check_told=bool(talk.untold.workspace)))
             talk.retold = known.retold
             if talk.plan_missing:
                 talk.say(tell("teammate.plan_first"))
         elif not talk.open_calls and (answer := await answer_since(self.board, claim.task.id, talk.since)):
             talk.say(answer)  # To a question of the runtime and not of a tool: whether to take more turns.
-        if told:
-            await self._go_on(claim, talk, told)
-        if self._told_of_workspace and talk.ended is None:  # Otherwise the model is not asked any more.
-            talk.say(self._told_of_workspace)
-            self._told_of_workspace = NOTHING
+        if talk.untold.news:
+            await self._go_on(claim, talk, talk.untold.news)
+        if talk.untold.workspace and talk.ended is None:  # Otherwise the model is not asked any more.
+            talk.say(talk.untold.workspace)
         return talk, resumed
 
     async def _go_on(self, claim: Claim, talk: Conversation, told: Told) -> None:

@@ -29,6 +29,15 @@ _BYTES_PER_TOKEN_CUT = 4  # and one of what was taken away.
 
 
 @dataclass(slots=True)
+class Untold:
+    """What a mind must be told and no recorded turn has yet. The mind keeps it from one look at the board to the next,
+    so a board in trouble cannot lose it."""
+
+    news: Told = NOTHING  # Something new to go on with, like a red check.
+    workspace: Told = NOTHING  # What it must know about its workspace.
+
+
+@dataclass(slots=True)
 class Conversation:
     """What was said, what is still open, and how far the attempt has come."""
 
@@ -40,6 +49,7 @@ class Conversation:
     part: str = ""  # Begins the labels of this task's results, if other tasks have the same conversation.
     tasks: list[int] = field(default_factory=list)  # The tasks in front of this one, whose conversation goes on.
     to_say: list[Told] = field(default_factory=list)  # What the next request tells the model.
+    untold: Untold = field(default_factory=Untold)  # What of that is said again if it is not recorded.
     shown: list[int] = field(default_factory=list)  # The new messages in `to_say`,
     retold: list[int] = field(default_factory=list)  # and those that were shown before.
     heard: set[int] = field(default_factory=set)  # All messages that the conversation tells of.
@@ -121,6 +131,7 @@ class Conversation:
         self.heard.update(self.shown, self.retold)
         goes_on = reply.run == LIVE  # An external agent called a tool of ours in the middle of its run.
         self.to_say, self.shown, self.retold, self.begun = [], [], [], self.begun and goes_on
+        self.untold.news = self.untold.workspace = NOTHING
         self.turns += not goes_on
         self.replies += 1
         self.desk.compaction_wanted = False
@@ -172,6 +183,7 @@ class Conversation:
         self.entries[at] = replace(entry, text=text, label=self.label(self.number))
         self.uncounted += len(text.encode()) - len(entry.text.encode())
         self.ended, self.finished = self.ended if last else None, None
+        self.untold.news = NOTHING
 
     def _touch_todo(self, call: ToolCall) -> None:
         try:

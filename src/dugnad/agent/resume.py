@@ -11,8 +11,9 @@ from ..models.port import Reply
 from ..prompts import tell
 from ..text import Told, clean, shorten
 from ..tools.message_tools import inbox_text
-from ..types import Attempt, Claim, Failed, Outcome, Released, Turn
+from ..types import Attempt, Claim, Failed, Outcome, Released, Teammate, Turn, Waiting
 from .conversation import Conversation
+from .model_calls import PutDown
 
 Attempts = Sequence[Attempt]  # All at one task, the oldest first.
 _Turns = tuple[int, list[Turn]]  # Of one attempt, by its epoch.
@@ -103,6 +104,20 @@ async def take_messages(board: Board, claim: Claim, talk: Conversation) -> None:
             # People come before the work, also before its packet.
             talk.to_say.insert(0, inbox_text(messages, leads, outside=talk.outside, client=talk.client))
             talk.shown += [message.id for message in messages]
+
+
+async def must_be_trusted(board: Board, claim: Claim, teammate: Teammate, who: str, answer: str | None) -> None:
+    """Nothing can limit a program of others to reading, so it cannot look around and make a plan first. PutDown: a
+    person has to decide, or has said no."""
+    if not (claim.task.plan or teammate.plan) or await board.plan_approved(claim.task.id):
+        return
+    if answer:
+        raise PutDown(Failed(f"{who} was not allowed to work without a plan. {answer}"))
+    question = (
+        f"#{claim.task.id} needs a plan before anything is changed, and nothing stops {who} from changing things while "
+        "it makes one. Approve to let it work without a plan; otherwise the task fails."
+    )
+    raise PutDown(Waiting(on="plan", question=question))
 
 
 async def record_verdict(board: Board, claim: Claim, talk: Conversation, told: Told, *, last: bool) -> None:

@@ -26,12 +26,12 @@ from ...text import NOTHING, Told, clean, joined, shorten
 from ...tools.message_tools import answer_since
 from ...tools.policy import Decision, Policy
 from ...tools.tool import Tool
-from ...types import HUMAN, Amount, Claim, Done, Failed, NewTurn, Outcome, Released, Spending, Teammate, Waiting
+from ...types import HUMAN, Amount, Claim, Done, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
-from ..conversation import GUARD, Conversation
+from ..conversation import GUARD, Conversation, Untold
 from ..model_calls import PutDown
 from ..packet import packet, standing
-from ..resume import Attempts, hand_over, recall, take_messages
+from ..resume import Attempts, hand_over, must_be_trusted, recall, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
 from .answer import TOOLS, own_words, protocol, remove_file, tools_at_hand, with_file, without_blocks
@@ -73,7 +73,7 @@ class ExternalAgent:
     doing_since: int = 0
     turn: int = 0
     wants_work = True
-    _told_of_workspace: Told = NOTHING
+    _untold: Untold = field(default_factory=Untold)
     _readable: tuple[Path, ...] = ()
 
     def equip(
@@ -81,14 +81,15 @@ class ExternalAgent:
         readable: tuple[Path, ...] = (), follows: Told = NOTHING,
     ) -> None:  # fmt: skip
         """Set the workspace of the next task. The command has tools of its own."""
-        self.tree, self._told_of_workspace, self._readable = tree or self.tree, told, readable
+        self.tree, self._untold, self._readable = tree or self.tree, Untold(workspace=told), readable
 
     async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
         """Work on a task until its outcome is decided; see `Agent.work`."""
         talk = Conversation(outside=True)
         try:
             sandbox, tree = self._workspace(claim)
-            await self._begin(claim, talk, told, attempts)
+            self._untold.news = told or self._untold.news
+            await self._begin(claim, talk, attempts)
             if claim.task.kind == "review" and not talk.replies:
                 talk.say(await shown_change(sandbox, tree, self._readable, said=joined(talk.to_say)))
             called, resumed = 0, talk.replies > 0
@@ -124,24 +125,23 @@ class ExternalAgent:
 
     # The beginning, and what is said.
 
-    async def _begin(self, claim: Claim, talk: Conversation, told: Told, attempts: Attempts | None) -> None:
+    async def _begin(self, claim: Claim, talk: Conversation, attempts: Attempts | None) -> None:
         talk.spending = await self.board.budget(claim.task.root)
         self._must_be_counted(talk.spending)
         attempts = await recall(self.board, claim, talk, attempts)
+        talk.untold = self._untold
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
-        if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
-            self._ask_for_trust(claim, answer)
+        await must_be_trusted(self.board, claim, self.teammate, self.command.name, answer)
         if not talk.replies:
             given = (self.board, claim, attempts, self.limits, self.project, talk)
-            talk.say(await packet(*given, check_told=bool(self._told_of_workspace)))
+            talk.say(await packet(*given, check_told=bool(talk.untold.workspace)))
         if answer:
             talk.say(answer)
-        if told:
+        if talk.untold.news:
             talk.ended = None
-            talk.say(told)
-        if self._told_of_workspace and talk.ended is None:
-            talk.say(self._told_of_workspace)
-            self._told_of_workspace = NOTHING
+            talk.say(talk.untold.news)
+        if talk.untold.workspace and talk.ended is None:
+            talk.say(talk.untold.workspace)
 
     def _must_be_counted(self, spending: Spending) -> None:
         if spending.microdollars_max is not None and not self.command.reports_dollars:
@@ -149,16 +149,6 @@ class ExternalAgent:
                 f"{root_name(spending.root)} has a cap in dollars, but {self.command.name} does not say what it costs. "
                 "Cap the tokens or the time instead."
             )
-
-    def _ask_for_trust(self, claim: Claim, answer: str | None) -> None:
-        """Nothing can limit a command to reading, so it cannot look around and make a plan first."""
-        if answer:
-            raise PutDown(Failed(f"{self.command.name} was not allowed to work without a plan. {answer}"))
-        question = (
-            f"#{claim.task.id} needs a plan before anything is changed, and nothing stops {self.command.name} from "
-            "changing things while it makes one. Approve to let it work without a plan; otherwise the task fails."
-        )
-        raise PutDown(Waiting(on="plan", question=question))
 
     async def _is_called(self, talk: Conversation) -> bool:
         """Whether a person or a lead wrote while it worked. They should not have to wait for the next task."""

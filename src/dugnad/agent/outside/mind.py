@@ -26,11 +26,11 @@ from ...tools.message_tools import answer_since
 from ...tools.policy import Decision, Policy
 from ...tools.tool import Tool
 from ...types import Amount, Budget, Claim, Failed, Outcome, Released, Spending, Teammate, Waiting
-from ..conversation import Conversation
+from ..conversation import Conversation, Untold
 from ..external.command import ExternalCommand
 from ..model_calls import PutDown
 from ..packet import packet, standing
-from ..resume import Attempts, hand_over, recall, record_verdict, take_messages
+from ..resume import Attempts, hand_over, must_be_trusted, recall, record_verdict, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
 from .choice import payable
@@ -78,7 +78,7 @@ class OutsideMind:
     doing_since: int = 0
     turn: int = 0
     _tree: Path | None = None
-    _told_of_workspace: Told = NOTHING
+    _untold: Untold = field(default_factory=Untold)
     _follows: Told = NOTHING
     _came_to: Told = NOTHING
     _epoch: int = 0  # Of the claim that the client was told of last.
@@ -92,7 +92,7 @@ class OutsideMind:
         readable: tuple[Path, ...] = (), follows: Told = NOTHING,
     ) -> None:  # fmt: skip
         """Set the workspace of the next task. The client has tools of its own."""
-        self._tree, self._told_of_workspace, self._follows = tree, told, follows
+        self._tree, self._untold, self._follows = tree, Untold(workspace=told), follows
 
     def may_answer(self, budget: Budget) -> bool:
         """Whether it may take a task with this budget."""
@@ -112,8 +112,9 @@ class OutsideMind:
         """Let the client work until the outcome is decided; see `Agent.work`."""
         talk = Conversation(desk=Desk(follows=self._follows, joins=self.joins), client=True)
         actor = self._actor(claim, talk)
+        told = self._untold.news = told or self._untold.news
         try:
-            await self._begin(claim, talk, actor, told, attempts)
+            await self._begin(claim, talk, actor, attempts)
             outcome = talk.ended or await self._with_client(claim, talk, actor, told)
         except PutDown as put_down:
             outcome = put_down.outcome
@@ -146,22 +147,21 @@ class OutsideMind:
 
     # The beginning.
 
-    async def _begin(
-        self, claim: Claim, talk: Conversation, actor: Actor, told: Told, attempts: Attempts | None
-    ) -> None:  # fmt: skip
+    async def _begin(self, claim: Claim, talk: Conversation, actor: Actor, attempts: Attempts | None) -> None:
         """The conversation as far as it is recorded, with what is new for the client."""
         talk.spending = await self.board.budget(claim.task.root)
         attempts = await recall(self.board, claim, talk, attempts)
+        talk.untold, told = self._untold, self._untold.news
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
-        if (claim.task.plan or self.teammate.plan) and not await self.board.plan_approved(claim.task.id):
-            self._ask_for_trust(claim, answer)
+        who = f"{self.teammate.name}, a client over MCP,"
+        await must_be_trusted(self.board, claim, self.teammate, who, answer)
         if talk.ended is not None and told:
             await self._go_on(claim, talk, actor, told)
         elif told:
             talk.say(told)
         if not talk.replies:
             given = (self.board, claim, attempts, self.limits, self.project, talk)
-            talk.say(await packet(*given, check_told=bool(self._told_of_workspace)))
+            talk.say(await packet(*given, check_told=bool(talk.untold.workspace)))
         elif (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
             talk.say(tell("mcp.taken_over", who=who))
         if talk.begun:
@@ -170,9 +170,8 @@ class OutsideMind:
             talk.say(answer)
         if talk.open_calls and talk.ended is None:  # A crash or a wait left them without a result.
             await actor.act(resumed=True)
-        if self._told_of_workspace and talk.ended is None:
-            talk.say(self._told_of_workspace)
-            self._told_of_workspace = NOTHING
+        if talk.untold.workspace and talk.ended is None:
+            talk.say(talk.untold.workspace)
 
     async def _go_on(self, claim: Claim, talk: Conversation, actor: Actor, told: Told) -> None:
         """The work had ended and goes on; what it came to is the result of the call that ended it."""
@@ -183,17 +182,6 @@ class OutsideMind:
         else:
             talk.ended = None
             talk.say(told)
-
-    def _ask_for_trust(self, claim: Claim, answer: str | None) -> None:
-        """Nothing can limit a client to reading, so it cannot look around and make a plan first."""
-        who = self.teammate.name
-        if answer:
-            raise PutDown(Failed(f"{who} was not allowed to work without a plan. {answer}"))
-        question = (
-            f"#{claim.task.id} needs a plan before anything is changed, and nothing stops {who}, a client over MCP, "
-            "from changing things while it makes one. Approve to let it work without a plan; otherwise the task fails."
-        )
-        raise PutDown(Waiting(on="plan", question=question))
 
     # The work.
 

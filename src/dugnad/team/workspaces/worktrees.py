@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...board import Board
-from ...errors import StaleClaim, ToolError
+from ...errors import DugnadError, StaleClaim, ToolError
 from ...prompts import tell
 from ...text import NOTHING, Told, clean, counted, joined, one_line, pasted, shorten
 from ...tools.context import Context
@@ -239,6 +239,7 @@ class Worktree(TreeWorkspace):
             return None
         async with self._paid():
             tip = await self.work.commit(_message(task, done), self.claim.teammate)
+        self.work.hold()  # Its mind has looked at what is there.
         return tip if await self.work.is_ahead(self.owner.trees.target_name, tip) else None
 
     async def changed(self, tip: str) -> Mapping[str, int]:
@@ -313,12 +314,21 @@ class Worktree(TreeWorkspace):
         if (await self.owner.board.find(self.claim.task.id)).epoch != self.claim.epoch:
             raise StaleClaim
 
+    async def _note_replies(self) -> None:
+        """A mind that replied was told what its tree lacks, and goes on from what is there."""
+        if self.work.lacks_work:
+            with suppress(DugnadError):  # The next mind is told, too.
+                turns = await self.owner.board.transcript(self.claim.task.id, self.claim.epoch)
+                if any(each.kind == "reply" for each in turns):
+                    self.work.hold()
+
     async def close(self, outcome: Outcome, *, settled: bool) -> None:
         trees = self.owner.trees
         await super().close(outcome, settled=settled)
         try:
             if continues(outcome) or (isinstance(outcome, Done) and not settled and not self.reviews):
                 if trees.shared is not None and not self.reviews:
+                    await self._note_replies()
                     await trees.shared.hand_on(self.work, self.claim.teammate)
                 self.work.let_go()
             elif self.reviews:

@@ -154,3 +154,11 @@ async def remove_all(path: Path, *, outside: Path) -> None:
         await ran.wait()
     if _is_there(path):
         raise GitTrouble(f"{path} cannot be removed; remove it by hand.")
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in order; none if it cannot be looked into."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

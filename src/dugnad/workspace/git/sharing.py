@@ -17,7 +17,7 @@ from ...text import pasted
 from .git import Git
 from .ownership import GitTrouble
 from .remote import Remote
-from .worktree import BRANCHES, CHECKING, FENCES, Tree, on_branch
+from .worktree import BRANCHES, FENCES, Tree
 
 COPIES = "refs/dugnad/copy/"  # The branches and fences of all attempts, as the remote has them.
 _ATTEMPTS = f"refs/heads/{BRANCHES}task-"
@@ -144,13 +144,13 @@ class SharedNames:
 
     async def hand_on(self, tree: Tree, author: str) -> None:
         """Have there all that an attempt leaves in its tree. Nothing is done in the tree after that. If it fails, only
-        this machine has it all."""
+        this machine has it all; nobody has, if the tree lacks work."""
+        if tree.lacks_work:
+            return
         with suppress(GitTrouble):
-            if on_branch(tree.own) and not (tree.own / CHECKING).exists():
-                await tree.commit("Work until here", author)
-            if (tip := await self.git.commit_of(tree.branch)) is not None:
-                moves = [(_HANDED + tree.attempt.name, "", tip)]
-                await self.remote.at_once(_CLOSE_SECONDS).push(self.git, moves)
+            await tree.clear_up()
+            tip = await tree.commit("Work until here", author)
+            await self.remote.at_once(_CLOSE_SECONDS).push(self.git, [(_HANDED + tree.attempt.name, "", tip)])
 
     async def land(self, fence_name: str, fence: str, head: str, commit: str) -> bool:
         """The one step: the target moves to a commit, and the fence says so. False: the target has moved meanwhile.

@@ -17,7 +17,7 @@ from ..files.search import TEMPORARY
 from . import private_repository
 from .git import Git
 from .merging import TrialMerge
-from .obstacles import clear_away, obstacles, remove_repositories
+from .obstacles import clear_away, names_in, obstacles, remove_repositories
 from .ownership import GitTooSlow, GitTrouble
 
 BRANCHES = "dugnad/"  # All our branches begin so, in refs/heads.
@@ -25,7 +25,7 @@ FENCES = "refs/dugnad/fence/"
 # All files but half-written ones and dugnad.toml, which no teammate may change: the tree may have a placeholder of it.
 ALL_OF_IT = (".", f":(exclude,glob)**/{TEMPORARY}*", ":(exclude,top,literal)dugnad.toml")
 CHECKING = "dugnad-checking"  # A file in a tree's git directory: a check may have left something in the tree.
-HELD_IN = "dugnad-epoch"  # Another: the epoch of the last attempt that held the tree.
+HELD_IN = "dugnad-epoch"  # Another: the epoch of the last attempt that held the tree, 0 if the tree lacks work.
 _LINK = "160000"  # The mode of a repository inside another.
 _CONFLICT = "Dugnad-Conflict"  # A trailer of a commit that has marks of a conflict: in how many files.
 _SHOWN_MAX = 20
@@ -70,7 +70,7 @@ class Tree:
     fence: str = ""  # What the task's fence must stand for, so that the attempt may merge.
     anew: bool = False  # The work of earlier attempts is not in it.
     carried_over: bool = False  # What a lost host had in its tree is in it, without files that git ignores.
-    older: bool = False  # It came from another machine, and what was changed there last may not be in it.
+    older: bool = False  # What was changed last, perhaps on another machine, may not be in it.
     bytes_max: int = 1024**3  # Of all files that one attempt changes or adds.
     _lock: int = field(default=-1, repr=False)
     _seconds: float = 0.0  # That git worked in it.
@@ -113,6 +113,15 @@ class Tree:
         """The seconds that git worked in it since this was asked before."""
         seconds, self._seconds = self._seconds, 0.0
         return seconds
+
+    @property
+    def lacks_work(self) -> bool:
+        """Whether earlier work is not in it, and no mind has replied since it was told so."""
+        return held_in(self.own) == 0
+
+    def hold(self, *, lacks_work: bool = False) -> None:
+        """From now on it has all work up to this attempt, unless it `lacks_work`."""
+        private_repository.write(self.own / HELD_IN, f"{0 if lacks_work else self.attempt.epoch}\n")
 
     async def head(self) -> str:
         return (await self.run("rev-parse", "HEAD")).strip()
@@ -333,10 +342,10 @@ def on_branch(own: Path) -> bool:
     return private_repository.head_of(own).startswith("refs/")
 
 
-def held_in(own: Path) -> int:
-    """The epoch of the last attempt that held a tree; 0: it is not known."""
+def held_in(own: Path) -> int | None:
+    """What HELD_IN says; None: an earlier version made the tree."""
     said = (private_repository.read(own / HELD_IN) or "").strip()
-    return int(said) if said.isdecimal() else 0
+    return int(said) if said.isdecimal() else None
 
 
 def _sizes(tree: Path, paths: list[str]) -> tuple[dict[str, int], list[str]]:
@@ -384,11 +393,3 @@ def _that_fit(tree: Path, sizes: dict[str, int], bytes_max: int) -> list[str]:
 def _is_empty(folder: Path) -> bool:
     """Whether a submodule's folder is as a tree has it: empty, or not there."""
     return not os.path.lexists(folder) or (not folder.is_symlink() and folder.is_dir() and not names_in(folder))
-
-
-def names_in(folder: Path) -> list[str]:
-    """The names in a folder, in order; none if it cannot be looked into."""
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

@@ -26,19 +26,17 @@ from . import private_repository
 from .git import Git
 from .merge_lock import is_at, open_lock
 from .merging import TrialMerge, try_merge
-from .obstacles import remove_all
+from .obstacles import names_in, remove_all
 from .ownership import GitTooSlow, GitTrouble
 from .sharing import COPIES, SharedNames, copied_branch, handed_on
 from .worktree import (
     BRANCHES,
     CHECKING,
     FENCES,
-    HELD_IN,
     AttemptRef,
     Tree,
     branch_of,
     held_in,
-    names_in,
     on_branch,
     scratch_of,
 )  # fmt: skip
@@ -120,8 +118,10 @@ class Trees:
         return await self._make(attempt, fence, start)
 
     def _has_all(self, name: str, attempt: AttemptRef) -> bool:
-        """Whether a tree here has all that was changed so far: no attempt was on another machine since."""
-        return self.shared is None or ((own := self._whole(name)) is not None and held_in(own) == attempt.before)
+        """Whether a tree here has all that was changed so far: no attempt was on another machine since, and it did not
+        begin without that."""
+        held = held_in(own) if (own := self._whole(name)) is not None else None
+        return held == attempt.before if self.shared is not None else held != 0
 
     async def _go_on(self, name: str, attempt: AttemptRef, fence: str, *, older: bool = False) -> Tree | None:
         """Take over an earlier tree, or make one from what is left of it. None: nothing is left."""
@@ -176,7 +176,7 @@ class Trees:
             return None
         tree = self._tree(attempt, own, name=name, fence=fence, _lock=lock)
         private_repository.write(tree.path / ".git", f"gitdir: {own}\n")  # The project may have been moved since.
-        private_repository.write(own / HELD_IN, f"{attempt.epoch}\n")
+        tree.hold()
         return tree
 
     def _tree(self, attempt: AttemptRef, own: Path, *, name: str, **about: Any) -> Tree:
@@ -275,7 +275,7 @@ class Trees:
             # This can be made again, so it need not wait until every file is on the disk.
             await tree.run("-c", "core.fsync=none", "read-tree", "--reset", "-u", start)
             private_repository.write(path / ".git", f"gitdir: {own}\n")
-            private_repository.write(own / HELD_IN, f"{attempt.epoch}\n")
+            tree.hold(lacks_work=tree.anew or older)
             (own / _WHOLE).touch()
         except BaseException as trouble:
             if isinstance(trouble, GitTrouble | OSError):  # It may come again with every attempt.
