@@ -6,6 +6,9 @@ Every board that a test opens through these fixtures is checked at the end: the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import importlib
 import os
 import shutil
 import signal
@@ -42,6 +45,27 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported stays until the end, so no garbage is looked for in it, neither now nor while a test runs."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(specname="pytest_collection", tryfirst=True)
+def import_own_share(session: pytest.Session) -> None:
+    """Each worker begins with other files, so that a file without compiled code is compiled by one of them alone."""
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    if worker["workercount"] > 1:
+        files = sorted(file for place in session.config.args for file in Path(place).resolve().rglob("test_*.py"))
+        for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+            name = ".".join(file.relative_to(session.config.rootpath).with_suffix("").parts)
+            with contextlib.suppress(Exception):  # Collecting the file will say what is wrong with it.
+                importlib.import_module(name)
 
 
 @pytest.hookimpl(tryfirst=True)  # Before `-m` chooses.
