@@ -239,6 +239,8 @@ async def test_no_git_outlives_its_host_and_the_tree_is_held_until_it_ended(tmp_
         pipe = os.open(trees.folder / "1-abcd1234.1" / "pipe", os.O_WRONLY)  # Once git reads from it.
         (started,) = psutil.Process(host.pid).children()
         started.suspend()
+        # Before it has stopped, the signal of its host's end would come first.
+        await until(lambda: started.status() == psutil.STATUS_STOPPED)
         host.kill()
         host.wait()
     assert trees._locked("1-abcd1234.1") is None
