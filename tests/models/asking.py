@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dugnad.models import Reply, Request, open_model
+from dugnad.models import Model, Reply, Request, open_model
 from dugnad.models.port import Memory, Message, Said, ToolResult, ToolSpec
-from dugnad.models.providers import ProviderModel
 from tests.models.provider_server import Answer, Fault, ProviderServer, Script
 
 ANTHROPIC, CHAT, RESPONSES = "anthropic:claude-sonnet-5-5", "openai-chat:gpt-4o", "openai-responses:gpt-5"
@@ -39,16 +38,15 @@ def import_google() -> None:
         importlib.import_module("google.genai")
 
 
-def opened(name: str, server: ProviderServer, *, api_key: str | None = KEY, **given: Any) -> ProviderModel:
+def opened(name: str, server: ProviderServer, *, api_key: str | None = KEY, **given: Any) -> Model:
     if name == GOOGLE:
         import_google()
     model = open_model(name, api_key=api_key, base_url=address(name, server), **given)
-    assert isinstance(model, ProviderModel)
     return model
 
 
 @asynccontextmanager
-async def provider(name: str, script: Script) -> AsyncIterator[tuple[ProviderModel, ProviderServer]]:
+async def provider(name: str, script: Script) -> AsyncIterator[tuple[Model, ProviderServer]]:
     """A model, and the server that plays its provider."""
     async with ProviderServer(script) as server:
         model = opened(name, server)
@@ -73,7 +71,7 @@ def results(reply: Reply) -> list[ToolResult]:
     return [ToolResult(call.id, call.name, f"{call.name} → gjort ✓") for call in reply.calls]
 
 
-async def talk(model: ProviderModel, says: Sequence[Sequence[str]], memory: Memory) -> list[Message]:
+async def talk(model: Model, says: Sequence[Sequence[str]], memory: Memory) -> list[Message]:
     """A conversation: before each turn the runtime says something, and every call gets its result."""
     messages: list[Message] = []
     for texts in says:

@@ -88,9 +88,9 @@ class Memory:
     """The part of one conversation that is already in the provider's form. Only the model reads it."""
 
     model: object = None  # The model whose form it is.
-    covered: list[Message] = field(default_factory=list)
-    encoded: list[Any] = field(default_factory=list)
-    latest: tuple[Reply, Any] | None = None  # The last reply, and the provider's object for it.
+    covered: tuple[Message, ...] = ()
+    encoded: list[bytes] = field(default_factory=list)
+    kept: str = ""  # What the provider's protocol remembers of it beside that.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,7 +128,7 @@ async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
     done = False
     async for event in stream:
         if event.get("error"):
-            return _failed(event["error"])
+            return failed(event["error"])
         if event.get("type") == "[DONE]":
             done = True
             continue
@@ -147,7 +147,7 @@ async def fold_chat(stream: AsyncIterator[Json]) -> Folded:
     return 200, {**whole, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
 
 
-def _failed(error: Any) -> Folded:
+def failed(error: Any) -> Folded:
     """An error inside a stream, with the HTTP status that it would have had."""
     told = error if isinstance(error, dict) else {"message": str(error)}
     code = told.get("code")
@@ -190,7 +190,7 @@ async def fold_responses(stream: AsyncIterator[Json]) -> Folded:
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             whole = event["response"]
         if kind == "error":
-            return _failed(event.get("error") or {key: event.get(key) for key in ("message", "code", "param")})
+            return failed(event.get("error") or {key: event.get(key) for key in ("message", "code", "param")})
     if whole is None:
         raise EndedEarly
     return 200, whole
