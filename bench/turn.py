@@ -35,13 +35,12 @@ import psutil
 
 from dugnad import Agent, Board, open_board, open_model, tool
 from dugnad.models import Model
-from dugnad.models.encoding import ProviderWire
+from dugnad.models.wire import ProviderWire
 from dugnad.models.port import Reply, ToolCall, Usage
 from dugnad.settings import AgentLimits, Limits
 from dugnad.types import Claim, NewTask, NewTurn
 
-HERE = Path(__file__).parent
-SERVER = HERE.parent / "tests" / "models" / "provider_server.py"
+ROOT = Path(__file__).parent.parent
 LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9, attempts_max=1_000, claims_max=1_000)
 MODELS = {"anthropic": "anthropic:claude-sonnet-5-5", "openai": "openai-chat:gpt-4o"}
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
@@ -51,8 +50,9 @@ HISTORY = (0, 100)
 @contextmanager
 def provider(delay: float) -> Iterator[str]:
     """The model, in a process of its own: every reply calls the tool `look`."""
-    command = [sys.executable, str(SERVER), "--delay", str(delay), "--text", "I look.", "--calls", 'look={"at":"it"}']
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = [sys.executable, "-m", "tests.models.provider_server", "--delay", str(delay)]
+    command = [*server, "--text", "I look.", "--calls", 'look={"at":"it"}']
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     try:
         yield process.stdout.readline().strip()
@@ -139,9 +139,9 @@ def capturing(bodies: dict[tuple[str, int], bytes], key: tuple[str, int]) -> Ite
         return
     original = ProviderWire.post
 
-    async def post(self: ProviderWire, url: str, headers: Any, body: bytes, fold: Any) -> Any:
+    async def post(self: ProviderWire, url: str, headers: Any, body: bytes, *more: Any) -> Any:
         bodies.setdefault(key, body)
-        return await original(self, url, headers, body, fold)
+        return await original(self, url, headers, body, *more)
 
     ProviderWire.post = post  # type: ignore[method-assign]
     try:

@@ -200,10 +200,10 @@ def _reply(response: ModelResponse, name: str) -> Reply:
 
 def _trouble(name: str, error: trouble.ModelAPIError) -> ModelTrouble:
     kind = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
-    if (status := kind or getattr(error, "status_code", None)) is not None:
+    told = getattr(error, "status_code", None)
+    if (status := (told or kind) if kind == 400 else (kind or told)) is not None:
         headers = {str(key).lower(): str(value) for key, value in (getattr(error, "headers", None) or {}).items()}
-        body = error.body if error.body is not None else {"message": error.message}
-        return trouble_of(name, getattr(error, "status_code", None) or status if kind is None else kind, body, headers)
+        return trouble_of(name, status, error.body or {"message": error.message}, headers)
     # There was no complete answer. Unless the connection failed, the provider may have served the request.
     said = f"{name}: {sentence(error.message)}"
     unreached = getattr(error, "phase", None) in ("connect", "pool") and "disconnected" not in said
