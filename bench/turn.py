@@ -35,8 +35,8 @@ import psutil
 
 from dugnad import Agent, Board, open_board, open_model, tool
 from dugnad.models import Model
-from dugnad.models.wire import ProviderWire
 from dugnad.models.port import Reply, ToolCall, Usage
+from dugnad.models.wire import ProviderWire
 from dugnad.settings import AgentLimits, Limits
 from dugnad.types import Claim, NewTask, NewTurn
 

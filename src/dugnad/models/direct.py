@@ -18,7 +18,7 @@ from .port import Facts, Memory, Message, Reply, Request, ToolCall, ToolSpec
 from .protocol import Heard, WireProtocol
 from .streaming import failed
 from .troubles import told_in, trouble_of
-from .wire import Answer, ProviderWire
+from .wire import ProviderWire, WireAnswer
 
 _TOOL_SETS_MAX = 64
 # Anthropic's newer models refuse a thought if something in front of it changed, as after a compaction.
@@ -68,12 +68,12 @@ class DirectModel:
         memory.model, memory.covered, memory.encoded, memory.kept = self, request.messages, sent, kept
         return reply
 
-    async def _post(self, request: Request, body: bytes) -> Answer:
+    async def _post(self, request: Request, body: bytes) -> WireAnswer:
         protocol = self._protocol
         answer = await self._wire.post(self._url, protocol.headers, body, protocol.fold, request.hears)
         if answer.status < 300 and (error := answer.body.get("error")):  # A failure that came as an answer.
             status, told = failed(error)
-            return Answer(status, told, answer.headers)
+            return WireAnswer(status, told, answer.headers)
         return answer
 
     def _encoded(self, request: Request, known: int, *, thoughts: bool = True) -> tuple[list[bytes], str]:

@@ -22,7 +22,7 @@ from .streaming import EndedEarly, Fold, Json, events, heard
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WireAnswer:
     """What a provider answered. The names of the headers are in lower case."""
 
     status: int
@@ -67,7 +67,7 @@ class ProviderWire:
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, fold: Fold, hears: Callable[[str], None] | None = None
-    ) -> Answer:
+    ) -> WireAnswer:
         """The answer; a stream is folded into one body. Raises if there is no answer."""
         try:
             # Redirects are not followed: they would send the key to another server.
@@ -77,10 +77,10 @@ class ProviderWire:
             ) as answer:  # fmt: skip
                 told = {key.lower(): value for key, value in answer.headers.items()}
                 if answer.status >= 300 or "text/event-stream" not in told.get("content-type", ""):
-                    return Answer(answer.status, _json(answer.status, await answer.read()), told)
+                    return WireAnswer(answer.status, _json(answer.status, await answer.read()), told)
                 stream = events(answer.content.iter_any())
                 status, whole = await fold(stream if hears is None else heard(stream, hears))
-                return Answer(status, whole, told)
+                return WireAnswer(status, whole, told)
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
             raise ModelMisconfigured(f"{url!r} is not the address of a server; write http://host:port/v1.") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
