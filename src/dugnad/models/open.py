@@ -22,7 +22,7 @@ def open_model(
     name: str | None = None, *, api_key: str | None = None, base_url: str | None = None, price: Price | None = None,
     window_tokens: int | None = None,
 ) -> Model:  # fmt: skip
-    """Open a model by name: `anthropic:…`, `openai:…`, `google:…`, or any provider of pydantic-ai.
+    """Open a model by name: `anthropic:…`, `openai:…`, `google:…`, or any other provider that pydantic-ai knows.
 
     `openai:NAME` with a base URL is any OpenAI-compatible server (Ollama, vLLM, llama.cpp, OpenRouter).
     `scripted:PATH` plays a script. Without a name, the first provider whose key is set.
