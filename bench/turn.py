@@ -139,8 +139,8 @@ def capturing(bodies: dict[tuple[str, int], bytes], key: tuple[str, int]) -> Ite
         return
     original = ProviderWire.post
 
-    async def post(self: ProviderWire, url: str, headers: Any, body: bytes, *more: Any) -> Any:
-        bodies.setdefault(key, body)
+    async def post(self: ProviderWire, url: str, headers: Any, body: list[bytes], *more: Any) -> Any:
+        bodies.setdefault(key, b"".join(body))
         return await original(self, url, headers, body, *more)
 
     ProviderWire.post = post  # type: ignore[method-assign]

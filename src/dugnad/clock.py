@@ -6,7 +6,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -34,4 +34,4 @@ class Sources:
     uptime: Callable[[], float] = lambda: time.clock_gettime(_UPTIME)
     working_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     new_id: Callable[[], str] = new_id
-    chance: Callable[[], float] = field(default_factory=lambda: random.SystemRandom().random)
+    chance: Callable[[], float] = random.SystemRandom().random

@@ -148,7 +148,8 @@ class Actor:
         if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
         label = talk.label(talk.number + 1)
-        text = shorten(whole, self.limits.tool_chars_max, tell("results.shows_them", output=label))
+        most = self.limits.tool_chars_max
+        text = shorten(whole, most, tell("results.shows_them", output=label)) if len(whole) > most else whole
         more = {
             "whole": whole if text != whole else None, "ends": result.ends and outcome_body(result.ends),
             "bad": result.bad, "always": result.always,

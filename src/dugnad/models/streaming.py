@@ -29,18 +29,25 @@ class EndedEarly(Exception):
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Json]:
     """The JSON of each server-sent event. Chunks may end anywhere, also inside a character."""
-    data: list[bytes] = []
     rest = b""
     async for chunk in chunks:
-        text = rest + chunk
-        *lines, rest = text.split(b"\n")
-        for line in lines if b"\r" not in text else [each.rstrip(b"\r") for each in lines]:
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-            elif not line and data:
-                body = b"\n".join(data)
-                data = []
-                yield {"type": "[DONE]"} if body == b"[DONE]" else orjson.loads(body)
+        text = rest + chunk if rest else chunk
+        *whole, rest = (text.replace(b"\r\n", b"\n") if b"\r" in text else text).split(b"\n\n")
+        for event in whole:
+            body = _data_of(event)
+            if body == b"[DONE]":
+                yield {"type": "[DONE]"}
+            elif body:
+                yield orjson.loads(body)
+
+
+def _data_of(event: bytes) -> bytes:
+    """The data of an event: mostly its last line, but it may be spread over several ones."""
+    before, found, last = event.rpartition(b"data:")
+    if found and b"\n" not in last and b"data:" not in before and (not before or before.endswith(b"\n")):
+        return last.removeprefix(b" ")
+    lines = (line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:"))
+    return b"\n".join(lines)
 
 
 async def heard(stream: AsyncIterator[Json], hears: Callable[[str], None]) -> AsyncIterator[Json]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urlsplit
@@ -66,13 +66,15 @@ class ProviderWire:
         return self._proxies[url]
 
     async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, fold: Fold, hears: Callable[[str], None] | None = None
-    ) -> WireAnswer:
+        self, url: str, headers: Mapping[str, str], body: list[bytes], fold: Fold,
+        hears: Callable[[str], None] | None = None,
+    ) -> WireAnswer:  # fmt: skip
         """The answer; a stream is folded into one body. Raises if there is no answer."""
+        sized = {**headers, "content-length": str(sum(map(len, body)))}
         try:
             # Redirects are not followed: they would send the key to another server.
             async with self._open().post(
-                url, data=body, headers=headers, proxy=self._proxy_for(url), allow_redirects=False,
+                url, data=_whole(body), headers=sized, proxy=self._proxy_for(url), allow_redirects=False,
                 ssl=certificates() if url.startswith("https:") else True,
             ) as answer:  # fmt: skip
                 told = {key.lower(): value for key, value in answer.headers.items()}
@@ -89,6 +91,12 @@ class ProviderWire:
             raise AnswerLost(f"{url} broke off its answer: {str(error) or type(error).__name__}.") from error
         except orjson.JSONDecodeError as error:
             raise AnswerLost(f"{url} answered something that is not JSON: {error}.") from error
+
+
+async def _whole(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    """The body, put together when it is sent. Nobody has to hold it while the provider thinks: others' pieces are the
+    same, and a long conversation would take its room twice."""
+    yield b"".join(pieces)
 
 
 def _json(status: int, data: bytes) -> Json:

@@ -23,6 +23,7 @@ Row = Mapping[str, Any]
 Topics = dict[str, int]
 Work = Callable[["Tx"], Awaitable[None]]
 _WHOLE_MAX = 2**63 - 1
+_NUMBERS, _LISTS = (int, float), (tuple, list)  # Made once: every value of every call is looked at.
 # In the order in which rows are locked.
 STEPS = (
     "seated", "no_task_due", "holds", "take_tasks", "charge_accounts", "open_attempts", "no_cooldown", "insert_turns",
@@ -39,10 +40,10 @@ def storable(what: str, value: Any) -> None:
     """Refuse a value that a database cannot hold, at any depth of a call."""
     if isinstance(value, str):
         rules.text(what, value)
-    elif isinstance(value, int | float):
+    elif isinstance(value, _NUMBERS):
         if not -_WHOLE_MAX <= value <= _WHOLE_MAX:  # Also refuses nan.
             raise BadInput(f"The {what} cannot be {rules.said(value)}: no board holds such a number.")
-    elif isinstance(value, tuple | list):
+    elif isinstance(value, _LISTS):
         for each in value:
             storable(what, each)
     elif isinstance(value, dict):
