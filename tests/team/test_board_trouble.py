@@ -91,14 +91,14 @@ async def test_an_answer_that_is_lost_once_changes_nothing(opener: Opener, verb:
 
 @pytest.mark.parametrize("trouble", [Between, AnswerLost])
 async def test_a_beat_that_fails_once_loses_nothing(opener: Opener, trouble: type[Between]) -> None:
-    board = await opener(**short_lease(1.5))
+    board = await opener(**short_lease(4.0))
     await board.spawn("alice")
     model = Paused({TITLE: [END]})
     troubled = trouble(board, "heartbeat", busy)
     async with hosting(troubled, model):
         task = await board.put(TITLE)
         await until(board, lambda: asyncio.sleep(0, troubled.happened))
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(4.0)
         model.go.set()
         (done,) = await until_ended(board, task)
     assert (done.state, done.tries, len(await board.attempts(task.id))) == ("done", 0, 1)

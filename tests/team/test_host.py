@@ -44,7 +44,7 @@ SCRIPT: dict[str, list[Step]] = {TITLE: [call("list_tasks"), END], "*": [END]}
 
 
 async def test_one_heartbeat_keeps_the_claims_of_all_its_teammates(opener: Opener) -> None:
-    board = await opener(**short_lease(0.9))
+    board = await opener(**short_lease(3.0))
     names = [f"m{number}" for number in range(5)]
     for name in names:
         await board.spawn(name)
@@ -53,7 +53,7 @@ async def test_one_heartbeat_keeps_the_claims_of_all_its_teammates(opener: Opene
     async with hosting(board, model):
         for task in tasks:
             await until_state(board, task, "claimed")
-        await asyncio.sleep(2.0)  # More than two leases.
+        await asyncio.sleep(6.5)  # More than two leases.
         assert {each.status for each in await board.team()} == {"working"}
         model.go.set()
         done = await until_ended(board, *tasks)
