@@ -40,12 +40,8 @@ _STANDING_TURNS = 10  # So often a teammate is told where it stands.
 
 def role_text(teammate: Teammate, team: str) -> Told:
     """The role and the team, in one paragraph."""
-    return _role_text(roles_of(teammate), teammate.lead, team)
-
-
-@lru_cache(maxsize=256)
-def _role_text(roles: str, lead: bool, team: str) -> Told:
-    return joined((tell("teammate.role", team=team, roles=roles), tell("teammate.lead") if lead else None), " ")
+    role = tell("teammate.role", team=team, roles=roles_of(teammate))
+    return joined((role, tell("teammate.lead") if teammate.lead else None), " ")
 
 
 def name_text(teammate: Teammate) -> Told:

@@ -147,8 +147,7 @@ class Actor:
         whole = clean(result.text).encode()[: self.limits.tool_bytes_max].decode(errors="ignore")
         if (size := len(orjson.dumps(whole))) > 2 * self.limits.tool_bytes_max:  # Control characters, six bytes each.
             whole = whole[: len(whole) * self.limits.tool_bytes_max // size]
-        label = talk.label(talk.number + 1)
-        most = self.limits.tool_chars_max
+        label, most = talk.label(talk.number + 1), self.limits.tool_chars_max
         text = shorten(whole, most, tell("results.shows_them", output=label)) if len(whole) > most else whole
         more = {
             "whole": whole if text != whole else None, "ends": result.ends and outcome_body(result.ends),

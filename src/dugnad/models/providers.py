@@ -25,9 +25,8 @@ def open_provider(
     if provider == "anthropic":
         secret = _key("ANTHROPIC_API_KEY", api_key)
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
-        return DirectModel(
-            f"{provider}:{model}", AnthropicMessages(model, url.rstrip("/"), secret), key=key, facts=known
-        )
+        messages = AnthropicMessages(model, url.rstrip("/"), secret)
+        return DirectModel(f"{provider}:{model}", messages, key=key, facts=known)
     if provider in ("openai", "openai-chat", "openai-responses"):
         return DirectModel(f"{provider}:{model}", _openai(provider, model, api_key, base_url), key=key, facts=known)
     try:

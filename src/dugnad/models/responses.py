@@ -61,12 +61,8 @@ class Responses:
     def _items(self, reply: Reply) -> list[Json]:
         made: list[Json] = []
         for part in parts_of(reply):
-            # An id names something that this server keeps.
-            named = (
-                {"id": part.id}
-                if self._reasons and part.id and (part.provider, part.url) == ("openai", self.url)
-                else {}
-            )
+            is_theirs = self._reasons and (part.provider, part.url) == ("openai", self.url)
+            named = {"id": part.id} if part.id and is_theirs else {}  # An id names something that this server keeps.
             if part.kind == "tool-call":
                 space = {key: part.details[key] for key in ("namespace",) if key in part.details}
                 call = {"type": "function_call", "call_id": part.call, "name": part.name, "arguments": part.text}

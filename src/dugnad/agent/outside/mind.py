@@ -153,8 +153,7 @@ class OutsideMind:
         attempts = await recall(self.board, claim, talk, attempts)
         talk.untold, told = self._untold, self._untold.news
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
-        who = f"{self.teammate.name}, a client over MCP,"
-        await must_be_trusted(self.board, claim, self.teammate, who, answer)
+        await must_be_trusted(self.board, claim, self.teammate, f"{self.teammate.name}, a client over MCP,", answer)
         if talk.ended is not None and told:
             await self._go_on(claim, talk, actor, told)
         elif told:
