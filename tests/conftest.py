@@ -1,6 +1,7 @@
 """What the tests share: a real PostgreSQL, a fresh board on each database, a controllable clock.
 
-Every board that a test opens through these fixtures is checked at the end: the log replays to what the tables say.
+Every board that a test opens through these fixtures is checked at the end: the log replays to what the tables say, and
+the numbers of tasks are right.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -144,7 +146,9 @@ async def opener(url: str, folder: Path) -> AsyncIterator[Opener]:
 
     yield open_one
     if opened:
-        assert await opened[0].replayed_state() == await opened[0].observed_state()
+        observed = await opened[0].observed_state()
+        assert await opened[0].replayed_state() == observed
+        assert await opened[0].count_tasks() == Counter(task["state"] for task in observed["task"].values())
     for each in opened:
         await each.close()
 

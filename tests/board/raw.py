@@ -17,6 +17,7 @@ _AGED = (
     "UPDATE calls SET at = at - $1",
     "UPDATE turns SET at = at - $1",
     "UPDATE tasks SET ended_at = ended_at - $1",
+    "UPDATE head SET pruned_to = pruned_to - $1",
     "UPDATE hosts SET stopped_at = stopped_at - $1, lost_at = lost_at - $1",
 )
 

@@ -54,8 +54,8 @@ ALTER TABLE notes ADD COLUMN later text;
 ALTER TABLE cooldowns ADD COLUMN later text;
 CREATE TABLE later (id IDENTITY, what text NOT NULL);
 CREATE INDEX tasks_later ON tasks (later) WHERE later IS NOT NULL;
-DROP INDEX tasks_blocked;
-CREATE INDEX tasks_blocked ON tasks (id, role) WHERE state = 'blocked';
+DROP INDEX tasks_children;
+CREATE INDEX tasks_children ON tasks (parent_id, id, role) WHERE parent_id IS NOT NULL;
 """
 
 

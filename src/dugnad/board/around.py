@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import types
 from . import records
-from .store.seam import Asked, Row, ids_json
+from .store.seam import Asked, Row, as_json, ids_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,19 @@ def needs(rows: Sequence[Row]) -> list[tuple[types.Need, str]]:
 
 def behind(rows: Sequence[Row]) -> list[tuple[int, str | None]]:
     return [(row["task_id"], row["outcome"]) for row in rows]
+
+
+def listing(states: Iterable[str] | None, root: int | None, **given: object) -> Asked:
+    """A page of tasks. Those in some states, or under a root, are found state by state."""
+    if states is None and root is None:
+        return "list_tasks", given
+    named = as_json([{"state": state} for state in sorted(set(types.OPEN | types.ENDED if states is None else states))])
+    return "list_tasks_in" if root is None else "list_tasks_under", {**given, "states": named, "root": root}
+
+
+def ended(root: int | None, *, page: int, role: str | None = None, teammate: str | None = None) -> Asked:
+    given = {"states": as_json([{"state": state} for state in sorted(types.ENDED)]), "role": role, "teammate": teammate}
+    return "newest_ended" if root is None else "newest_ended_under", {**given, "root": root, "page": page}
 
 
 def ready(most: int, roots: Iterable[int] | None) -> Asked:

@@ -17,7 +17,7 @@ from .replay import State, load
 from .roots import root_name
 from .store.batching import Gatherer
 from .store.migrations import latest
-from .store.seam import Asked, Row, Store, Topics, Tx, as_json, ids_json, storable
+from .store.seam import Asked, Row, Store, Topics, Tx, ids_json, storable
 from .store.watch import Hub, Watch
 from .verbs import messages
 from .verbs.scripts import Scripts
@@ -75,11 +75,16 @@ class Reading:
         teammate: str | None = None, after: int = 0, page: int = 100,
     ) -> list[types.Task]:  # fmt: skip
         """A page of tasks by id. For the next page, set `after` to the last id."""
-        return await self._list(
-            records.task, "list_tasks",
-            states=None if states is None else as_json([{"state": state} for state in states]),
-            root=root, role=role, teammate=teammate, after=after, page=self._page(page),
-        )  # fmt: skip
+        given = {"role": role, "teammate": teammate, "after": after, "page": self._page(page)}
+        return [records.task(row) for row in await self._ask(around.listing(states, root, **given))]
+
+    async def ended_last(self, *, root: int | None = None, page: int = 100, **filters: str | None) -> list[types.Task]:
+        """The tasks that ended last, the newest first; under a root, those with the highest numbers."""
+        return [records.task(row) for row in await self._ask(around.ended(root, page=self._page(page), **filters))]
+
+    async def children(self, task: int, *, after: int = 0, page: int = 100) -> list[types.Task]:
+        """A page of the tasks that were put under a task."""
+        return await self._list(records.task, "children_of", parent=task, after=after, page=self._page(page))
 
     async def count_tasks(self, *, root: int | None = None) -> dict[str, int]:
         """The number of tasks in each state, on the whole board or under one root."""
@@ -102,14 +107,15 @@ class Reading:
         """Every need, with the task that has it, and open, met or broken."""
         return [(row["task_id"], *around.needs([row])[0]) for row in await self._read("all_needs")]
 
-    async def open_needs(self) -> list[tuple[int, types.Need]]:
-        """Every open need, with the task that has it."""
-        return [(row["task_id"], types.Need(row["needs_id"], row["outcome"])) for row in await self._read("open_needs")]
+    async def open_needs(self, tasks: Iterable[int]) -> list[tuple[int, types.Need]]:
+        """The open needs of these tasks, each with the task that has it."""
+        found = await self._read("open_needs", ids=ids_json(tasks))
+        return [(row["task_id"], types.Need(row["needs_id"], row["outcome"])) for row in found]
 
     async def past_attempts(
         self, *, roots: Iterable[int] | None = None, since: int = 0, errands: bool = False, most: int = 20_000
     ) -> list[records.PastAttempt]:
-        """The ended attempts of the newest tasks, with their time and cost, in order of task and epoch. `since`: only
+        """Of the newest attempts those that ended, with their time and cost, in order of task and epoch. `since`: only
         those claimed then or later, by the board's clock."""
         given = {"roots": None if roots is None else ids_json(roots), "errands": int(errands)}
         return await self._list(records.past_attempt, "past_attempts", **given, since=since, most=most)
@@ -133,6 +139,10 @@ class Reading:
             return found
         raise UnknownTask(f"{root_name(root)} has no budget of its own; a follow-up uses the budget of its goal.")
 
+    async def budgets(self, *, page: int = 100) -> list[types.Spending]:
+        """The accounts of the newest goals, and of the newest budgets that several tasks share."""
+        return await self._list(records.spending, "newest_budgets", page=self._page(page))
+
     async def cooldowns(self) -> list[types.Cooldown]:
         """The provider keys that cool down now."""
         return await self._list(records.cooldown, "running_cooldowns")
@@ -143,8 +153,9 @@ class Reading:
         self, recipient: str | None = HUMAN, *, queued: bool = True, after: int = 0, page: int = 100
     ) -> list[types.Message]:
         """Read an inbox, or with None all of them, without taking anything."""
+        name = "list_messages" if recipient is None else "unread_messages" if queued else "list_messages_to"
         asked = {"unshown": int(queued), "after": after, "page": self._page(page)}
-        return await self._list(records.message, "list_messages", recipient=recipient, **asked)
+        return await self._list(records.message, name, recipient=recipient, **asked)
 
     async def has_unread(self, recipient: str) -> bool:
         """Whether an inbox has unread messages; the cheapest way to know."""
@@ -193,7 +204,7 @@ class Reading:
     def _notes(self, words: str, root: int | None, before: int | None, page: int) -> Asked:
         rules.text("search", words)
         shown = {"root": root, "before": before, "page": self._page(page)}
-        return "search_notes", {"words": messages.words(words), **shown}
+        return "search_notes" if root is None else "search_notes_of", {"words": messages.words(words), **shown}
 
     # Teammates and hosts.
 
@@ -249,8 +260,8 @@ class Reading:
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[types.Task], dict[int, types.Spending]]:
         """All tasks under these roots, and their accounts, from one snapshot."""
-        every = {"states": None, "role": None, "teammate": None, "after": 0, "page": 10**9}
-        asks: list[Asked] = [("list_tasks", {**every, "root": root}) for root in roots]
+        every = {"role": None, "teammate": None, "after": 0, "page": 10**9}
+        asks: list[Asked] = [around.listing(None, root, **every) for root in roots]
         found = await self._read_together([*asks, *(("read_budget", {"root": root}) for root in roots)])
         accounts = {root: rows[0] for root, rows in zip(roots, found[len(roots) :], strict=True) if rows}
         tasks = [records.task(row) for rows in found[: len(roots)] for row in rows]
@@ -270,7 +281,8 @@ class Reading:
 
     async def events(self, after: int = 0, *, task: int | None = None, page: int = 1_000) -> list[types.Event]:
         """The events after a sequence number, in order; of one task, or of all."""
-        return await self._list(records.event, "read_events", after=after, task=task, page=self._page(page))
+        name = "read_events" if task is None else "read_events_of"
+        return await self._list(records.event, name, after=after, task=task, page=self._page(page))
 
     async def identity(self) -> str:
         """A name that no other board has. The board got it when it was made, or when it was upgraded to have one."""

@@ -19,7 +19,7 @@ from .store.seam import Row
 T = TypeVar("T")
 
 AMOUNTS = types.Amount.__slots__
-HEALTH = ("open_counts", "oldest_ready", "human_requests", "sum_budgets", "last_seq", "held_roots", "running_cooldowns")
+HEALTH = ("count_tasks", "oldest_ready", "human_requests", "sum_budgets", "last_seq", "held_roots", "running_cooldowns")
 _COLUMNS = {"task": "task_id", "root": "root_id", "parent": "parent_id", "host": "host_id", "check": "check_command"}
 
 
@@ -172,12 +172,15 @@ def by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
 
 def health(found: Sequence[Sequence[Row]], schema: int) -> Health:
     """From the answers to `HEALTH`, and from the rows of teammates, hosts and ready work."""
-    (counts,), (oldest,), (asked,), (sums,), (last,), held, cooling, members, hosts, ready = found
-    tasks = {state: counts[state] for state in ("ready", "scheduled", "blocked", "claimed", "waiting")}
+    counts, (oldest,), (asked,), (sums,), (last,), held, cooling, members, hosts, ready = found
+    tasks = dict.fromkeys((*types.OPEN, "ended"), 0)
+    for row in counts:
+        state = "ended" if row["state"] in types.ENDED else row["state"]
+        tasks[state] = tasks.get(state, 0) + row["n"]
     alive = sum(row["alive"] for row in hosts)
     return Health(
-        now=counts["now"], schema=schema, last_event=last["seq"], ready=by_lane(ready, 1_000),
-        tasks={**tasks, "ended": max(0, sums["tasks"] - sum(tasks.values()))}, ready_since=oldest["at"],
+        now=oldest["now"], schema=schema, last_event=last["seq"], ready=by_lane(ready, 1_000),
+        tasks=tasks, ready_since=oldest["at"],
         requests=asked["n"], asked_at=asked["at"], hosts={"alive": alive, "lost": len(hosts) - alive},
         team=dict(Counter(teammate(row).status for row in members)), held=tuple(row["root_id"] for row in held),
         spent=amount(sums), reserved=amount(sums, "_reserved"), cooldowns=tuple(map(cooldown, cooling)),

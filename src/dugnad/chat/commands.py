@@ -141,8 +141,7 @@ async def show(session: Session, rest: str) -> Shown:
     number, _ = parse.task_and_words(rest)
     board = session.board
     task = await board.find(number)
-    lineage = await board.list_tasks(root=task.root, after=task.id, page=board.limits.page_max)
-    children = [each for each in lineage if each.parent == task.id]
+    children = await board.children(task.id, page=board.limits.page_max)
     return tables.task_page(task, await board.needs_of(task.id), await board.attempts(task.id), children)
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SHOWN = 50
 _ENDED_SHOWN = 10  # The newest ended tasks that a plain `dugnad tasks` shows.
-_WINDOW = 256  # How many of the last ids `newest` reads first.
 _STATES = ("ready", "blocked", "scheduled", "claimed", "waiting")
 
 
@@ -130,7 +129,7 @@ async def tasks(call: CommandContext, *, after: int, limit: int, ended: bool, ev
     found = found[:limit]
     counts = await call.board.count_tasks()
     if not wanted and not everything and not after:
-        late = await newest(call.board, min(_ENDED_SHOWN, limit), lambda task: task.ended, **given)
+        late = await call.board.ended_last(page=min(_ENDED_SHOWN, limit), **given)
         found += sorted(late, key=lambda task: task.ended_at or 0)
 
     def picture() -> Any:
@@ -167,17 +166,6 @@ async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) ->
     return found
 
 
-async def newest(board: Board, count: int, keep: Callable[[Task], bool], **filters: Any) -> list[Task]:
-    """The last `count` tasks that `keep` accepts. A listing goes upwards only, so this reads ever larger ends."""
-    total, window = sum((await board.count_tasks()).values()), _WINDOW
-    while True:
-        start = max(0, total - window)  # Ids may have gaps, so the highest is at least the number of tasks.
-        found = [task for task in await collect(board, 10**9, after=start, **filters) if keep(task)]
-        if len(found) >= count or start == 0:
-            return found[-count:]
-        window *= 8
-
-
 @verb("show", only_reads=True, example="""
     dugnad show 12
     dugnad show 12 --transcript
@@ -191,16 +179,13 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble:
     board = call.board
     task = await board.find(task_id)
     needs, attempts = await board.needs_of(task_id), await board.attempts(task_id)
-    under = await collect(board, board.limits.tasks_per_root_max, root=task.root)
-    children = [each for each in under if each.parent == task_id]
+    children = await all_pages(partial(board.children, task_id), "id")
     turns: list[Turn] = []
     for attempt in attempts if transcript else ():
         turns += await all_pages(partial(board.transcript, task_id, attempt.epoch), "number")
     tracebacks = await board.tracebacks(task_id)
-    titles = {each.id: each.title for each in under}
-    for need, _ in needs[:_SHOWN]:
-        if need.task not in titles:
-            titles[need.task] = (await board.find(need.task)).title
+    needed = await board.find_all(need.task for need, _ in needs[:_SHOWN])
+    titles = {each.id: each.title for each in needed.values()}
 
     def picture() -> Any:
         from ..view.tables import task_page
@@ -281,10 +266,10 @@ async def budget(call: CommandContext, *, task_id: int | None, adds: bool, limit
     elif _changes(caps) or adds:
         raise BadInput("Name the goal whose budget to change: dugnad budget ID --tasks 10.")
     else:  # The newest goals first; most boards have few.
-        roots = await newest(call.board, limit + 1, lambda task: task.id == task.root or task.root < 0)
-        goals = {task.root: task if task.root > 0 else None for task in reversed(roots[-limit:])}
-        shown = [(await call.board.budget(root), goal) for root, goal in goals.items()]
-        below = "There are older goals; --limit shows more." if len(roots) > limit else ""
+        found = await call.board.budgets(page=limit + 1)
+        goals = await call.board.find_all(each.root for each in found[:limit] if each.root > 0)
+        shown = [(each, goals.get(each.root)) for each in found[:limit]]
+        below = "There are older goals; --limit shows more." if len(found) > limit else ""
 
     def picture() -> Any:
         from ..view.tables import budget_text

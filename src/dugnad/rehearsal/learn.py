@@ -177,7 +177,7 @@ async def plan_for(
     """These open tasks and the reviews behind them, without their budgets. Each review adds two tasks."""
     edges: dict[int, list[Need]] = {}
     there = {task.id: task for task in tasks}
-    for waiting, need in await board.open_needs():
+    for waiting, need in await board.open_needs(there):
         if need.task in there:  # Other tasks have ended in the meantime.
             edges.setdefault(waiting, []).append(need)
     now = await board.now_ms()

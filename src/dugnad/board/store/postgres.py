@@ -32,6 +32,12 @@ _COLLISIONS_MAX = 10
 _READERS_MAX = 4
 _NAP_SECONDS_MAX = 1.0
 _TOGETHER_MAX = 20  # Statements that are read as one.
+# Statements must use an index, and read no more of it than they need. A planner that takes the tables for empty would
+# scan them, and one that expects few rows would gather them all before the first.
+_PLANNING = {
+    "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+    "jit": "off",
+}  # fmt: skip
 _NOT_ENOUGH = "DG001"  # The state that a script ends with when a step does not find what it must.
 
 _GONE = (
@@ -106,7 +112,7 @@ class PostgresStore(Pushing):
         self._channel = f"dugnad_{self._board}"
         self._writer: Any = None
         self._listener: Any = None
-        self._readers = Readers(lambda: self._connect({"jit": "off"}), _READERS_MAX)
+        self._readers = Readers(lambda: self._connect(_PLANNING), _READERS_MAX)
         self._writing = asyncio.Lock()
         self._chores: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -184,11 +190,7 @@ class PostgresStore(Pushing):
 
     async def _reach_writer(self) -> None:
         if self._writer is None or self._writer.is_closed():
-            self._writer = await self._connect(
-                # The verbs' statements must use an index; a planner that takes the tables for empty would scan them.
-                {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
-                 "plan_cache_mode": "force_generic_plan"}
-            )  # fmt: skip
+            self._writer = await self._connect({**_PLANNING, "plan_cache_mode": "force_generic_plan"})
             try:
                 await self._writer.execute(script_function())
                 self._has_scripts = True

@@ -44,7 +44,7 @@ async def _tell_who_added(tx: Tx, ended: Iterable[int]) -> None:
 
 async def _tell(tx: Tx, asked: Row) -> None:
     """A notice costs nothing: it is read with the next turn. If something failed, it is a message to be answered."""
-    found = await tx.fetch("followers", asked=asked["id"], root=asked["root_id"])
+    found = await tx.fetch("followers", asked=asked["id"])
     if not found:
         return
     told = joined(map(_ended, found[:_TASKS_MAX]), "; ")

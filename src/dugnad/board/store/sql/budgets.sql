@@ -106,3 +106,11 @@ WHERE reservations.key = given.given_key
 SELECT * FROM reservations
 WHERE state = 'open' AND task_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS text)))
 ORDER BY key
+
+-- name: newest_budgets
+-- Of goals, whose numbers grow; then those that several tasks share, whose numbers fall.
+SELECT * FROM (
+  SELECT * FROM (SELECT * FROM budgets WHERE root_id > 0 ORDER BY root_id DESC LIMIT :page) AS of_goals
+  UNION ALL
+  SELECT * FROM (SELECT * FROM budgets WHERE root_id < 0 ORDER BY root_id LIMIT :page) AS shared
+) AS found ORDER BY CASE WHEN root_id > 0 THEN 0 ELSE 1 END, abs(root_id) DESC LIMIT :page

@@ -37,23 +37,22 @@ CROSS JOIN LATERAL (
 ) AS best
 
 -- name: claim_candidates_under (sqlite)
--- The same under some roots only. A root has few tasks, so all of them are read, and not the index of ready work.
+-- The same under some roots only: the first few tasks of each lane under each of them.
 SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues
-FROM json_each(:lanes) AS asked
+FROM json_each(:lanes) AS asked, json_each(:roots) AS scope
 JOIN tasks ON tasks.id IN (
-  SELECT id FROM tasks WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(:roots))
-    AND +lane = asked.value ->> 'lane' AND state = 'ready' AND shelved = 0 AND not_for IS DISTINCT FROM :asker
+  SELECT id FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
+    AND state = 'ready' AND shelved = 0 AND not_for IS DISTINCT FROM :asker
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 
 -- name: claim_candidates_under (postgres)
 SELECT best.id, best.lane, best.priority, best.chain, best.root_id, best.not_for, best.continues
-FROM json_each(CAST(:lanes AS text)) AS asked
+FROM json_each(CAST(:lanes AS text)) AS asked, json_each(CAST(:roots AS text)) AS scope
 CROSS JOIN LATERAL (
   SELECT id, lane, priority, chain, root_id, not_for, continues FROM tasks
-  WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
-    AND state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
-    AND not_for IS DISTINCT FROM CAST(:asker AS text)
+  WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
+    AND state = 'ready' AND shelved = 0 AND not_for IS DISTINCT FROM CAST(:asker AS text)
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
 ) AS best
 
@@ -107,7 +106,7 @@ SELECT CAST(value ->> 'task' AS bigint), CAST(value ->> 'epoch' AS bigint),
   (SELECT count(*) + 1 FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)),
   value ->> 'key', value ->> 'teammate', value ->> 'host', CAST(value ->> 'continues' AS bigint), value ->> 'context',
   CASE WHEN value ->> 'context' IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint))
+    AND (SELECT count(*) FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)) = 0
   THEN (
     SELECT before.task_id FROM attempts AS before
     WHERE before.context = value ->> 'context' AND before.ended_as = 'done'
@@ -163,8 +162,16 @@ JOIN attempts ON attempts.task_id = CAST(asked.value ->> 'task' AS bigint)
 
 -- name: hold_claims
 -- Claims that look lost: their host stopped, or was declared lost. A host that sends a heartbeat at this moment was not.
-SELECT tasks.id FROM tasks LEFT JOIN hosts ON hosts.id = tasks.host_id
-WHERE tasks.state = 'claimed' AND (hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL)
+-- One step in the index for each host that has claims, however many it has.
+WITH RECURSIVE holders (host) AS (
+  SELECT min(host_id) FROM tasks WHERE state = 'claimed'
+  UNION ALL
+  SELECT (SELECT min(host_id) FROM tasks WHERE state = 'claimed' AND host_id > holders.host)
+  FROM holders WHERE holders.host IS NOT NULL
+)
+SELECT tasks.id FROM holders LEFT JOIN hosts ON hosts.id = holders.host
+JOIN tasks ON tasks.host_id = holders.host AND tasks.state = 'claimed'
+WHERE hosts.id IS NULL OR hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
 ORDER BY tasks.id LIMIT :count
 -- postgres: FOR UPDATE OF tasks SKIP LOCKED
 
@@ -217,21 +224,42 @@ SELECT lane, (
 ) AS n FROM found WHERE lane IS NOT NULL
 UNION ALL
 SELECT CASE WHEN lane LIKE '@%' THEN lane ELSE lane || '!' || not_for END, count(*)
-FROM tasks WHERE state = 'ready' AND shelved = 0 AND not_for IS NOT NULL GROUP BY 1
+FROM tasks WHERE state = 'ready' AND shelved = 0 AND not_for > '' GROUP BY 1
 UNION ALL
 SELECT DISTINCT lane, 1 FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()
 
 -- name: ready_counts_under
--- The same under some roots only.
-SELECT lane, count(*) AS n FROM (
-  SELECT CASE WHEN lane LIKE '@%' OR not_for IS NULL THEN lane ELSE lane || '!' || not_for END AS lane FROM tasks
-  WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
-    AND ((state = 'ready' AND shelved = 0) OR (state = 'scheduled' AND due_at <= now_ms()))
-) AS found GROUP BY lane LIMIT :most
+-- The same under some roots only, with one step in the index for each lane of a root.
+WITH RECURSIVE found (root, lane) AS (
+  SELECT CAST(value ->> 'id' AS bigint), (
+    SELECT min(lane) FROM tasks
+    WHERE root_id = CAST(value ->> 'id' AS bigint) AND state = 'ready' AND shelved = 0
+  ) FROM json_each(CAST(:roots AS text))
+  UNION ALL
+  SELECT found.root, (
+    SELECT min(lane) FROM tasks
+    WHERE root_id = found.root AND state = 'ready' AND shelved = 0 AND lane > found.lane
+  ) FROM found WHERE found.lane IS NOT NULL
+)
+SELECT lane, (
+  SELECT count(*) FROM (
+    SELECT 1 FROM tasks
+    WHERE root_id = found.root AND tasks.lane = found.lane AND state = 'ready' AND shelved = 0 AND not_for IS NULL
+    LIMIT :most
+  ) AS few
+) AS n FROM found WHERE lane IS NOT NULL
+UNION ALL
+SELECT CASE WHEN lane LIKE '@%' THEN lane ELSE lane || '!' || not_for END, count(*)
+FROM tasks WHERE state = 'ready' AND shelved = 0 AND not_for > ''
+  AND root_id + 0 IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
+GROUP BY 1
+UNION ALL
+SELECT DISTINCT lane, 1 FROM tasks WHERE state = 'scheduled' AND due_at <= now_ms()
+  AND root_id + 0 IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
 
 -- name: ready_to_go_on
 SELECT 1 AS found FROM tasks
-WHERE root_id = :root AND state IN ('ready', 'scheduled') AND shelved = 0 AND continues IS NOT NULL LIMIT 1
+WHERE root_id = :root AND state IN ('ready', 'scheduled') AND shelved = 0 AND continues > -1 LIMIT 1
 
 -- name: next_due
 SELECT min(due_at) - now_ms() AS milliseconds FROM tasks WHERE state = 'scheduled' AND due_at > now_ms()

@@ -1,7 +1,7 @@
 -- Past work, to estimate future work.
 
 -- name: past_attempts
--- The ended attempts of the newest tasks, with the sums of their turns, and what came before and with the first reply and
+-- Of the newest attempts those that ended, with the sums of their turns, and what came before and with the first reply and
 -- after the last turn. Errands are left out unless they are asked for, since they say nothing about work. A lost attempt
 -- counts as ended with its last turn, since it may have been taken back much later. The verdict that is kept when the
 -- work is done is no turn of the work.
@@ -20,13 +20,15 @@ SELECT newest.task_id, newest.epoch, newest.claimed_at, newest.ended_as, newest.
   (SELECT CAST(coalesce(sum(turns.microdollars), 0) AS bigint) FROM turns
     WHERE turns.task_id = newest.task_id AND turns.epoch = newest.epoch) AS microdollars
 FROM (
-  SELECT attempts.task_id, attempts.epoch, attempts.claimed_at, attempts.ended_at, attempts.ended_as, tasks.role,
-    tasks.outcome, tasks.kind, attempts.teammate, attempts.continues
-  FROM attempts JOIN tasks ON tasks.id = attempts.task_id
-  WHERE attempts.ended_at IS NOT NULL AND (tasks.key NOT LIKE 'errand:%' OR CAST(:errands AS integer) = 1)
-    AND attempts.claimed_at >= :since AND (CAST(:roots AS text) IS NULL OR tasks.root_id IN (
+  SELECT latest.task_id, latest.epoch, latest.claimed_at, latest.ended_at, latest.ended_as, tasks.role,
+    tasks.outcome, tasks.kind, latest.teammate, latest.continues
+  FROM (
+    SELECT task_id, epoch, claimed_at, ended_at, ended_as, teammate, continues FROM attempts
+    WHERE claimed_at >= :since ORDER BY claimed_at DESC LIMIT :most
+  ) AS latest JOIN tasks ON tasks.id = latest.task_id
+  WHERE latest.ended_at IS NOT NULL AND (tasks.key NOT LIKE 'errand:%' OR CAST(:errands AS integer) = 1)
+    AND (CAST(:roots AS text) IS NULL OR tasks.root_id + 0 IN (
       SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text))))
-  ORDER BY attempts.task_id DESC, attempts.epoch DESC LIMIT :most
 ) AS newest LEFT JOIN turns AS first ON first.task_id = newest.task_id AND first.epoch = newest.epoch
   AND first.number = (SELECT min(turns.number) FROM turns WHERE turns.task_id = newest.task_id
     AND turns.epoch = newest.epoch AND turns.kind = 'reply')
@@ -36,4 +38,8 @@ ORDER BY newest.task_id, newest.epoch
 SELECT task_id, needs_id, outcome, state FROM needs ORDER BY task_id, needs_id
 
 -- name: open_needs
-SELECT task_id, needs_id, outcome FROM needs WHERE state = 'open' ORDER BY task_id, needs_id
+-- The open needs of these tasks.
+SELECT needs.task_id, needs.needs_id, needs.outcome
+FROM json_each(CAST(:ids AS text)) AS asked
+JOIN needs ON needs.task_id = CAST(asked.value ->> 'id' AS bigint) AND needs.state = 'open'
+ORDER BY needs.task_id, needs.needs_id

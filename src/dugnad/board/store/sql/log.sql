@@ -19,9 +19,10 @@ added AS (
 SELECT pg_notify(CAST(:channel AS text), CAST(:topics AS text)) FROM (SELECT max(seq) FROM added) AS written
 
 -- name: read_events
-SELECT * FROM events
-WHERE seq > :after AND (CAST(:task AS bigint) IS NULL OR task_id = :task)
-ORDER BY seq LIMIT :page
+SELECT * FROM events WHERE seq > :after ORDER BY seq LIMIT :page
+
+-- name: read_events_of
+SELECT * FROM events WHERE task_id = :task AND seq > :after ORDER BY seq LIMIT :page
 
 -- name: changed_since
 SELECT DISTINCT task_id, root_id, CASE WHEN task_id IS NULL THEN kind END AS kind FROM events WHERE seq > :after
@@ -35,8 +36,28 @@ SELECT snapshot_seq FROM head
 -- name: read_snapshot
 SELECT entity, id, state FROM snapshot ORDER BY entity, id
 
+-- name: read_snapshot_of
+SELECT snapshot.entity, snapshot.id, snapshot.state FROM json_each(CAST(:rows AS text)) AS asked
+JOIN snapshot ON snapshot.entity = asked.value ->> 'entity' AND snapshot.id = asked.value ->> 'id'
+
+-- name: dependents
+-- All tasks that ever needed these.
+SELECT DISTINCT needs.task_id FROM json_each(CAST(:ids AS text)) AS ended
+JOIN needs ON needs.needs_id = CAST(ended.value ->> 'id' AS bigint)
+
 -- name: last_seq_before
-SELECT max(seq) AS seq FROM events WHERE at < now_ms() - :age
+-- The last event that is older, found by halving: events are in the order of their time, unless a clock was set back.
+WITH RECURSIVE halves (low, high) AS (
+  SELECT coalesce((SELECT min(seq) FROM events) - 1, 0), coalesce((SELECT max(seq) FROM events), 0)
+  UNION ALL
+  SELECT
+    CASE WHEN (SELECT at FROM events WHERE seq >= (low + high + 1) / 2 ORDER BY seq LIMIT 1) < now_ms() - :age
+      THEN (low + high + 1) / 2 ELSE low END,
+    CASE WHEN (SELECT at FROM events WHERE seq >= (low + high + 1) / 2 ORDER BY seq LIMIT 1) < now_ms() - :age
+      THEN high ELSE (low + high + 1) / 2 - 1 END
+  FROM halves WHERE low < high
+)
+SELECT low AS seq FROM halves WHERE low >= high
 
 -- name: forget_in_snapshot
 DELETE FROM snapshot WHERE (entity, id) IN (
@@ -60,23 +81,32 @@ SELECT sum(events) AS events, sum(turns) AS turns, sum(answers) AS answers, sum(
   CAST(coalesce(sum(size), 0) AS bigint) AS size
 FROM (
   SELECT count(*) AS events, 0 AS turns, 0 AS answers, 0 AS hosts, sum(length(data)) AS size
-  FROM events WHERE at < now_ms() - :age
+  FROM events WHERE seq <= :seq
   UNION ALL
-  SELECT 0, count(*), 0, 0, sum(length(turns.body)) FROM turns JOIN tasks ON tasks.id = turns.task_id
-  WHERE tasks.state IN ('done', 'failed', 'cancelled', 'skipped') AND tasks.ended_at < now_ms() - :age
+  SELECT 0, count(*), 0, 0, sum(length(turns.body)) FROM tasks JOIN turns ON turns.task_id = tasks.id
+  WHERE tasks.ended_at IS NOT NULL AND tasks.ended_at < now_ms() - :age
+    AND tasks.ended_at >= (SELECT pruned_to FROM head) - 86400000
   UNION ALL
   SELECT 0, 0, count(*), 0, sum(length(answer)) FROM calls WHERE at < now_ms() - :repeat_age AND verb <> 'assign'
   UNION ALL
-  SELECT 0, 0, 0, count(*), 0 FROM hosts WHERE (stopped_at < now_ms() - :age OR lost_at < now_ms() - :age)
+  SELECT 0, 0, 0, count(*), 0 FROM hosts WHERE id IN (
+      SELECT id FROM hosts WHERE stopped_at < now_ms() - :age UNION SELECT id FROM hosts WHERE lost_at < now_ms() - :age
+    )
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = hosts.id AND tasks.state = 'claimed')
     AND NOT EXISTS (SELECT 1 FROM teammates WHERE teammates.host_id = hosts.id AND teammates.state = 'seated')
 ) AS parts
 
 -- name: old_transcripts
--- Only of tasks that have ended: an open task is continued from its transcript.
-SELECT DISTINCT turns.task_id AS id FROM turns JOIN tasks ON tasks.id = turns.task_id
-WHERE tasks.state IN ('done', 'failed', 'cancelled', 'skipped') AND tasks.ended_at < now_ms() - :age
-ORDER BY turns.task_id
+-- A page of tasks that ended before, in that order, without those whose transcripts were pruned: an open task is
+-- continued from its transcript. A day more is looked at, in case a clock was set back.
+SELECT id, ended_at FROM tasks
+WHERE ended_at IS NOT NULL AND ended_at < now_ms() - :age AND (ended_at, id) > (:ended_at, :id)
+  AND ended_at >= (SELECT pruned_to FROM head) - 86400000
+  AND EXISTS (SELECT 1 FROM turns WHERE turns.task_id = tasks.id)
+ORDER BY ended_at, id LIMIT :page
+
+-- name: set_pruned_to
+UPDATE head SET pruned_to = now_ms() - :age WHERE pruned_to < now_ms() - :age
 
 -- name: prune_turns
 -- The state is compared again: the task may have been retried since it was found.

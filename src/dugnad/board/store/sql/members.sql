@@ -37,7 +37,9 @@ UPDATE hosts SET lost_at = now_ms() WHERE id IN (
 ) RETURNING id, label
 
 -- name: prune_hosts
-DELETE FROM hosts WHERE (stopped_at < now_ms() - :age OR lost_at < now_ms() - :age)
+DELETE FROM hosts WHERE id IN (
+    SELECT id FROM hosts WHERE stopped_at < now_ms() - :age UNION SELECT id FROM hosts WHERE lost_at < now_ms() - :age
+  )
   AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = hosts.id AND tasks.state = 'claimed')
   AND NOT EXISTS (SELECT 1 FROM teammates WHERE teammates.host_id = hosts.id AND teammates.state = 'seated')
 RETURNING id
@@ -109,10 +111,16 @@ ORDER BY teammates.lead DESC, CASE WHEN :here = 1 AND teammates.state = 'stopped
 -- name: next_lapse
 -- The time until there may be something to take back: until the first lease runs out, unless it is renewed; or zero, if
 -- a stopped or lost host still has a claim, or if a lease is longer than any lease can be.
+WITH RECURSIVE holders (host) AS (
+  SELECT min(host_id) FROM tasks WHERE state = 'claimed'
+  UNION ALL
+  SELECT (SELECT min(host_id) FROM tasks WHERE state = 'claimed' AND host_id > holders.host)
+  FROM holders WHERE holders.host IS NOT NULL
+)
 SELECT CASE
   WHEN EXISTS (
-    SELECT 1 FROM hosts WHERE (stopped_at IS NOT NULL OR lost_at IS NOT NULL)
-      AND EXISTS (SELECT 1 FROM tasks WHERE tasks.host_id = hosts.id AND tasks.state = 'claimed')
+    SELECT 1 FROM holders JOIN hosts ON hosts.id = holders.host
+    WHERE hosts.stopped_at IS NOT NULL OR hosts.lost_at IS NOT NULL
   ) OR EXISTS (
     SELECT 1 FROM hosts WHERE stopped_at IS NULL AND lost_at IS NULL AND lease_until > now_ms() + :lease_max
   ) THEN 0

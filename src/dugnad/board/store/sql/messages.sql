@@ -48,10 +48,26 @@ WHERE id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:ids AS t
 RETURNING id, recipient
 
 -- name: list_messages
-SELECT * FROM messages
-WHERE id > :after AND (CAST(:recipient AS text) IS NULL OR recipient = :recipient)
-  AND (:unshown = 0 OR shown_at IS NULL)
-ORDER BY id LIMIT :page
+SELECT * FROM messages WHERE id > :after AND (:unshown = 0 OR shown_at IS NULL) ORDER BY id LIMIT :page
+
+-- name: list_messages_to
+SELECT * FROM messages WHERE recipient = :recipient AND id > :after ORDER BY id LIMIT :page
+
+-- name: unread_messages
+-- The index of unread messages is in the order of their ranks: a page of each rank, and of these the first.
+SELECT * FROM (
+  SELECT * FROM (SELECT * FROM messages WHERE recipient = :recipient AND rank = 0 AND shown_at IS NULL AND id > :after
+    ORDER BY id LIMIT :page) AS shutdowns
+  UNION ALL
+  SELECT * FROM (SELECT * FROM messages WHERE recipient = :recipient AND rank = 1 AND shown_at IS NULL AND id > :after
+    ORDER BY id LIMIT :page) AS of_human
+  UNION ALL
+  SELECT * FROM (SELECT * FROM messages WHERE recipient = :recipient AND rank = 2 AND shown_at IS NULL AND id > :after
+    ORDER BY id LIMIT :page) AS of_leads
+  UNION ALL
+  SELECT * FROM (SELECT * FROM messages WHERE recipient = :recipient AND rank = 3 AND shown_at IS NULL AND id > :after
+    ORDER BY id LIMIT :page) AS of_peers
+) AS unread ORDER BY id LIMIT :page
 
 -- name: first_unread
 SELECT id FROM messages WHERE recipient = :recipient AND shown_at IS NULL LIMIT 1
@@ -70,14 +86,17 @@ SELECT id FROM messages WHERE request = :request ORDER BY id
 -- postgres: FOR UPDATE
 
 -- name: open_requests
--- A question of a task that no longer waits for it needs no answer.
+-- A question of a task that no longer waits for it needs no answer. So those of tasks are found by the tasks that wait:
+-- a recipient may have had any number of questions.
 SELECT asked.* FROM messages AS asked
-WHERE asked.recipient = :recipient AND asked.kind IN ('question', 'plan', 'shutdown') AND NOT EXISTS (
+WHERE asked.id IN (
+  SELECT own.id FROM tasks JOIN messages AS own ON own.request = tasks.request AND own.kind IN ('question', 'plan', 'shutdown')
+  WHERE tasks.state = 'waiting' AND tasks.request IS NOT NULL AND own.task_id = tasks.id AND own.recipient || '' = :recipient
+  UNION SELECT id FROM messages WHERE recipient = :recipient AND kind = 'shutdown'
+  UNION SELECT id FROM messages WHERE recipient = :recipient AND task_id IS NULL AND kind IN ('question', 'plan')
+) AND NOT EXISTS (
   SELECT 1 FROM messages AS reply WHERE reply.request = asked.request AND reply.kind IN ('answer', 'plan_reply', 'shutdown_reply')
 ) AND (asked.kind <> 'shutdown' OR asked.sent_at >= (SELECT spawned_at FROM teammates WHERE name = asked.recipient))
-AND (asked.kind = 'shutdown' OR asked.task_id IS NULL OR EXISTS (
-  SELECT 1 FROM tasks WHERE tasks.id = asked.task_id AND tasks.state = 'waiting' AND tasks.request = asked.request
-))
 ORDER BY asked.id
 
 -- name: unread_shutdowns

@@ -13,13 +13,35 @@ SELECT * FROM notes WHERE key = :key
 SELECT * FROM notes WHERE id = :id
 
 -- name: search_notes
--- The notes that contain every word; without words, all notes. Newest first. With a root, only the notes of that goal
--- and those of no goal, which are for everybody.
+-- The notes that contain every word; without words, all notes. Newest first.
 SELECT * FROM notes
 WHERE (CAST(:before AS bigint) IS NULL OR id < :before)
-  AND (CAST(:root AS bigint) IS NULL OR root_id IS NULL OR root_id = :root)
   AND NOT EXISTS (
     SELECT 1 FROM json_each(CAST(:words AS text)) AS word
     WHERE NOT (notes.folded LIKE '%' || (word.value ->> 'like') || '%' ESCAPE '\')
   )
 ORDER BY id DESC LIMIT :page
+
+-- name: search_notes_of
+-- The same of one goal, and of no goal: those are for everybody. A page of each, and of these the newest.
+SELECT * FROM (
+  SELECT * FROM (
+    SELECT * FROM notes
+    WHERE root_id = :root AND (CAST(:before AS bigint) IS NULL OR id < :before)
+      AND NOT EXISTS (
+        SELECT 1 FROM json_each(CAST(:words AS text)) AS word
+        WHERE NOT (notes.folded LIKE '%' || (word.value ->> 'like') || '%' ESCAPE '\')
+      )
+    ORDER BY id DESC LIMIT :page
+  ) AS own
+  UNION ALL
+  SELECT * FROM (
+    SELECT * FROM notes
+    WHERE root_id IS NULL AND (CAST(:before AS bigint) IS NULL OR id < :before)
+      AND NOT EXISTS (
+        SELECT 1 FROM json_each(CAST(:words AS text)) AS word
+        WHERE NOT (notes.folded LIKE '%' || (word.value ->> 'like') || '%' ESCAPE '\')
+      )
+    ORDER BY id DESC LIMIT :page
+  ) AS of_everybody
+) AS found ORDER BY id DESC LIMIT :page

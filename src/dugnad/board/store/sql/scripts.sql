@@ -107,10 +107,10 @@ JOIN budgets ON budgets.root_id = best.root_id
 SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues, tasks.epoch,
   tasks.kind, budgets.held, budgets.tasks_max, budgets.runs,
   (SELECT count(*) FROM attempts WHERE attempts.task_id = tasks.id) AS attempts
-FROM json_each(:lanes) AS asked
+FROM json_each(:lanes) AS asked, json_each(:roots) AS scope
 JOIN tasks ON tasks.id IN (
-  SELECT id FROM tasks WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(:roots))
-    AND +lane = asked.value ->> 'lane' AND state = 'ready' AND shelved = 0
+  SELECT id FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
+    AND state = 'ready' AND shelved = 0
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 JOIN budgets ON budgets.root_id = tasks.root_id
@@ -118,11 +118,11 @@ JOIN budgets ON budgets.root_id = tasks.root_id
 -- name: view_candidates_under (postgres)
 SELECT best.*, budgets.held, budgets.tasks_max, budgets.runs,
   (SELECT count(*) FROM attempts WHERE attempts.task_id = best.id) AS attempts
-FROM json_each(CAST(:lanes AS text)) AS asked
+FROM json_each(CAST(:lanes AS text)) AS asked, json_each(CAST(:roots AS text)) AS scope
 CROSS JOIN LATERAL (
   SELECT id, lane, priority, chain, root_id, not_for, continues, epoch, kind FROM tasks
-  WHERE root_id IN (SELECT CAST(value ->> 'id' AS bigint) FROM json_each(CAST(:roots AS text)))
-    AND state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+  WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
+    AND state = 'ready' AND shelved = 0
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 ) AS best
 JOIN budgets ON budgets.root_id = best.root_id

@@ -169,7 +169,7 @@ SELECT id FROM tasks WHERE asked_in = :asked AND ended_at IS NULL LIMIT 1
 -- name: followers
 -- The work that follows from a message, without reviews and answers, and without what the answer has waited for.
 SELECT id, title, state, teammate, reason FROM tasks
-WHERE root_id = :root AND asked_in = :asked AND kind IN ('goal', 'work')
+WHERE asked_in = :asked AND kind IN ('goal', 'work')
   AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.task_id = :asked AND needs.needs_id = tasks.id)
 ORDER BY id
 
@@ -216,7 +216,10 @@ WHERE id = :id RETURNING state, due_at
 UPDATE tasks SET assignee = :assignee, lane = :lane WHERE id = :id
 
 -- name: count_tasks_of
-SELECT state, count(*) AS n FROM tasks WHERE root_id = :root GROUP BY state
+SELECT state, CAST(sum(n) AS bigint) AS n FROM (
+  SELECT state, n FROM counts WHERE root_id = :root AND root_id <> 0
+  UNION ALL SELECT state, n FROM count_changes WHERE root_id = :root
+) AS parts GROUP BY state HAVING sum(n) <> 0
 
 -- name: cost_by_teammate
 -- The cost of each teammate's turns under one root.
@@ -227,14 +230,81 @@ JOIN turns ON turns.task_id = attempts.task_id AND turns.epoch = attempts.epoch
 WHERE tasks.root_id = :root GROUP BY attempts.teammate ORDER BY attempts.teammate
 
 -- name: list_tasks
+-- Tasks in any state.
 SELECT * FROM tasks
-WHERE id > :after
-  AND (CAST(:root AS bigint) IS NULL OR root_id = :root)
-  AND (CAST(:states AS text) IS NULL
-    OR state IN (SELECT value ->> 'state' FROM json_each(CAST(:states AS text))))
-  AND (CAST(:role AS text) IS NULL OR role = :role)
+WHERE id > :after AND (CAST(:role AS text) IS NULL OR role = :role)
   AND (CAST(:teammate AS text) IS NULL OR teammate = :teammate)
 ORDER BY id LIMIT :page
 
+-- name: list_tasks_in (sqlite)
+-- Tasks in some states: a page of each, and of these the first.
+SELECT tasks.* FROM json_each(:states) AS asked
+JOIN tasks ON tasks.id IN (
+  SELECT id FROM tasks WHERE state || '' = asked.value ->> 'state' AND id + 0 > :after
+    AND (:role IS NULL OR role = :role) AND (:teammate IS NULL OR teammate = :teammate)
+  ORDER BY id + 0 LIMIT :page
+)
+ORDER BY tasks.id LIMIT :page
+
+-- name: list_tasks_in (postgres)
+SELECT found.* FROM json_each(CAST(:states AS text)) AS asked
+CROSS JOIN LATERAL (
+  SELECT * FROM tasks WHERE state || '' = asked.value ->> 'state' AND id + 0 > :after
+    AND (CAST(:role AS text) IS NULL OR role = :role) AND (CAST(:teammate AS text) IS NULL OR teammate = :teammate)
+  ORDER BY id + 0 LIMIT :page
+) AS found
+ORDER BY found.id LIMIT :page
+
+-- name: list_tasks_under (sqlite)
+-- The same under one root.
+SELECT tasks.* FROM json_each(:states) AS asked
+JOIN tasks ON tasks.id IN (
+  SELECT id FROM tasks WHERE root_id = :root AND state = asked.value ->> 'state' AND id + 0 > :after
+    AND (:role IS NULL OR role = :role) AND (:teammate IS NULL OR teammate = :teammate)
+  ORDER BY id + 0 LIMIT :page
+)
+ORDER BY tasks.id LIMIT :page
+
+-- name: list_tasks_under (postgres)
+SELECT found.* FROM json_each(CAST(:states AS text)) AS asked
+CROSS JOIN LATERAL (
+  SELECT * FROM tasks WHERE root_id = :root AND state = asked.value ->> 'state' AND id + 0 > :after
+    AND (CAST(:role AS text) IS NULL OR role = :role) AND (CAST(:teammate AS text) IS NULL OR teammate = :teammate)
+  ORDER BY id + 0 LIMIT :page
+) AS found
+ORDER BY found.id LIMIT :page
+
+-- name: newest_ended
+-- The tasks that ended last.
+SELECT * FROM tasks
+WHERE ended_at IS NOT NULL AND (CAST(:role AS text) IS NULL OR role = :role)
+  AND (CAST(:teammate AS text) IS NULL OR teammate = :teammate)
+ORDER BY ended_at DESC, id DESC LIMIT :page
+
+-- name: newest_ended_under (sqlite)
+-- The same under one root, by their numbers.
+SELECT tasks.* FROM json_each(:states) AS asked
+JOIN tasks ON tasks.id IN (
+  SELECT id FROM tasks WHERE root_id = :root AND state = asked.value ->> 'state'
+    AND (:role IS NULL OR role = :role) AND (:teammate IS NULL OR teammate = :teammate)
+  ORDER BY id + 0 DESC LIMIT :page
+)
+ORDER BY tasks.id DESC LIMIT :page
+
+-- name: newest_ended_under (postgres)
+SELECT found.* FROM json_each(CAST(:states AS text)) AS asked
+CROSS JOIN LATERAL (
+  SELECT * FROM tasks WHERE root_id = :root AND state = asked.value ->> 'state'
+    AND (CAST(:role AS text) IS NULL OR role = :role) AND (CAST(:teammate AS text) IS NULL OR teammate = :teammate)
+  ORDER BY id + 0 DESC LIMIT :page
+) AS found
+ORDER BY found.id DESC LIMIT :page
+
+-- name: children_of
+SELECT * FROM tasks WHERE parent_id = :parent AND id > :after ORDER BY id LIMIT :page
+
 -- name: count_tasks
-SELECT state, count(*) AS n FROM tasks GROUP BY state
+-- Triggers keep these numbers, and that is why no task is read (see `migrations/0014_growing.sql`).
+SELECT state, CAST(sum(n) AS bigint) AS n FROM (
+  SELECT state, n FROM counts WHERE root_id = 0 UNION ALL SELECT state, n FROM count_changes
+) AS parts GROUP BY state HAVING sum(n) <> 0
