@@ -53,13 +53,12 @@ def listing(states: Iterable[str] | None, root: int | None, **given: object) -> 
     """A page of tasks. Those in some states, or under a root, are found state by state."""
     if states is None and root is None:
         return "list_tasks", given
-    named = as_json([{"state": state} for state in sorted(set(types.OPEN | types.ENDED if states is None else states))])
-    return "list_tasks_in" if root is None else "list_tasks_under", {**given, "states": named, "root": root}
+    given |= {"states": named(types.OPEN | types.ENDED if states is None else states), "root": root}
+    return "list_tasks_in" if root is None else "list_tasks_under", given
 
 
-def ended(root: int | None, *, page: int, role: str | None = None, teammate: str | None = None) -> Asked:
-    given = {"states": as_json([{"state": state} for state in sorted(types.ENDED)]), "role": role, "teammate": teammate}
-    return "newest_ended" if root is None else "newest_ended_under", {**given, "root": root, "page": page}
+def named(states: Iterable[str]) -> str:
+    return as_json([{"state": state} for state in sorted(set(states))])
 
 
 def ready(most: int, roots: Iterable[int] | None) -> Asked:

@@ -36,7 +36,7 @@ from .prune import Pruned
 from .reads import Reading
 from .replay import REMARKS
 from .store.seam import as_json
-from .verbs import budgets, claims, members, messages, needs, notes, rate_limits, settle, tasks, turns
+from .verbs import budgets, claims, members, messages, needs, rate_limits, settle, tasks, turns
 
 _LOG = logger(__name__)
 _RESERVED_MAX = 10_000
@@ -281,7 +281,7 @@ class Board(Reading):
         rules.text("title", title, characters=self.limits.title_chars_max)
         text = self._text("note", text)
         return await self._do(
-            notes.write_note, author=author, title=title, text=text, claim=claim, everyone=everyone,
+            messages.write_note, author=author, title=title, text=text, claim=claim, everyone=everyone,
             key=self._key(key),
         )  # fmt: skip
 
@@ -330,17 +330,13 @@ class Board(Reading):
         self, name: str, *, by: str = HUMAN, reason: str = "", seat: int | None = None, if_quiet: bool = False
     ) -> None:
         """Shut a teammate down; with `if_quiet`, only if nothing waits in its inbox, else NotReady."""
-        await self._do(
-            members.end_teammate,
-            name=name, by=by, reason=self._text("reason", reason), failed=False, seat=seat, if_quiet=if_quiet,
-        )  # fmt: skip
+        given: dict[str, Any] = {"name": name, "by": by, "reason": self._text("reason", reason), "seat": seat}
+        await self._do(members.end_teammate, **given, failed=False, if_quiet=if_quiet)
 
     async def fail_teammate(self, name: str, *, by: str, reason: str, seat: int | None = None) -> None:
         """Mark a teammate as failed, after a bug ended its worker."""
-        await self._do(
-            members.end_teammate,
-            name=name, by=by, reason=self._text("reason", reason), failed=True, seat=seat, if_quiet=False,
-        )  # fmt: skip
+        given: dict[str, Any] = {"name": name, "by": by, "reason": self._text("reason", reason), "seat": seat}
+        await self._do(members.end_teammate, **given, failed=True, if_quiet=False)
 
     # The log.
 

@@ -22,7 +22,7 @@ KEPT_MS_MIN = 24 * 3_600_000  # A caller may repeat a call for this long, so its
 _EVENTS, _TASKS, _ANSWERS = 1_000, 20, 2_000  # Of one transaction.
 # The entities that an event names: the fields of its data with one id of them, or a list.
 _NAMED = {
-    "task": ("followup_of", "tasks"), "reservation": ("key",), "cooldown": ("pace",), "note": ("note",),
+    "task": ("followup_of", "tasks", "needs"), "reservation": ("key",), "cooldown": ("pace",), "note": ("note",),
     "message": ("message", "messages"), "teammate": ("name",), "host": ("host", "hosts"),
 }  # fmt: skip
 
@@ -114,10 +114,8 @@ async def _folded(fetch: Fetch, events: Sequence[Event]) -> list[dict[str, str |
 
 def _about(told: Event) -> Iterator[tuple[str, str]]:
     """The entities that an event may change or look at, but for the tasks that wait for its own."""
-    yield from (("task", str(told.task)), ("budget", str(told.root)))
-    yield "attempt", f"{told.task}.{told.data.get('epoch')}"
-    needs = told.data.get("needs")
-    yield from (("task", str(each[0])) for each in (needs if isinstance(needs, list) else ()))
-    for entity, fields in _NAMED.items():
-        for given in (told.data.get(field) for field in fields):
-            yield from ((entity, str(each)) for each in (given if isinstance(given, list) else [given]))
+    data = told.data
+    yield from (("task", str(told.task)), ("budget", str(told.root)), ("attempt", f"{told.task}.{data.get('epoch')}"))
+    for entity, given in ((entity, data.get(field)) for entity, fields in _NAMED.items() for field in fields):
+        for each in given if isinstance(given, list) else [given]:
+            yield entity, str(each[0] if isinstance(each, list) else each)

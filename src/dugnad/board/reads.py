@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -80,7 +79,9 @@ class Reading:
 
     async def ended_last(self, *, root: int | None = None, page: int = 100, **filters: str | None) -> list[types.Task]:
         """The tasks that ended last, the newest first; under a root, those with the highest numbers."""
-        return [records.task(row) for row in await self._ask(around.ended(root, page=self._page(page), **filters))]
+        given = {"role": None, "teammate": None, "root": root, "page": self._page(page), **filters}
+        name = "newest_ended" if root is None else "newest_ended_under"
+        return await self._list(records.task, name, states=around.named(types.ENDED), **given)
 
     async def children(self, task: int, *, after: int = 0, page: int = 100) -> list[types.Task]:
         """A page of the tasks that were put under a task."""
@@ -103,14 +104,10 @@ class Reading:
         """The tasks that wait for this one, each with the outcome it asks for, if any."""
         return around.behind(await self._read("needs_behind", ids=ids_json([task])))
 
-    async def all_needs(self) -> list[tuple[int, types.Need, str]]:
-        """Every need, with the task that has it, and open, met or broken."""
-        return [(row["task_id"], *around.needs([row])[0]) for row in await self._read("all_needs")]
-
-    async def open_needs(self, tasks: Iterable[int]) -> list[tuple[int, types.Need]]:
-        """The open needs of these tasks, each with the task that has it."""
-        found = await self._read("open_needs", ids=ids_json(tasks))
-        return [(row["task_id"], types.Need(row["needs_id"], row["outcome"])) for row in found]
+    async def all_needs(self, tasks: Iterable[int]) -> list[tuple[int, types.Need, str]]:
+        """The needs of these tasks, each with the task that has it, and open, met or broken."""
+        found = await self._read("all_needs", ids=ids_json(tasks))
+        return [(row["task_id"], *around.needs([row])[0]) for row in found]
 
     async def past_attempts(
         self, *, roots: Iterable[int] | None = None, since: int = 0, errands: bool = False, most: int = 20_000
@@ -127,12 +124,6 @@ class Reading:
         """The turns of one attempt, in order, including those that a summary covers."""
         asked = {"task": task, "epoch": epoch, "page": self._page(page)}
         return await self._list(records.turn, "read_turns", **asked, after=after)
-
-    async def tracebacks(self, task: int) -> dict[int, str]:
-        """The tracebacks of bugs that ended attempts, by the number of the attempt."""
-        last = rules.TURNS_MAX - 1
-        kept = {each.number: await self.transcript(task, each.epoch, after=last) for each in await self.attempts(task)}
-        return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
 
     async def budget(self, root: int) -> types.Spending:
         for found in await self._list(records.spending, "read_budget", root=root):
@@ -190,9 +181,6 @@ class Reading:
     async def shutdown_requests(self, host: str) -> list[types.ShutdownRequest]:
         """The shutdown requests to this host's teammates, answered or not."""
         return await self._list(records.shutdown_request, "shutdown_requests", host=host)
-
-    async def read_note(self, note: int) -> types.Note | None:
-        return next(iter(await self._list(records.note, "read_note", id=note)), None)
 
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100

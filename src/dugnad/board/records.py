@@ -173,14 +173,12 @@ def by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
 def health(found: Sequence[Sequence[Row]], schema: int) -> Health:
     """From the answers to `HEALTH`, and from the rows of teammates, hosts and ready work."""
     counts, (oldest,), (asked,), (sums,), (last,), held, cooling, members, hosts, ready = found
-    tasks = dict.fromkeys((*types.OPEN, "ended"), 0)
-    for row in counts:
-        state = "ended" if row["state"] in types.ENDED else row["state"]
-        tasks[state] = tasks.get(state, 0) + row["n"]
+    tasks = Counter(dict.fromkeys(types.OPEN, 0) | {row["state"]: row["n"] for row in counts})
+    tasks["ended"] = sum(tasks.pop(state, 0) for state in types.ENDED)
     alive = sum(row["alive"] for row in hosts)
     return Health(
         now=oldest["now"], schema=schema, last_event=last["seq"], ready=by_lane(ready, 1_000),
-        tasks=tasks, ready_since=oldest["at"],
+        tasks=dict(tasks), ready_since=oldest["at"],
         requests=asked["n"], asked_at=asked["at"], hosts={"alive": alive, "lost": len(hosts) - alive},
         team=dict(Counter(teammate(row).status for row in members)), held=tuple(row["root_id"] for row in held),
         spent=amount(sums), reserved=amount(sums, "_reserved"), cooldowns=tuple(map(cooldown, cooling)),

@@ -151,7 +151,7 @@ async def export(call: CommandContext, *, file: Path | None, form: str | None, r
     )
     tasks = await all_pages(call.board.list_tasks, "id")
     needs: dict[int, list[tuple[Need, str]]] = {}
-    for task, need, state in await call.board.all_needs():
+    for task, need, state in await call.board.all_needs(task.id for task in tasks):
         needs.setdefault(task, []).append((need, state))
     notes = await _notes(call.board)
     if form == "json":

@@ -177,8 +177,8 @@ async def plan_for(
     """These open tasks and the reviews behind them, without their budgets. Each review adds two tasks."""
     edges: dict[int, list[Need]] = {}
     there = {task.id: task for task in tasks}
-    for waiting, need in await board.open_needs(there):
-        if need.task in there:  # Other tasks have ended in the meantime.
+    for waiting, need, state in await board.all_needs(there):
+        if state == "open" and need.task in there:  # Other tasks have ended in the meantime.
             edges.setdefault(waiting, []).append(need)
     now = await board.now_ms()
     team = {member.name for member in await board.team() if member.status not in GONE}

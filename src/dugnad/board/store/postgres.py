@@ -34,10 +34,7 @@ _NAP_SECONDS_MAX = 1.0
 _TOGETHER_MAX = 20  # Statements that are read as one.
 # Statements must use an index, and read no more of it than they need. A planner that takes the tables for empty would
 # scan them, and one that expects few rows would gather them all before the first.
-_PLANNING = {
-    "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
-    "jit": "off",
-}  # fmt: skip
+_PLANNING = {f"enable_{each}": "off" for each in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")}
 _NOT_ENOUGH = "DG001"  # The state that a script ends with when a step does not find what it must.
 
 _GONE = (
@@ -296,7 +293,7 @@ class PostgresStore(Pushing):
             server_settings={
                 "application_name": "dugnad", "search_path": self._board, "synchronous_commit": "on",
                 "default_transaction_isolation": "read committed", "statement_timeout": milliseconds,
-                "idle_in_transaction_session_timeout": milliseconds, **settings,
+                "idle_in_transaction_session_timeout": milliseconds, "jit": "off", **settings,
             },
         )  # fmt: skip
         # Both ends of the wire notice when the other falls silent.

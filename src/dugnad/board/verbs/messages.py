@@ -1,4 +1,4 @@
-"""Inboxes: telling, taking, showing, and the requests that wait for a reply."""
+"""Inboxes: telling, taking, showing, and the requests that wait for a reply; and the team's scratchpad."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import BadInput, NotReady, StoppedTeammate
-from ...types import BOARD, HUMAN, Claim, Message, MessageKind, Waiting
+from ...prompts import tell as tell_mind
+from ...text import shorten
+from ...types import BOARD, HUMAN, Claim, Message, MessageKind, Note, Waiting
 from .. import records, rules
-from ..store.seam import Row, Tx, as_json, event, ids_json, made_ready, wake
+from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, made_ready, wake
 from .fence import fence
 
 
@@ -162,3 +164,30 @@ def words(query: str) -> str:
     """The words of a search, each ready for LIKE."""
     escaped = [word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for word in query.casefold().split()]
     return as_json([{"like": word} for word in escaped])
+
+
+async def write_note(
+    tx: Tx, *, author: str, title: str, text: str, claim: Claim | None, everyone: bool, key: str
+) -> Note:
+    """With `everyone`, the note belongs to no goal: tasks of all goals show it, and teammates at work get a notice."""
+    if there := await tx.fetch("note_by_key", key=key):
+        return records.note(there[0])
+    if claim:
+        await fence(tx, claim)
+    rows = await tx.fetch(
+        "insert_note", key=key, author=author, title=title, text=text, folded=f"{title}\n{text}".casefold(),
+        task=claim and claim.task.id, root=claim.task.root if claim and not everyone else None,
+    )  # fmt: skip
+    if not rows:  # Another process has just used the key.
+        raise TryAgain
+    note = records.note(rows[0])
+    event(
+        tx, "noted", author, task=note.task, root=note.root, note=note.id, title=note.title, text=note.text,
+        epoch=claim and claim.epoch,
+    )  # fmt: skip
+    wake(tx, "notes")
+    for row in await tx.fetch("recipients_at_work", sender=author) if everyone else ():
+        words = shorten(text, 8_000, tell_mind("packet.shortened"))
+        told = f"{tell_mind('results.note_for_everyone', title=title)}\n{words}"
+        await notice(tx, f"note:{note.id}", told, note.task, to=row["name"], by=author)
+    return note

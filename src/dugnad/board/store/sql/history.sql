@@ -35,11 +35,7 @@ FROM (
 ORDER BY newest.task_id, newest.epoch
 
 -- name: all_needs
-SELECT task_id, needs_id, outcome, state FROM needs ORDER BY task_id, needs_id
-
--- name: open_needs
--- The open needs of these tasks.
-SELECT needs.task_id, needs.needs_id, needs.outcome
+SELECT needs.task_id, needs.needs_id, needs.outcome, needs.state
 FROM json_each(CAST(:ids AS text)) AS asked
-JOIN needs ON needs.task_id = CAST(asked.value ->> 'id' AS bigint) AND needs.state = 'open'
+JOIN needs ON needs.task_id = CAST(asked.value ->> 'id' AS bigint)
 ORDER BY needs.task_id, needs.needs_id
