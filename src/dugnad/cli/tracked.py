@@ -25,13 +25,17 @@ async def refuse_tracked(project: Project, url: str) -> None:
     if (path := file_of(url)) is None:
         return
     known: dict[Path, Git | None] = {}
+    untracked: set[tuple[Path, Path]] = set()
     for each in await asyncio.to_thread(_asked_about, project.root, path):
         for at, top in enumerate(_tops(each.parent)):
             if top not in known:
                 known[top] = await _repository(top, nearest=at == 0)
             git, name = known[top], each.relative_to(top).as_posix()
-            if git is not None and await git.is_tracked(name):
+            if git is None or any((top, folder) in untracked for folder in each.parents):
+                continue  # Git is not asked again about what is in a folder of which it tracks nothing.
+            if await git.is_tracked(name):
                 raise NotAccepted(_refusal(project, top, each))
+            untracked.add((top, each))
 
 
 def _asked_about(root: Path, path: Path) -> list[Path]:
