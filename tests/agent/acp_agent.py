@@ -139,7 +139,9 @@ def do(word, *given):
     elif word == "ask":
         ask(*given)
     elif word == "call":
-        call_tool(*given)
+        calling = threading.Thread(target=call_tool, args=given, daemon=True)
+        calling.start()
+        wait(lambda: not calling.is_alive())
     elif word == "at once":
         call_tool(*given[0][1:])  # It says hello first.
         threads = [threading.Thread(target=call_tool, args=each[1:]) for each in given]

@@ -251,12 +251,24 @@ async def test_a_session_that_takes_too_long_is_cancelled_and_then_killed(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(acp_session, "CANCEL_SECONDS", 0.3 if ignores else 60.0)
     script(tree, {"do": [["spawn", "1000"], ["say", "x"], ["hang"]], "usage": USAGE, "ignores_cancel": ignores})
-    stage = await stage_of(board, sandbox, tree, acp_agent(folder, tokens_per_run=20_000, **bounds))
+    slow = {"tokens_per_run": 20_000, "tokens_per_minute": 6_000}
+    stage = await stage_of(board, sandbox, tree, acp_agent(folder, **slow, **bounds))
     outcome = await stage.run(budget=Budget(tokens=50_000))
     assert isinstance(outcome, Failed)
     assert says in outcome.reason
     assert len(heard(tree, "cancel")) == 1
-    assert (await board.budget(1)).spent.tokens == (20_000 if ignores else 370)
+    spent = (await board.budget(1)).spent.tokens
+    # What it reports, and what its model can have said of an answer that was cut off: ten seconds at least.
+    assert spent == 20_000 if ignores else 370 + 1_000 <= spent < 20_000
+
+
+async def test_a_session_that_dies_costs_more_than_it_had_reported(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    script(tree, {"do": [COST, ["say", "I"], ["die", "out of memory"]]})
+    stage = await stage_of(board, sandbox, tree, acp_agent(folder, counts_dollars=True))
+    await stage.run(budget=Budget(dollars=0.2))
+    assert (await board.budget(1)).spent.microdollars == 200_000
 
 
 # Logging in.

@@ -41,11 +41,13 @@ async def stopped(board: Board, sandbox: Sandbox, tree: Path, folder: Path, **ru
     return account
 
 
-async def test_a_stopped_session_is_cancelled_and_counts_as_what_it_says(
+async def test_a_stopped_session_is_cancelled_and_counts_as_what_it_says_and_its_model_may_have_begun(
     board: Board, sandbox: Sandbox, tree: Path, folder: Path
 ) -> None:
     account = await stopped(board, sandbox, tree, folder, usage=USAGE)
-    assert (account.spent.microdollars, account.spent.tokens) == (12_300, 370)
+    most = (account.spent.milliseconds / 1000 + 10) * 10_000  # It reports no answer that is cut off.
+    assert 100_000 <= account.spent.microdollars <= most + 100
+    assert 1_000 <= account.spent.tokens <= most / 100 + 1
     command = acp_agent(folder, counts_dollars=True)
     async with hosting(board, None, mind=minds(board, sandbox, tree, command)):
         (done,) = await until_ended(board, await board.find(account.root))
@@ -60,7 +62,7 @@ async def test_one_that_ignores_that_is_killed_and_counts_as_what_it_can_have_sp
     account = await stopped(board, sandbox, tree, folder, ignores_cancel=True)
     seconds = account.spent.milliseconds / 1000
     assert account.spent.tokens == pytest.approx((seconds + 10) * 100, abs=2)
-    assert account.spent.microdollars == 12_300  # That it said before.
+    assert account.spent.microdollars == pytest.approx((seconds + 10) * 10_000, abs=200)  # More than it said before.
 
 
 async def test_people_who_watch_see_what_the_session_does(

@@ -66,12 +66,16 @@ class RpcLine:
             raise LineTrouble(f"its answer to {method} is not an object")
         return found
 
-    async def tell(self, method: str, params: dict[str, Any]) -> None:
-        await self._send({"method": method, "params": params})
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        """At once: before the answer to a request that is being answered."""
+        self._write({"method": method, "params": params})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._piped.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._piped.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self._write(message)
             await self._piped.stdin.drain()
         except OSError:
             pass  # It ended; `listen` says so.

@@ -67,6 +67,8 @@ class SessionEnd:
     trouble: str = ""
     status: int | None = None  # The HTTP status of its provider, if it reports one.
     usage: Usage | None = None
+    # How long its model may have been at an answer that was cut off, which no agent counts; None: none was cut off.
+    cut_seconds: float | None = None
 
 
 class SessionTrouble(Exception):
@@ -87,6 +89,8 @@ class AcpSession:
         self._session = ""
         self._step = ""
         self._ways: Any = None
+        self._cancelled = False
+        self._asks_since = 0.0  # Since then it may wait for its model.
         self.prompted = False  # Before that it cannot have cost anything.
 
     async def hold(self, enough: asyncio.Event) -> SessionEnd:
@@ -100,13 +104,17 @@ class AcpSession:
                 return SessionEnd(ended="cancelled")
             return SessionEnd(ended="late", trouble=f"it did not answer {self._step} in time")
         except (LineTrouble, SessionTrouble) as trouble:
-            return SessionEnd(ended="failed", trouble=f"{trouble}{self._at()}")
+            return SessionEnd(ended="failed", trouble=f"{trouble}{self._at()}", cut_seconds=self._cut())
         except RpcRefusal as refusal:
             return self._refused(refusal)
         finally:
             listening.cancel()
             with suppress(asyncio.CancelledError):
                 await listening
+
+    def _cut(self) -> float:
+        """In a call of its own it hardly waits for its model, but it may have sent the next request just now."""
+        return 0.0 if self.progress.open_calls() else asyncio.get_running_loop().time() - self._asks_since
 
     def _at(self) -> str:
         return f" (at {self._step})" if self._step and self._step != "session/prompt" else ""
@@ -151,33 +159,34 @@ class AcpSession:
 
     async def _work(self, enough: asyncio.Event) -> SessionEnd:
         prompt = {"sessionId": self._session, "prompt": [{"type": "text", "text": self._plan.prompt}]}
-        self.prompted = True
+        self.prompted, self._asks_since = True, asyncio.get_running_loop().time()
         asked = asyncio.create_task(self._ask("session/prompt", prompt))
+        cut = None
         try:
             why = await self._within(asked, self._plan.seconds, enough, silence=self._plan.silence_seconds)
             if isinstance(why, str):
-                await self._cancel(asked)
+                cut = self._cut()
+                self._cancel()
+                # It is killed only afterwards: until then it can say what it spent.
+                await asyncio.wait({asked}, timeout=CANCEL_SECONDS)
             answer = asked.result() if asked.done() and asked.exception() is None else None
         finally:
             asked.cancel()
-        usage = usage_of(answer.get("usage")) if answer else None
-        if why == "late":
-            trouble = f"it was cancelled after {self._plan.seconds:.0f} seconds, which is its limit"
-            return SessionEnd(ended="late", trouble=trouble, usage=usage)
-        if why == "silent":
-            trouble = f"it was cancelled because it said nothing for {self._plan.silence_seconds:.0f} seconds"
-            return SessionEnd(ended="late", trouble=trouble, usage=usage)
+        stop = one_line(answer.get("stopReason"), 60) if answer else ""
+        usage, cut = usage_of(answer.get("usage")) if answer else None, cut if stop in ("", "cancelled") else None
+        if not isinstance(why, str):
+            return SessionEnd(ended="stopped", stop=stop, usage=usage, cut_seconds=cut)
         if why == "enough":
-            return SessionEnd(ended="cancelled", usage=usage)
-        assert answer is not None
-        return SessionEnd(ended="stopped", stop=one_line(answer.get("stopReason"), 60), usage=usage)
+            return SessionEnd(ended="cancelled", usage=usage, cut_seconds=cut)
+        late = f"after {self._plan.seconds:.0f} seconds, which is its limit"
+        silent = f"because it said nothing for {self._plan.silence_seconds:.0f} seconds"
+        trouble = f"it was cancelled {late if why == 'late' else silent}"
+        return SessionEnd(ended="late", trouble=trouble, usage=usage, cut_seconds=cut)
 
-    async def _cancel(self, asked: asyncio.Task[Any]) -> None:
-        """Cancel before it is killed: then it can say what it spent."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CANCEL_SECONDS):
-                await self._line.tell("session/cancel", {"sessionId": self._session})
-                await asyncio.wait({asked})
+    def _cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._line.tell("session/cancel", {"sessionId": self._session})
 
     async def _within(
         self, work: Coroutine[Any, Any, Any] | asyncio.Task[Any], seconds: float, enough: asyncio.Event, *,
@@ -224,15 +233,21 @@ class AcpSession:
         if method != "session/update" or not isinstance(params, dict) or params.get("sessionId") != self._session:
             return  # Of a session that is not ours, or an extension.
         happening = self.progress.apply(params.get("update"))
+        if happening.keep:  # A call of its own has ended.
+            self._asks_since = asyncio.get_running_loop().time()
         self._happened(happening)
 
     def _answer(self, method: str, params: Any) -> Any:
         if method == "session/request_permission":
             permission = read_permission(params, self.progress)
-            allowed = self._allows(permission)
-            return CANCELLED if allowed is None else permission.answer(allowed)
+            if (allowed := self._allows(permission)) is not None:
+                return permission.answer(allowed)
+            self._cancel()  # First: an agent that gets its answer asks its model again.
+            return CANCELLED
         if method == "elicitation/create":
             form = read_elicitation(params)
-            filled = DECLINED if form is None else self._fills(form)
-            return CANCELLED_FORM if filled is None else filled
+            if (filled := DECLINED if form is None else self._fills(form)) is not None:
+                return filled
+            self._cancel()
+            return CANCELLED_FORM
         raise RpcRefusal(NO_METHOD, f"dugnad does not offer {one_line(method, 60)}.")

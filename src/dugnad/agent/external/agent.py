@@ -17,7 +17,7 @@ from pathlib import Path
 from ...board import Board
 from ...board.roots import root_name
 from ...clock import Sources, new_secret
-from ...errors import BoardTrouble, BudgetSpent, DugnadError, ModelMisconfigured, StaleClaim
+from ...errors import BoardTrouble, DugnadError, ModelMisconfigured, StaleClaim
 from ...logs.steps import step
 from ...models.port import Reply, Said, Usage
 from ...prompts import tell
@@ -26,7 +26,7 @@ from ...text import NOTHING, Told, clean, joined, shorten
 from ...tools.message_tools import answer_since
 from ...tools.policy import Decision, Policy
 from ...tools.tool import Tool
-from ...types import HUMAN, Amount, Claim, Done, NewTurn, Outcome, Released, Spending, Teammate, Waiting
+from ...types import HUMAN, Claim, Done, NewTurn, Outcome, Released, Spending, Teammate, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import GUARD, Conversation, Untold
 from ..model_calls import PutDown
@@ -42,7 +42,7 @@ from .live import LiveRun
 from .prompt import prompt_text, remark
 from .reports import AgentReport, resets_in
 from .review import Part, empty_folder, part_of, shown_change
-from .running import RunOrder, run_command
+from .running import RunOrder, reserve_run, run_command
 
 _TEXT_CHARS_MAX = 500_000  # Of its answer; a turn has a bound.
 _STATUS = "git status --short 2>/dev/null | head -n 60"
@@ -200,7 +200,8 @@ class ExternalAgent:
         status = await self._status(sandbox, tree) if talk.begun and part != "verdict" else ""
         if text := remark(talk, status, self.board.limits, at_verdict=part == "verdict"):
             talk.say(text)
-        amount, reservation, spending = await self._reserve(claim)
+        given = (self.board, claim, self.command, self.limits)
+        amount, reservation, spending = await reserve_run(*given, check=self._must_be_counted, note=self._note)
         here = standing(talk.turns + 1, self.command.runs_max, spending)
         said = Said(joined([*talk.to_say, here]))
         talk.number = await self.board.record(claim, talk.next_turn("request", {"command": self.command.name}))
@@ -297,23 +298,6 @@ class ExternalAgent:
             except BoardTrouble as trouble:
                 self._note(f"waits for the board: {trouble}")
                 await asyncio.sleep(_PAUSE_SECONDS)
-
-    async def _reserve(self, claim: Claim) -> tuple[Amount, str, Spending]:
-        """Reserve what a run may cost. If others may give something back, wait for that."""
-        root = claim.task.root
-        with self.board.watch([f"budget:{root}"]) as watch:
-            for _ in range(self.limits.patience_max):
-                spending = await self.board.budget(root)
-                self._must_be_counted(spending)
-                amount = self.command.at_most(spending)
-                try:
-                    return amount, await self.board.reserve(claim, amount), spending
-                except BudgetSpent as spent:
-                    if not spent.may_free_up:
-                        raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
-                self._note("waits for others to give back what they reserved")
-                await watch.wait(60)
-        raise PutDown(Released("others hold what is left of the budget", self.limits.give_back_seconds, True))
 
     async def _must_be_there(self, sandbox: Sandbox, tree: Path) -> None:
         program = self.command.run[0]

@@ -131,6 +131,15 @@ def _share(spending: Spending, kind: str, said: int | None, usual: int, *, alone
     return int(min(most, max(least, left)))
 
 
+_OPENCODE = {
+    "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY": "env?:OPENAI_API_KEY",
+    "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "npm_config_offline": "true",  # It would look for a package of its own at each start.
+}
 # What `[commands.NAME]` need not say for well-known agents. They ask nobody for permission, because the sandbox limits
 # them. Those that have a switch for it do not read settings of the project, which could name programs and servers.
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -162,15 +171,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "opencode": {
             "run": ("opencode", "run", "--format", "json", "--auto", "--pure", "--title", "dugnad"),
             "reads": "opencode-jsonl",
-            "environment": {
-                "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
-                "OPENAI_API_KEY": "env?:OPENAI_API_KEY",
-                "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
-                "OPENCODE_DISABLE_AUTOUPDATE": "1",
-                "OPENCODE_DISABLE_MODELS_FETCH": "1",
-                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-                "npm_config_offline": "true",  # It would look for a package of its own at each start.
-            },
+            "environment": _OPENCODE,
             "hosts": ("api.anthropic.com", "api.openai.com"),
         },
     }
@@ -183,16 +184,10 @@ ACP_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "opencode": {
             "run": ("opencode", "acp"),
             "environment": {
-                "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
-                "OPENAI_API_KEY": "env?:OPENAI_API_KEY",
+                **_OPENCODE,
                 "OPENCODE_CONFIG_CONTENT": "env?:OPENCODE_CONFIG_CONTENT",
-                "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
-                "OPENCODE_DISABLE_AUTOUPDATE": "1",
                 "OPENCODE_DISABLE_CLAUDE_CODE": "1",
-                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-                "OPENCODE_DISABLE_MODELS_FETCH": "1",
                 "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
-                "npm_config_offline": "true",
                 "OPENCODE_PERMISSION": '{"edit": "ask", "bash": "ask", "webfetch": "ask", "websearch": "ask"}',
             },
             "hosts": ("api.anthropic.com", "api.openai.com"),
@@ -205,6 +200,8 @@ ACP_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "ANTHROPIC_API_KEY": "env?:ANTHROPIC_API_KEY",
                 "CLAUDE_CODE_OAUTH_TOKEN": "env?:CLAUDE_CODE_OAUTH_TOKEN",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                # After its work it would ask its model what a person may say next, and not report what that costs.
+                "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",
                 "NO_BROWSER": "1",
             },
             "hosts": ("api.anthropic.com",),

@@ -54,11 +54,15 @@ class LiveRun:
 
     async def call(self, name: str, arguments: str) -> tuple[str, bool]:
         """What the agent is answered, and whether that is a refusal. A call that began is recorded, even if the agent
-        does not wait for its answer."""
+        does not wait for its answer. A run that has to end gets none: it would ask its model again with it, and what
+        that costs until the run is cancelled, no agent counts."""
         task = asyncio.create_task(self._in_turn(name, arguments))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        return await asyncio.shield(task)
+        answer = await asyncio.shield(task)
+        if self.over.is_set():
+            await asyncio.Event().wait()
+        return answer
 
     async def _in_turn(self, name: str, arguments: str) -> tuple[str, bool]:
         async with self._turn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...models.port import ToolCall, Usage
@@ -48,15 +48,21 @@ class AgentReport:
     trouble: str = ""
     microdollars: int | None = None
     usage: Usage | None = None
+    cut_off: Amount = field(default_factory=Amount)  # What an answer can have cost that was cut off and is not counted.
     calls: tuple[ToolCall, ...] = ()  # What it asked, if it ended with that.
 
     def used(self, most: Amount, seconds: float) -> Amount:
         """What it says it cost, or the most that it can have cost."""
+        tokens = None if self.usage is None else self.usage.tokens
         return Amount(
-            tokens=most.tokens if self.usage is None else self.usage.tokens,
-            microdollars=most.microdollars if self.microdollars is None else self.microdollars,
+            tokens=_counted(tokens, self.cut_off.tokens, most.tokens),
+            microdollars=_counted(self.microdollars, self.cut_off.microdollars, most.microdollars),
             milliseconds=min(int(seconds * 1000), most.milliseconds),
         )
+
+
+def _counted(said: int | None, cut_off: int, most: int) -> int:
+    return most if said is None else max(said, min(said + cut_off, most))
 
 
 def read_report(reads: Reads, ran: CommandResult) -> AgentReport:

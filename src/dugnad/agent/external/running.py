@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import DugnadError
+from ...board import Board
+from ...errors import BudgetSpent, DugnadError
 from ...models.port import Usage
-from ...types import Amount, Spending
+from ...settings import AgentLimits
+from ...types import Amount, Claim, Released, Spending, Waiting
 from ...workspace.sandbox.sandbox import Sandbox
+from ..model_calls import PutDown
 from ..stop import Stop
 from .command import ExternalCommand
 from .reports import AgentReport, read_report
@@ -35,6 +39,30 @@ class RunOrder:
         if self.sandbox.bare:
             given.pop("IS_SANDBOX", None)  # It is not true here.
         return given
+
+
+def _nothing(_: object) -> None: ...
+
+
+async def reserve_run(
+    board: Board, claim: Claim, command: ExternalCommand, limits: AgentLimits, *,
+    check: Callable[[Spending], None] = _nothing, note: Callable[[str], None] = _nothing,
+) -> tuple[Amount, str, Spending]:  # fmt: skip
+    """Reserve what a run may cost. If others may give something back, wait for that."""
+    root = claim.task.root
+    with board.watch([f"budget:{root}"]) as watch:
+        for _ in range(limits.patience_max):
+            spending = await board.budget(root)
+            check(spending)
+            amount = command.at_most(spending)
+            try:
+                return amount, await board.reserve(claim, amount), spending
+            except BudgetSpent as spent:
+                if not spent.may_free_up:
+                    raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
+            note("waits for others to give back what they reserved")
+            await watch.wait(60)
+    raise PutDown(Released("others hold what is left of the budget", limits.give_back_seconds, True))
 
 
 def not_run(refused: DugnadError) -> tuple[AgentReport, float]:

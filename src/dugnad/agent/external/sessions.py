@@ -7,7 +7,6 @@ import shlex
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
 
 from ...acp.session import AcpSession, SessionEnd, SessionPlan
 from ...acp.updates import Happening
@@ -58,7 +57,7 @@ async def run_session(
             stopped.cancel()
             server.close()
             await piped.close()
-    found = _report(end, session, live, command)
+    found = _report(end, session, live, order, command)
     if found.trouble and piped.refused:
         found = replace(found, trouble=f"{found.trouble} (network: {piped.refused[0]})")
     return found, clock() - began
@@ -86,13 +85,16 @@ def _happened(happening: Happening, session: AcpSession, order: RunOrder, live: 
         live.over.set()
 
 
-def _report(end: SessionEnd, session: AcpSession, live: LiveRun, command: AcpCommand) -> AgentReport:
-    fields: dict[str, Any] = {"text": session.progress.text, "microdollars": session.progress.microdollars}
+def _report(end: SessionEnd, session: AcpSession, live: LiveRun, order: RunOrder, command: AcpCommand) -> AgentReport:
     found = AgentReport(
-        ended=_ended(end), trouble=end.trouble, usage=end.usage if command.counts_tokens else None, **fields
-    )
+        ended=_ended(end), trouble=end.trouble, text=session.progress.text,
+        usage=end.usage if command.counts_tokens else None, microdollars=session.progress.microdollars,
+    )  # fmt: skip
     if not session.prompted:
         found = replace(found, microdollars=0, usage=Usage())
+    # An agent that asked waits for us and not for its model; but opencode counts an answer when its calls have ended.
+    if end.cut_seconds is not None and not (live.waits and command.counts_tokens):
+        found = replace(found, cut_off=command.at_most_in(end.cut_seconds, order.amount))
     if live.waits:
         return replace(found, ended="asked", trouble="it asked", calls=tuple(live.waits))
     if end.ended == "stopped" and found.ended != "well":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...board import Board
 from ...clock import Sources
-from ...errors import BudgetSpent, DugnadError, NotReady, StaleClaim
+from ...errors import DugnadError, NotReady, StaleClaim
 from ...prompts import tell
 from ...settings import AgentLimits
 from ...text import NOTHING, Told, one_line
@@ -28,6 +28,7 @@ from ...tools.tool import Tool
 from ...types import Amount, Budget, Claim, Failed, Outcome, Released, Spending, Teammate, Waiting
 from ..conversation import Conversation, Untold
 from ..external.command import ExternalCommand
+from ..external.running import reserve_run
 from ..model_calls import PutDown
 from ..packet import packet, standing
 from ..resume import Attempts, hand_over, must_be_trusted, recall, record_verdict, take_messages
@@ -247,23 +248,10 @@ class _Reserved:
         self._amount, self._reservation, self._since, self._timed = Amount(), "", 0.0, False
 
     async def reserve(self) -> Spending:
-        """Reserve what the work may cost. If others may give something back, wait for that."""
-        root = self._claim.task.root
-        with self._board.watch([f"budget:{root}"]) as watch:
-            for _ in range(self._limits.patience_max):
-                spending = await self._board.budget(root)
-                amount = self._bounds.at_most(spending)
-                try:
-                    self._reservation = await self._board.reserve(self._claim, amount)
-                except BudgetSpent as spent:
-                    if not spent.may_free_up:
-                        raise PutDown(Waiting(on="budget", question=str(spent), amount=amount)) from None
-                    await watch.wait(60)
-                    continue
-                self._amount, self._since = amount, asyncio.get_running_loop().time()
-                self._timed = spending.milliseconds_max is not None
-                return spending
-        raise PutDown(Released("others hold what is left of the budget", self._limits.give_back_seconds, True))
+        given = (self._board, self._claim, self._bounds, self._limits)
+        self._amount, self._reservation, spending = await reserve_run(*given)
+        self._since, self._timed = asyncio.get_running_loop().time(), spending.milliseconds_max is not None
+        return spending
 
     def left(self) -> float:
         """How many seconds the reservation lasts, if time is capped."""
