@@ -8,8 +8,10 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.shell import environment, run
@@ -62,7 +64,7 @@ def test_the_end_of_its_input_gives_everything_back(project: Path) -> None:
         assert (given.folder / "half").read_text() == "half\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(project: Path, number: signal.Signals) -> None:
     board_of(project, "add", "Write it")
     with StdioClient(project) as client:
@@ -73,22 +75,47 @@ def test_a_signal_ends_it_in_order(project: Path, number: signal.Signals) -> Non
     assert task["state"] == "ready"
 
 
-def test_killed_it_is_a_lost_host_like_any_other(project: Path) -> None:
+def give_back(project: Path) -> None:
+    """Wait until nobody holds the task. No other host looks at it, and no command changes it."""
+    while json.loads(board_of(project, "tasks", "--json"))["tasks"][0]["state"] != "ready":
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["killed", "unburied", "asked"])
+def test_killed_it_gives_its_task_back_and_another_goes_on(project: Path, how: str) -> None:
     board_of(project, "add", "Write it")
     with StdioClient(project, name="first") as client:
         given = client("next_task")
         (given.folder / "half").write_text("half\n")
-        client.process.kill()
+        if how == "asked":  # So does Codex, and it waits a few milliseconds.
+            client.process.send_signal(signal.SIGTERM)
+            time.sleep(0.007)
+        client.process.send_signal(signal.SIGKILL)
+        if how == "killed":
+            client.process.wait(HANGS)
+        give_back(project)
         client.process.wait(HANGS)
-    with StdioClient(project, name="second") as other:  # It finds the dead process of its machine at once.
-        while "Nothing yet" in (taken := other("next_task")):
-            pass
+    with StdioClient(project, name="second") as other:
+        taken = other("next_task")
         assert taken.held["task"] == 1
         assert taken.held["epoch"] > given.held["epoch"]
         assert (taken.folder / "half").read_text() == "half\n"
         assert "merged into" in other("finish", **taken.held, result="Whole.")
     team = {each["name"]: each for each in json.loads(board_of(project, "team", "--json"))["teammates"]}
     assert team["first"]["status"] == "stopped"
+
+
+def test_killed_with_its_guardian_it_is_a_lost_host_like_any_other(project: Path) -> None:
+    board_of(project, "add", "Write it")
+    with StdioClient(project, name="first") as client:
+        given = client("next_task")
+        (guardian,) = [each for each in psutil.Process(client.process.pid).children() if "mcp" in each.cmdline()]
+        guardian.kill()
+        client.process.kill()  # It stays unburied until the end of the block.
+        with StdioClient(project, name="second") as other:  # It finds the dead process of its machine at once.
+            while "Nothing yet" in (taken := other("next_task")):
+                pass
+            assert taken.held["epoch"] > given.held["epoch"]
 
 
 def test_a_client_that_is_killed_closes_the_line(project: Path) -> None:

@@ -67,8 +67,8 @@ async def test_a_session_survives_a_red_check_asks_the_human_and_follows_up(name
     ]  # fmt: skip
     assert git(at.root, "show", "dugnad/main:greeting.txt") == "hello"
     assert "It wants hello." in await at.says("notes")
-    # Each answer is counted. But opencode tells only the tokens of its last answer, so they do not count, and no cost of
-    # an answer whose calls have not ended: here the one with the question.
+    # Each answer is counted. But opencode tells only the tokens of its last answer, so they do not count, and no cost
+    # of an answer whose calls have not ended: here the one with the question.
     answers = puppet.answers - (name == "opencode")
     assert ended["spent"]["tokens"] == (0 if name == "opencode" else answers * TOKENS)
     assert ended["spent"]["dollars"] == pytest.approx(answers * DOLLARS[name], abs=2e-6 * answers)

@@ -20,8 +20,6 @@ from tests.real_agents.puppet import Heard, Many, Puppet, Run, Say, Step, Use, W
 from tests.real_agents.stage import Desk, desk
 from tests.workspace.repository import git
 
-SHORT_LEASE = "[limits]\nlease_seconds = 5\n"
-
 
 def done(claim: dict[str, int], result: str) -> Use:
     return Use("finish", {**claim, "how": "done", "result": result})
@@ -107,15 +105,14 @@ def server_of(client: asyncio.subprocess.Process) -> psutil.Process:
 
 @pytest.mark.parametrize("dies", ["client", "server"])
 async def test_what_a_killed_program_held_is_finished_by_another(dies: str, folder: Path) -> None:
-    at = desk(folder, SHORT_LEASE)
+    at = desk(folder)
     await at.says("add", "Write two halves")
     async with ProviderServer(Puppet(hangs)) as before, ProviderServer(puppet := Puppet(goes_on)) as after:
         client = await Client("claude", at, before.url).start()
         try:
             await noted(at)
             os.kill(client.pid if dies == "client" else server_of(client).pid, signal.SIGKILL)
-            if dies == "client":  # Its server sees that. A lost server is seen by the next one, when the lease is over.
-                await until(at, lambda task: task.state == "ready")
+            await until(at, lambda task: task.state == "ready")  # The server sees that, and its guardian if it is dead.
             ran = await Client("codex", at, after.url).run()
         finally:
             if client.returncode is None:
@@ -127,11 +124,12 @@ async def test_what_a_killed_program_held_is_finished_by_another(dies: str, fold
 
 
 async def test_a_program_that_never_calls_finish_gives_its_task_back(folder: Path) -> None:
-    at = desk(folder, SHORT_LEASE)
+    at = desk(folder)
     await at.says("add", "Write two halves")
     async with ProviderServer(Puppet(leaves)) as before, ProviderServer(puppet := Puppet(goes_on)) as after:
+        # Codex kills its server a few milliseconds after it asked it to end.
         assert (await Client("codex", at, before.url).run()).code == 0
-        # Codex may kill its server before that has given the task back; then the next host takes it.
+        await until(at, lambda task: task.state == "ready")
         ran = await Client("claude", at, after.url).run()
     assert (ran.code, puppet.wrong) == (0, ""), ran
     assert (await until(at, lambda task: task.state == "done")).teammate == "claude"

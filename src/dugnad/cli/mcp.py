@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,10 @@ def mcp(context: click.Context, /, name: str | None, roles: str, **typed: Any) -
         click.echo(f"dugnad: {plain(str(refused))}", err=True)
         asyncio.run(_refuse(str(refused)))
         return 2 if isinstance(refused, BadInput) else 1
-    return asyncio.run(_serve(start))
+    from ..team.guardian import guarded
+
+    with guarded(start.plan.url) as ends:
+        return asyncio.run(_serve(start, ends))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +106,7 @@ async def _refuse(sentence: str) -> None:
         await LineServer(served=replace(served(), met=met), read_from=read_from, write_to=write_to).serve()
 
 
-async def _serve(start: _Start) -> int:
+async def _serve(start: _Start, ends: Callable[[], object]) -> int:
     from ..tools.mcp.lines import LineServer, own_streams
     from .signals import stopping
 
@@ -112,6 +116,7 @@ async def _serve(start: _Start) -> int:
         async with stopping("the server was stopped", at_once=False) as stop:
             line = LineServer(served=session.served(), read_from=read_from, write_to=write_to)
             await stop.unless(line.serve())
+            ends()
         session.over.set()
         with suppress(DugnadError):
             await holding

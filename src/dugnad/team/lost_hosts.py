@@ -41,7 +41,10 @@ def process_exists(pid: int) -> bool:
         return False
     except OSError:  # It belongs to another user.
         pass
-    return True
+    try:  # A program may leave the dead that it started unburied.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] not in ("Z", "X")
+    except OSError:
+        return True
 
 
 def dead_neighbours(
