@@ -347,8 +347,8 @@ def _repeated(history: History, event: Event, data: Mapping[str, Any]) -> None:
 _RULES: dict[str, members.Rule] = {
     "put": _put, "claimed": _claimed, **dict.fromkeys(SETTLED, _settled), "taken_back": _taken_back,
     "cancelled": _ended_by_board, "skipped": _ended_by_board, "retried": _retried, "ready": _ready, "turn": _turn,
-    "handover": _by_holder, "reserved": _reserved, "spent": _spent, "forfeited": _spent, "budget_set": _budget_set,
-    "budget_opened": _budget_opened, "budget_reached": _budget_reached,
+    "handover": _by_holder, "merging": _by_holder, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
+    "budget_set": _budget_set, "budget_opened": _budget_opened, "budget_reached": _budget_reached,
     "assigned": _assigned, "need_added": _need_added, "repeated": _repeated,
     **members.RULES,
 }  # fmt: skip

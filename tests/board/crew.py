@@ -140,6 +140,7 @@ def holder_writes(board: Board, claim: Claim) -> dict[str, Callable[[], Awaitabl
         "broadcast": lambda: board.broadcast(who, "a late word", claim=claim),
         "write_note": lambda: board.write_note(who, "late", "a late note", claim=claim),
         "hand_over": lambda: board.hand_over(claim, "a late word"),
+        "merge_into": lambda: board.merge_into(claim, "dugnad/main"),
     }
 
 

@@ -106,6 +106,7 @@ VERBS: dict[str, Act] = {
     "take_back": lambda s: s.board.take_back(),
     "record": lambda s: s.board.record(s.claim, turn(s)),
     "hand_over": lambda s: s.board.hand_over(s.claim, '"word"'),
+    "merge_into": lambda s: s.board.merge_into(s.claim, "dugnad/main"),
     "reserve": lambda s: s.board.reserve(s.claim, Amount(tokens=20)),
     "reserve with a pace": lambda s: s.board.reserve(s.claim, Amount(tokens=20), pace=PACE),
     "cool_down": lambda s: s.board.cool_down("provider", reason="429", by="alice"),

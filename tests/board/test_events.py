@@ -49,6 +49,7 @@ async def work_of_every_kind(board: Board, team: Crew, url: str) -> None:
     child = await board.follow_up(claim, "child")
     await board.follow_up(claim, "child")  # repeated
     await board.hand_over(claim, "so far")  # handover
+    await board.merge_into(claim, "dugnad/main")  # merging
     key = await board.reserve(claim, Amount(tokens=10), pace=Pace(key="provider"))
     await board.record(claim, NewTurn(number=1, kind="reply", body="{}", used=Amount(tokens=3), reservation=key))
     await board.reserve(claim, Amount(tokens=5))

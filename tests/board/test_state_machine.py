@@ -234,6 +234,14 @@ class BoardMachine(Errands):
             lambda side: side.board.settle(side.claims[hold], side.outcome(outcome)),
         )
 
+    @move(1, place=places, into=st.sampled_from(["main", "other", ""]))
+    def merge_into(self, place: int, into: str) -> None:
+        hold = self.hold(place)
+        self.step(
+            lambda: self.model.fenced(hold) and None,
+            lambda side: side.board.merge_into(side.claims[hold], into),
+        )
+
     @move(1, place=places, note=st.booleans())
     def leave_word(self, place: int, note: bool) -> None:
         hold = self.hold(place)

@@ -35,7 +35,7 @@ NEW = {  # Columns that came after the first schema.
         "triggers",
     ),
     "teammates": ("plan", "named", "keep_context"),
-    "attempts": ("context", "follows"),
+    "attempts": ("context", "follows", "merges_into", "merge_place"),
 }
 
 

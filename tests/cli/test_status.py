@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dugnad.board import Board
 from dugnad.board.records import Health
 from dugnad.telemetry.health import troubles
 from dugnad.types import Amount, Budget, Waiting
+from dugnad.view.status import status_table
 from tests.cli.shell import Shell, claimed, run
 
 
@@ -103,9 +105,11 @@ def test_many_held_goals_are_not_all_named() -> None:
     quiet = Health(
         now=1, schema=13, last_event=1, tasks={"claimed": 0}, ready={}, ready_since=None, requests=0, asked_at=None,
         hosts={"alive": 1, "lost": 0}, team={}, held=(-2, *range(1, 200)), spent=Amount(), reserved=Amount(),
-        cooldowns=(),
+        cooldowns=(), merging={},
     )  # fmt: skip
     (found,) = troubles(quiet)
     assert (found.says, found.mend) == (
         "Held at a cap, with open tasks: b2, #1, #2, #3, #4 and others.", "dugnad budget b2",
     )  # fmt: skip
+    merging = list(status_table(replace(quiet, merging={"dugnad/main": 3}), ()).columns[1].cells)[1]
+    assert str(merging) == "1 alive; 3 to merge into dugnad/main"

@@ -31,7 +31,7 @@ from ..types import (
     Task,
     Teammate,
 )
-from . import log, prune, rules
+from . import log, prune, records, rules
 from .prune import Pruned
 from .reads import Reading
 from .replay import REMARKS
@@ -168,6 +168,15 @@ class Board(Reading):
     async def hand_over(self, claim: Claim, handover: str) -> None:
         """Leave a handover for later attempts while the work goes on."""
         await self._do(turns.hand_over, claim=claim, handover=self._text("handover", handover))
+
+    async def merge_into(self, claim: Claim, target: str) -> None:
+        """Join those who merge into a target, so that hosts with clones of their own do not check in vain. `merging`
+        says whose turn it is. Without a name, or when the claim ends, it leaves them."""
+        await self._do(turns.merge_into, claim=claim, target=self._text("target", target))
+
+    async def merging(self) -> list[records.Merging]:
+        """The attempts that merge, or wait for their turn, in their order."""
+        return [records.Merging(**row) for row in await self._read("merging", lease_max=self._lease_max())]
 
     # Budgets.
 

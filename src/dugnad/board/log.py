@@ -70,7 +70,7 @@ _TASK = (
     "root", "depth", "state", "due_at", "put_by", "epoch", "claims", "tries", "children", "repeats", "teammate", "host",
     "continues", "waiting_for", "request", *DELIVERY, "reason", "open_needs",
 )  # fmt: skip
-_ATTEMPT = ("number", "teammate", "host", "continues", "ended_as", "handover")
+_ATTEMPT = ("number", "teammate", "host", "continues", "ended_as", "handover", "merges_into")
 _RESERVATION = ("root", "task", "epoch", "state", *replay.COLUMNS)
 _BUDGET = (
     "tasks_max", "tokens_max", "microdollars_max", "milliseconds_max", "runs", "tasks", "held",

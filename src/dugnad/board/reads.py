@@ -242,8 +242,8 @@ class Reading:
 
     async def health(self) -> records.Health:
         """The numbers of the whole board that an operator watches, quickly on a board of any size."""
-        asks: list[Asked] = [(name, {}) for name in records.HEALTH]
-        asks += [self._teammates(), ("list_hosts", {"lease_max": self._lease_max()}), around.ready(1_000, None)]
+        asks: list[Asked] = [around.ready(1_000, None), *((name, {}) for name in records.HEALTH), self._teammates()]
+        asks += [(name, {"lease_max": self._lease_max()}) for name in ("list_hosts", "merging")]
         return records.health(await self._read_together(asks), latest())
 
     async def whole(self, roots: Sequence[int]) -> tuple[list[types.Task], dict[int, types.Spending]]:

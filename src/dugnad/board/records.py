@@ -52,6 +52,17 @@ class Health:
     spent: types.Amount  # Of all roots together.
     reserved: types.Amount
     cooldowns: tuple[types.Cooldown, ...]
+    merging: dict[str, int]  # By target: attempts that merge over a remote, or wait for their turn.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merging:
+    """An attempt that merges, or waits for its turn."""
+
+    target: str
+    task: int
+    epoch: int
+    teammate: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +182,8 @@ def by_lane(rows: Sequence[Row], most: int) -> dict[str, int]:
 
 
 def health(found: Sequence[Sequence[Row]], schema: int) -> Health:
-    """From the answers to `HEALTH`, and from the rows of teammates, hosts and ready work."""
-    counts, (oldest,), (asked,), (sums,), (last,), held, cooling, members, hosts, ready = found
+    """From the rows of ready work, the answers to `HEALTH`, and the rows of teammates, hosts and those that merge."""
+    ready, counts, (oldest,), (asked,), (sums,), (last,), held, cooling, members, hosts, merges = found
     tasks = Counter(dict.fromkeys(types.OPEN, 0) | {row["state"]: row["n"] for row in counts})
     tasks["ended"] = sum(tasks.pop(state, 0) for state in types.ENDED)
     alive = sum(row["alive"] for row in hosts)
@@ -182,4 +193,5 @@ def health(found: Sequence[Sequence[Row]], schema: int) -> Health:
         requests=asked["n"], asked_at=asked["at"], hosts={"alive": alive, "lost": len(hosts) - alive},
         team=dict(Counter(teammate(row).status for row in members)), held=tuple(row["root_id"] for row in held),
         spent=amount(sums), reserved=amount(sums, "_reserved"), cooldowns=tuple(map(cooldown, cooling)),
+        merging=dict(Counter(row["target"] for row in merges)),
     )  # fmt: skip

@@ -72,6 +72,8 @@ def load(rows: Iterable[Mapping[str, Any]] = ()) -> State:
     for task, facts in state["task"].items():
         facts.update(dict.fromkeys(DELIVERY) | facts | given(facts))
         state.link(task, facts["needs"])
+    for facts in state["attempt"].values():
+        facts.setdefault("merges_into", None)  # A snapshot of an earlier version has none.
     return state
 
 
@@ -148,7 +150,7 @@ def _claimed(state: State, event: Event, data: Data) -> None:
     )  # fmt: skip
     state["attempt"][f"{event.task}.{data['epoch']}"] = {
         "number": data["number"], "teammate": event.actor, "host": data["host"], "continues": data.get("continues"),
-        "ended_as": None, "handover": None,
+        "ended_as": None, "handover": None, "merges_into": None,
     }  # fmt: skip
     state.budget(event)["runs"] += data.get("charged", 1)  # Earlier versions charged every claim.
 
@@ -344,7 +346,7 @@ _APPLY: dict[str, Apply] = {
     "retrying": _settled, "waiting": _settled, "released": _settled, "taken_back": _taken_back,
     "cancelled": _cancelled, "skipped": _skipped, "ready": _ready, "retried": _retried,
     "repeated": _changes(State.task, "repeats"), "assigned": _changes(State.task, "assignee"),
-    "handover": _changes(State.attempt, "handover"),
+    "handover": _changes(State.attempt, "handover"), "merging": _changes(State.attempt, "merges_into"),
     "turn": _turn, "reserved": _reserved, "spent": _spent, "forfeited": _spent,
     "budget_opened": _budget_opened, "budget_reached": _changes(State.budget, "held"), "budget_set": _budget_set,
     "cooled": _cooled, "told": _told, "shown": _shown,

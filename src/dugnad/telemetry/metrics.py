@@ -33,6 +33,8 @@ GAUGES: tuple[tuple[str, str, str, Numbers], ...] = (
      lambda now: [(now.spent.microdollars / 1e6, {})]),
     ("dugnad.cooldowns", "s", "For how long each provider key still cools down.",
      lambda now: [(max(0, each.until - now.now) / 1000, {"key": each.key}) for each in now.cooldowns]),
+    ("dugnad.merges.queued", "{merge}", "Attempts of all hosts that merge over a remote, or wait for it, by target.",
+     lambda now: _by("target", now.merging)),
 )  # fmt: skip
 
 

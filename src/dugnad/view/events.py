@@ -22,7 +22,7 @@ _STYLES = {
 }  # fmt: skip
 
 # Internal steps, which only `dugnad log --all` shows.
-QUIET = frozenset({"reserved", "spent", "turn", "shown", "ready", "handover", "repeated", "hosts_forgotten"})
+QUIET = frozenset({"reserved", "spent", "turn", "shown", "ready", "handover", "merging", "repeated", "hosts_forgotten"})
 
 Data = Mapping[str, Any]
 
@@ -159,6 +159,7 @@ _SENTENCES: Mapping[str, Callable[[Data], str]] = {
     "taken_back": _taken_back,
     "turn": lambda data: f"recorded turn {data.get('number')} ({data.get('turn_kind')}, {_amount(data)})",
     "handover": lambda data: "left a handover for later attempts",
+    "merging": lambda data: "waits for its turn to merge" if data.get("merges_into") else "gave its turn to merge back",
     "reserved": lambda data: f"reserved {_amount(data)}",
     "spent": lambda data: f"spent {_amount(data)}",
     "forfeited": lambda data: (

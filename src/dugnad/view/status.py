@@ -27,7 +27,8 @@ def status_table(now: Health, wrong: Sequence[Trouble]) -> Table:
     oldest = f"; the oldest has been ready for {span(ready_seconds(now) * 1000)}" if now.ready_since else ""
     cooling = "".join(f"; {each.key} cools down" for each in now.cooldowns)
     table.add_row("tasks", Text(_listed(now.tasks) + oldest))
-    table.add_row("hosts", Text(_listed(now.hosts)))
+    merging = "".join(f"; {number:,} to merge into {target}" for target, number in now.merging.items())
+    table.add_row("hosts", Text(_listed(now.hosts) + merging))
     table.add_row("team", Text((_listed(now.team) or "nobody") + cooling))
     table.add_row("spent", Text(f"{money(now.spent.microdollars)}, {now.spent.tokens:,} tokens"))
     table.add_row("board", Text(f"schema {now.schema}, event {now.last_event:,}; it answers"))

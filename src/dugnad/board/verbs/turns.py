@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import BadInput, DugnadError, UnknownReservation
 from ...types import Amount, Claim, NewTurn
-from ..store.seam import Noting, Row, Tx, as_json, event
+from ..store.seam import Noting, Row, Tx, as_json, event, wake
 from .budgets import close_reservations, forfeit, move, plain
 from .fence import fence, hold_tasks, refused
 from .messages import show
@@ -134,3 +134,13 @@ async def hand_over(tx: Tx, *, claim: Claim, handover: str) -> None:
     task, epoch = claim.task, claim.epoch
     if await tx.fetch("set_handover", task=task.id, epoch=epoch, handover=handover):
         event(tx, "handover", claim.teammate, task=task.id, root=task.root, epoch=epoch, handover=handover)
+
+
+async def merge_into(tx: Tx, *, claim: Claim, target: str) -> None:
+    """Take the last place of those who merge into a target; empty: leave them. The end of the claim does so, too."""
+    await fence(tx, claim)
+    await tx.fetch("lock_key", key="merging")  # Places are given one at a time.
+    task, epoch = claim.task, claim.epoch
+    if await tx.fetch("set_merging", task=task.id, epoch=epoch, target=target):
+        event(tx, "merging", claim.teammate, task=task.id, root=task.root, epoch=epoch, merges_into=target or None)
+        wake(tx, f"task:{task.id}")

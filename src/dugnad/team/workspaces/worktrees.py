@@ -24,6 +24,7 @@ from ...workspace.git.triggers import named_triggers, triggers
 from ...workspace.git.worktree import AttemptRef, Tree
 from ...workspace.git.worktrees import Trees
 from ..report import Deliveries
+from .merge_turns import MergeTurns
 from .workspace import (
     Again,
     RedCheck,
@@ -59,6 +60,11 @@ class Worktrees:
 
     def _note_wait(self, told: str) -> None:
         self.waits = told
+
+    def turns(self) -> MergeTurns | None:
+        """The turns of all machines, if others merge into the same target."""
+        shared, target = self.trees.shared, self.trees.target
+        return None if shared is None else MergeTurns(board=self.board, target=target, tell=self._note_wait)
 
     async def __call__(self, claim: Claim, attempts: Sequence[Attempt]) -> Workspace:
         task = claim.task
@@ -271,12 +277,16 @@ class Worktree(TreeWorkspace):
         await self.owner.trees.keep(self.work, tip)
         runs = await self.triggers(tip)
         work = await self._work(task, done, tip)
+        turns = self.owner.turns()
         came = await merge_queue.merge(
-            self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours
-        )
+            self.owner.trees, self.work, work, check=lambda: self._check_all(task), is_ours=self._is_ours,
+            wait=None if turns is None else lambda: turns.wait(self.claim),
+        )  # fmt: skip
         if isinstance(came, Merged):
             target, named = self.owner.trees.target, named_triggers(runs) or None
             return delivered(done, merged_into=target, merged_as=came.commit, triggers=named)
+        if turns is not None:
+            await turns.leave(self.claim)
         return await self._again(came, work, left)
 
     async def _again(self, came: Conflict | RedAfterMerge, work: Work, left: int) -> Again:

@@ -111,10 +111,14 @@ async def _moved(trees: Trees, old: str, new: str) -> bool:
 
 
 async def merge(
-    trees: Trees, tree: Tree, work: Work, *, check: Check, is_ours: Callable[[], Awaitable[None]]
-) -> Merged | Conflict | RedAfterMerge:
-    """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's."""
+    trees: Trees, tree: Tree, work: Work, *, check: Check, is_ours: Callable[[], Awaitable[None]],
+    wait: Callable[[], Awaitable[None]] | None = None,
+) -> Merged | Conflict | RedAfterMerge:  # fmt: skip
+    """Merge, when it is our turn. `is_ours` raises StaleClaim if the board says that the task is another's. `wait`: for
+    our turn among other machines."""
     with step("merge", trees.target) as facts:
+        if wait is not None:
+            await wait()
         async with _turn(trees, f"{work.author} merges #{tree.attempt.mark.partition('-')[0]}"):
             merged = await _merge(trees, tree, work, check, is_ours)
         facts["ended_as"] = type(merged).__name__

@@ -21,3 +21,21 @@ SELECT kind, body FROM turns WHERE task_id = :task AND epoch = :epoch AND number
 UPDATE attempts SET handover = :handover
 WHERE task_id = :task AND epoch = :epoch AND (handover IS NULL OR handover <> :handover)
 RETURNING epoch
+
+-- name: set_merging
+-- Behind all that merge or wait for it. An attempt that is in the line keeps its place.
+UPDATE attempts SET merges_into = nullif(CAST(:target AS text), ''), merge_place = (
+  SELECT 1 + coalesce(max(others.merge_place), 0)
+  FROM tasks JOIN attempts AS others ON others.task_id = tasks.id AND others.epoch = tasks.epoch
+  WHERE tasks.state = 'claimed'
+) WHERE task_id = :task AND epoch = :epoch AND coalesce(merges_into, '') <> CAST(:target AS text)
+RETURNING epoch
+
+-- name: merging
+-- Who merges into each target or waits for it, in their order. A host without a lease is not waited for.
+SELECT attempts.merges_into AS target, attempts.task_id AS task, attempts.epoch, attempts.teammate
+FROM tasks JOIN attempts ON attempts.task_id = tasks.id AND attempts.epoch = tasks.epoch
+JOIN hosts ON hosts.id = tasks.host_id
+WHERE tasks.state = 'claimed' AND attempts.merges_into IS NOT NULL AND hosts.stopped_at IS NULL
+  AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms() AND hosts.lease_until <= now_ms() + :lease_max
+ORDER BY attempts.merge_place, attempts.task_id
