@@ -53,6 +53,24 @@ def _losing_an_answer(folder: Path) -> str:
     )
 
 
+@pytest.mark.parametrize("moved", ["the fence", "the target"])
+async def test_only_the_target_says_that_work_has_landed(moved: str, tmp_path: Path) -> None:
+    """A server moves the names of a push one after another: if it is killed between two, only one has moved."""
+    remote, here, _ = await two(tmp_path)
+    tree = await begun(here, 1)
+    (tree.path / "a.py").write_text("a\n")
+    back = TARGET if moved == "the fence" else tree.fence_name
+    undo = f"git -C {remote} update-ref {back} {git(remote, 'rev-parse', back)}"
+    script = _losing_an_answer(tmp_path).replace("exit 255", f"{undo}; exit 255")
+    await unanswered(here, remote, ssh_script(tmp_path, before=script))
+    came = await finish(here, tree)
+    assert isinstance(came, Merged)
+    assert (tmp_path / "cut").exists()
+    assert git(remote, "rev-parse", "dugnad/main") == came.commit
+    assert subjects(remote) == ["Some work", "Begin"]
+    assert at(remote, "dugnad/main", "a.py") == "a"
+
+
 async def test_a_push_that_never_arrived_is_made_again(tmp_path: Path) -> None:
     remote, here, _ = await two(tmp_path)
     tree = await begun(here, 1)

@@ -92,9 +92,8 @@ class Remote:
         await self._patiently(git, lambda: self._run(git, *words, may_lack=True))
 
     async def push(self, git: Git, moves: Sequence[tuple[str, str, str]]) -> bool:
-        """Move names there in one step. False: one of them stands for something else, and nothing was moved. If a push
-        is not answered, what the names stand for decides. So at least one of the new objects must be the caller's
-        alone."""
+        """Move names there in one step. False: one of them stands for something else. If a push is not answered, what
+        the names stand for decides. A server that is killed may have moved some of them and not the others."""
         return await self._patiently(git, lambda: self._push(git, moves))
 
     async def _push(self, git: Git, moves: Sequence[tuple[str, str, str]]) -> bool:
@@ -111,12 +110,11 @@ class Remote:
         except RemoteAway as away:
             failed = away
         there = await self.look(git, *(name for name, _, _ in moves))
-        now = [there.get(name, "") for name, _, _ in moves]
-        if any(at == new != old for at, (_, old, new) in zip(now, moves, strict=True)):
+        if all(there.get(name, "") == new for name, _, new in moves):
             return True
-        if any(at != old for at, (_, old, _) in zip(now, moves, strict=True)):
-            return False
-        raise failed
+        if all(there.get(name, "") == old for name, old, _ in moves):
+            raise failed
+        return False
 
     async def _patiently(self, git: Git, ask_once: Callable[[], Awaitable[T]]) -> T:
         clock, pause = asyncio.get_running_loop().time, _PAUSE_SECONDS

@@ -155,7 +155,9 @@ class SharedNames:
     async def land(self, fence_name: str, fence: str, head: str, commit: str) -> bool:
         """The one step: the target moves to a commit, and the fence says so. False: the target has moved meanwhile.
         StaleClaim: the fence is a later attempt's, or gone with the task."""
-        epoch = await self._epoch(fence)
+        epoch, known = await self._epoch(fence), await self.git.object_of(_copy_of(fence_name))
+        if await self._epoch(known) == epoch:
+            fence = known  # An earlier push of ours may have changed it, and not the target.
         landed = await self.git.blob(f"{epoch} {commit}\n")
         moves = [(self.target_name, head, commit), (fence_name, fence, landed)]
         if await self.remote.push(self.git, moves):
