@@ -65,6 +65,13 @@ $(AGENTS): tests/real_agents/package.json tests/real_agents/package-lock.json te
 .PHONY: agents
 agents: $(AGENTS)
 
+# A git remote is reached through a real ssh server in some proofs. Without it those fail.
+SSHD := $(VENV)/sshd/.ready
+$(SSHD): tests/workspace/fetch_sshd.sh | $(READY)
+	@echo "Fetching an ssh server for the tests ..."
+	@if said=$$(sh tests/workspace/fetch_sshd.sh $(VENV)/sshd 2>&1); then touch $(SSHD); else \
+	  echo "$$said"; echo "It could not be fetched from Debian: the proofs with a real ssh server fail."; fi
+
 .PHONY: demo
 demo: $(READY) ## Offline, under a minute: three teammates build a small program, one of their hosts is killed.
 	@$(BIN)/dugnad demo
@@ -78,7 +85,7 @@ promises: $(READY) $(BROWSER) $(AGENTS)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not proof"
 
 .PHONY: proof
-proof: $(READY) $(BROWSER) $(AGENTS) ## What is too long for `make test`: every planted bug, a kill at every step, storms, long walks.
+proof: $(READY) $(BROWSER) $(AGENTS) $(SSHD) ## What is too long for `make test`: every planted bug, a kill at every step, storms, long walks.
 	@$(BIN)/python -m pytest $(PARALLEL) -m proof
 
 .PHONY: check

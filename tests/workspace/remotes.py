@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
 from pathlib import Path
 from subprocess import run
 from threading import Thread
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from dugnad.workspace.git.merge_queue import Conflict, Merged, prepare_target
 from dugnad.workspace.git.remote import open_remote
@@ -96,9 +104,9 @@ def replaced(trees: Trees, environment: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def http_server(folder: Path, authorized: str | None = None) -> Iterator[str]:
+def http_server(folder: Path, authorized: str | None = None, certificate: Path | None = None) -> Iterator[str]:
     """Git's own program behind a small server on loopback: the address of the folder's repositories. `authorized`: what
-    a request must bring."""
+    a request must bring. `certificate`: with its key, for https."""
     backend = Path(run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip())
 
     class Answer(BaseHTTPRequestHandler):
@@ -121,7 +129,7 @@ def http_server(folder: Path, authorized: str | None = None) -> Iterator[str]:
             head, _, body = made.partition(b"\r\n\r\n")
             fields = dict(line.split(": ", 1) for line in head.decode().splitlines() if ": " in line)
             self.send_response(int(fields.pop("Status", "200").split()[0]))
-            for name, value in fields.items():
+            for name, value in {**fields, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
@@ -132,14 +140,34 @@ def http_server(folder: Path, authorized: str | None = None) -> Iterator[str]:
             print(format % given, file=sys.stderr)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    if certificate is not None:
+        secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        secure.load_cert_chain(certificate)
+        server.socket = secure.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def new_certificate(where: Path) -> Path:
+    """A certificate for loopback that only its owner signed, and its key, in one file."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem = serialization.Encoding.PEM
+    where.write_bytes(made.public_bytes(pem) + key.private_bytes(pem, *plain))
+    return where
 
 
 async def two(folder: Path) -> tuple[Path, Trees, Trees]:

@@ -12,7 +12,7 @@ from dugnad.workspace.git.merge_queue import Merged
 from dugnad.workspace.git.ownership import GitTrouble
 from dugnad.workspace.git.remote import RemoteAway, open_remote
 from tests.strangers import give_away
-from tests.workspace.remotes import bare, begun, http_server, machines, sharing, ssh_script
+from tests.workspace.remotes import bare, begun, http_server, machines, new_certificate, sharing, ssh_script
 from tests.workspace.repository import finish, git, new_repository, subjects, trees_of
 
 
@@ -154,3 +154,22 @@ async def test_over_http_the_users_credential_helper_is_asked(tmp_path: Path) ->
         assert not isinstance(refused.value, RemoteAway)
     with pytest.raises(RemoteAway):  # The server is gone.
         await nobody.at_once(60).look(trees.git, "refs/heads/main")
+
+
+async def test_over_https_only_a_certificate_that_the_user_trusts_is_taken(tmp_path: Path) -> None:
+    remote, (root,) = machines(tmp_path, 1)
+    git(remote, "config", "http.receivepack", "true")
+    certificate, home = new_certificate(tmp_path / "server.pem"), tmp_path / "home"
+    home.mkdir()
+    git(tmp_path, "config", "--file", str(home / ".gitconfig"), "http.sslCAInfo", str(certificate))
+    with http_server(tmp_path, certificate=certificate) as address:
+        assert address.startswith("https://")
+        trees = await sharing(root, f"{address}/remote.git", {**os.environ, "HOME": str(home)})
+        tree = await begun(trees, 1)
+        (tree.path / "a.py").write_text("a\n")
+        assert isinstance(await finish(trees, tree), Merged)
+        assert subjects(remote) == ["Some work", "Begin"]
+        stranger = await open_remote(f"{address}/remote.git", trees.git, {**os.environ, "HOME": "/nonexistent"})
+        with pytest.raises(GitTrouble, match=r"cannot be used as the remote: .*certificate") as refused:
+            await stranger.at_once(60).look(trees.git, "refs/heads/main")
+        assert not isinstance(refused.value, RemoteAway)

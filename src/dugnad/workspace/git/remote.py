@@ -178,8 +178,9 @@ class Remote:
                 "refs/heads/dugnad/ and to refs/dugnad/: allow that there, or name another remote."
             )
         lines = [each for each in answer.errors.splitlines() if each.strip()]
-        said = one_line(clean(" ".join(lines)), 400) or f"code {answer.code}"
-        if _LASTING.search(said):
+        lasting = [each for each in lines if _LASTING.search(each)]  # What ssh says about a changed key is long.
+        said = one_line(clean(" ".join(lasting or lines)), 400) or f"code {answer.code}"
+        if lasting:
             return GitTrouble(f"{self.url} cannot be used as the remote: {said}")
         return RemoteAway(f"{self.url} cannot be reached: {said}")
 
