@@ -8,6 +8,9 @@ cpu_ms_over_bare          CPU of one durable turn (messages looked for, budget r
                           the median of a round, and of the rounds the best.
 cpu_ms_per_call_at_1000   CPU of one such turn with 1,000 teammates in one process, all asking a model that takes 2 s.
 kb_per_waiting_teammate   what each of those adds to the memory of the process while it waits.
+mb_resident_at_1000       the memory of that whole process then.
+first_request_cpu_ms      CPU of `dugnad run`, and of the programs it started, until its first request is at the model.
+command_cpu_ms            CPU of the everyday commands on a board with a few tasks.
 help_cpu_ms               CPU of `dugnad --help`.
 """
 
@@ -33,14 +36,18 @@ from typing import Any
 import aiohttp
 import psutil
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from dugnad import Agent, Board, open_board, open_model, tool
 from dugnad.models import Model
 from dugnad.models.port import Reply, ToolCall, Usage
 from dugnad.models.wire import ProviderWire
 from dugnad.settings import AgentLimits, Limits
 from dugnad.types import Claim, NewTask, NewTurn
+from tests.models.provider_server import Answer, ProviderServer, Seen
 
 ROOT = Path(__file__).parent.parent
+DUGNAD = (sys.executable, "-m", "dugnad")
 LIMITS = Limits(lease_seconds=3_600, lease_seconds_max=10**9, attempts_max=1_000, claims_max=1_000)
 MODELS = {"anthropic": "anthropic:claude-sonnet-5-5", "openai": "openai-chat:gpt-4o"}
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
@@ -218,18 +225,65 @@ async def waiting(board: Board, url: str, count: int, turns: int) -> dict[str, f
     return {
         "cpu_ms_per_call_at_1000": round(cost / (count * turns) * 1000, 2),
         "kb_per_waiting_teammate": round((while_waiting_kb - before_kb) / count, 1),
+        "mb_resident_at_1000": round(while_waiting_kb / 1024, 1),
     }
 
 
-def help_ms() -> float:
+def cpu_ms(*words: str, tries: int = 5, **where: Any) -> float:
     """CPU of the whole process, the interpreter's start included; the least of a few, for the noise only adds."""
     costs = []
-    for _ in range(5):
+    for _ in range(tries):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "dugnad", "--help"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*DUGNAD, *words], check=True, stdout=subprocess.DEVNULL, **where)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         costs.append((after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime))
-    return min(costs) * 1000
+    return round(min(costs) * 1000, 1)
+
+
+async def first_request_ms(project: Path, environment: dict[str, str]) -> float:
+    """A run of one task, until its first request has arrived."""
+    asked: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def answer(_: Seen) -> Answer:
+        if not asked.done():
+            used = psutil.Process(process.pid).cpu_times()
+            asked.set_result(used.user + used.system + used.children_user + used.children_system)
+        return Answer(calls=(("finish", '{"result": "done"}', None),))
+
+    async with ProviderServer(answer) as server:
+        environment = {**environment, "DUGNAD_MODEL": "openai:m", "DUGNAD_BASE_URL": f"{server.url}/v1"}
+        process = await asyncio.create_subprocess_exec(
+            *DUGNAD, "run", cwd=project, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        cost = await asyncio.wait_for(asked, 60)
+        await process.wait()
+    return round(cost * 1000, 1)
+
+
+def commands() -> dict[str, Any]:
+    """What a person waits for in a new project."""
+    folder = Path(tempfile.mkdtemp(prefix="dugnad-bench-"))
+    project = folder / "project"
+    # Compiled modules must be kept, as they are after an installation.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {**kept, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
+    where: dict[str, Any] = {"cwd": project, "env": environment}
+    try:
+        subprocess.run(["git", "init", "--quiet", str(project)], check=True, env=environment)
+        user = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+        subprocess.run(["git", *user, "commit", "--quiet", "--allow-empty", "-m", "Begin"], check=True, **where)
+        first = []
+        for _ in range(4):
+            cpu_ms("add", "Say hello", tries=1, **where)
+            first.append(asyncio.run(first_request_ms(project, environment)))
+        everyday = {"tasks": ["tasks"], "add": ["add", "Say hello"], "log": ["log"], "show": ["show", "1"]}
+        return {
+            "first_request_cpu_ms": min(first),
+            "command_cpu_ms": {name: cpu_ms(*words, **where) for name, words in everyday.items()},
+            "help_cpu_ms": cpu_ms("--help", **where),
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> None:
@@ -239,7 +293,7 @@ def main() -> None:
     given = parser.parse_args()
     found = asyncio.run(protocols(30, 5 if given.quick else 20))
     found |= asyncio.run(many(1_000, 3))
-    found["help_cpu_ms"] = round(help_ms(), 1)
+    found |= commands()
     if given.json:
         print(json.dumps(found))
         return
@@ -249,8 +303,11 @@ def main() -> None:
         print(f"{'':10} (in all {whole['h0']} and {whole['h100']} ms)")
     print(f"with 1,000 teammates in one process {found['cpu_ms_per_call_at_1000']} ms of CPU a turn")
     print(
-        f"a waiting teammate takes {found['kb_per_waiting_teammate']} kB; help takes {found['help_cpu_ms']} ms of CPU"
+        f"a waiting teammate takes {found['kb_per_waiting_teammate']} kB, all of it {found['mb_resident_at_1000']} MB"
     )
+    print(f"a run asks its first model after {found['first_request_cpu_ms']} ms of CPU")
+    print(", ".join(f"{name} takes {cost} ms" for name, cost in found["command_cpu_ms"].items()))
+    print(f"help takes {found['help_cpu_ms']} ms")
 
 
 if __name__ == "__main__":

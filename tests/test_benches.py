@@ -34,6 +34,19 @@ def test_the_benchmark_of_the_team_runs_a_thousand_teammates() -> None:
 
 
 @pytest.mark.proof
+def test_the_benchmark_of_a_turn_asks_a_model_over_both_protocols() -> None:
+    command = [sys.executable, "bench/turn.py", "--quick", "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    measured = json.loads(ran.stdout)
+    for protocol in ("anthropic", "openai"):
+        assert measured[protocol]["cpu_ms_over_bare"].keys() == {"h0", "h100"}
+    assert measured["command_cpu_ms"].keys() == {"tasks", "add", "log", "show"}
+    one = ("cpu_ms_per_call_at_1000", "kb_per_waiting_teammate", "mb_resident_at_1000", "first_request_cpu_ms")
+    assert all(measured[key] > 0 for key in one)
+
+
+@pytest.mark.proof
 def test_the_benchmark_of_the_cost_finds_most_of_the_input_in_the_cache() -> None:
     """It counts tokens and measures no time, so its figures are the same on every machine."""
     command = [sys.executable, "bench/cost.py", "--json"]
