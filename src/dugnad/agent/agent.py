@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,7 @@ class Agent:
         review, plan = claim.task.kind == "review", claim.task.plan or self.teammate.plan
         offers = offered(self._tools, review=review, plan=plan, lead=self.teammate.lead)
         self._specs = tuple(each.spec for each in offers)
+        self._system = _shared(system_text(self.teammate, self.team, self._skills, self.role_prompt))
         self._untold.news = told or self._untold.news
         talk, resumed = await self._begin(claim, attempts)
         self._talk = talk
@@ -250,12 +251,10 @@ class Agent:
     def _request(self, claim: Claim, talk: Conversation, said: Said | None) -> Request:
         """Pure: the same conversation gives the same request."""
         return Request(
-            system=system_text(self.teammate, self.team, self._skills, self.role_prompt),
+            system=self._system, tools=self._specs, memory=talk.memory,
             messages=(*talk.entries, said) if said else tuple(talk.entries),
-            tools=self._specs,
             output_tokens_max=self.limits.output_tokens_max, seconds_max=self.limits.model_seconds_max,
             teammate=self.teammate.name, task=claim.task.id, title=claim.task.title, turn=talk.replies + 1,
-            memory=talk.memory,
         )  # fmt: skip
 
     @property
@@ -264,7 +263,7 @@ class Agent:
         most = min(self.limits.packet_chars_max, self._window * BYTES_PER_TOKEN * 2 // 5)
         return replace(self.limits, packet_chars_max=most)
 
-    @property
+    @cached_property
     def _who(self) -> Told:
         return name_text(self.teammate)
 
@@ -379,6 +378,10 @@ class Agent:
             saying=self._say, may_act=self.may_act, decide=self._decide, begun=self._begun, skills=self._skills,
             consult=partial(self._consult, claim),
         )  # fmt: skip
+
+
+# The teammates of one role have the same system text; they hold it once.
+_shared = lru_cache(maxsize=256)(Told)
 
 
 def _paid(answer: ModelAnswer | None) -> dict[str, Any]:

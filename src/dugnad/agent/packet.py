@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -46,12 +45,7 @@ def role_text(teammate: Teammate, team: str) -> Told:
 
 def name_text(teammate: Teammate) -> Told:
     """Begins the first message: the name, and what was said of just this teammate when it was spawned."""
-    return _name_text(teammate.name, teammate.prompt)
-
-
-@lru_cache(maxsize=4_096)
-def _name_text(name: str, prompt: str) -> Told:
-    return joined((tell("teammate.name", name=name), persons(prompt)))
+    return joined((tell("teammate.name", name=teammate.name), persons(teammate.prompt)))
 
 
 def identity(teammate: Teammate, team: str) -> Told:
@@ -65,14 +59,9 @@ def who_text(teammate: Teammate, team: str, role_prompt: str) -> tuple[Told, Tol
 
 
 def system_text(teammate: Teammate, team: str, skills: tuple[Skill, ...] = (), role_prompt: str = "") -> Told:
-    """The same for all teammates of one role, whatever they work on. They share it, so that many take little memory."""
-    return _system_text(role_text(teammate, team), skills, role_prompt)
-
-
-@lru_cache(maxsize=256)
-def _system_text(role: Told, skills: tuple[Skill, ...], role_prompt: str) -> Told:
+    """The same for all teammates of one role, whatever they work on."""
     listed = tell("teammate.skills", skills=skills_text(skills)) if skills else None
-    return joined((role, tell("teammate.rules"), persons(role_prompt), listed))
+    return joined((role_text(teammate, team), tell("teammate.rules"), persons(role_prompt), listed))
 
 
 def standing(turn: int, turns_max: int, spending: Spending, tokens: int = 0, window: int = 1) -> Told:

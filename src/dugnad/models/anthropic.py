@@ -9,8 +9,8 @@ import orjson
 
 from .native import Part, parts_of
 from .port import Message, Reply, Request, Said, Stop, ToolSpec, Usage
-from .protocol import Heard, count, text
-from .streaming import Fold, Json, fold_messages
+from .protocol import Heard, WireProtocol, count, text
+from .streaming import Json, fold_messages
 
 _VERSION = "2026-10-21"
 _STOPS: dict[str, Stop] = {
@@ -24,8 +24,9 @@ _FIRST_TEXT = _USER + b'{"type":"text"'
 _REDACTED = ("redacted_thinking", "redacted_content")
 
 
-class AnthropicMessages:
+class AnthropicMessages(WireProtocol):
     provider, path, messages = "anthropic", "/v1/messages", "messages"
+    fold = staticmethod(fold_messages)
 
     def __init__(self, model: str, url: str, key: str) -> None:
         self.url = url
@@ -34,17 +35,10 @@ class AnthropicMessages:
         }  # fmt: skip
         self._model = model
 
-    @property
-    def fold(self) -> Fold:
-        return fold_messages
-
     def head(self, request: Request) -> Json:
         system = [{"type": "text", "text": request.system, **_MARK}] if request.system else []
         limits = {"model": self._model, "max_tokens": request.output_tokens_max, "stream": True}
         return {**limits, **_MARK, "system": system}
-
-    def lead(self, request: Request) -> list[Json]:
-        return []
 
     def tools(self, tools: Sequence[ToolSpec]) -> Json:
         made = [{"name": each.name, "description": each.description, "input_schema": each.schema} for each in tools]

@@ -9,8 +9,8 @@ import orjson
 
 from .native import Part, parts_of
 from .port import Message, Reply, Request, Said, Stop, ToolSpec, Usage
-from .protocol import Heard, count, strict, text
-from .streaming import Fold, Json, fold_chat
+from .protocol import Heard, WireProtocol, count, strict, text
+from .streaming import Json, fold_chat
 
 _STOPS: dict[str, Stop] = {
     "tool_calls": "tools", "function_call": "tools", "length": "length", "content_filter": "refused",
@@ -20,8 +20,9 @@ _OPEN, _CLOSE = "<think>", "</think>"  # What other models write around it, in t
 _IN_TEXT = "content"
 
 
-class Chat:
+class Chat(WireProtocol):
     provider, path, messages = "openai", "/chat/completions", "messages"
+    fold = staticmethod(fold_chat)
 
     def __init__(self, model: str, url: str, headers: dict[str, str], *, theirs: bool) -> None:
         self.url = url
@@ -29,10 +30,6 @@ class Chat:
         self._model = model
         # Servers of others know the older name of the output limit.
         self._limit = "max_tokens" if theirs else "max_completion_tokens"
-
-    @property
-    def fold(self) -> Fold:
-        return fold_chat
 
     def head(self, request: Request) -> Json:
         return {
@@ -64,9 +61,6 @@ class Chat:
             else:
                 made.append({"role": "tool", "tool_call_id": message.call, "content": message.text})
         return made, kept
-
-    def marked(self, sent: list[bytes]) -> list[bytes]:
-        return sent
 
     def read(self, answer: Json, turn: int) -> Heard:
         choice = answer["choices"][0]

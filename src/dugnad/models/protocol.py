@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from .native import Part
 from .port import Message, Request, Stop, ToolSpec, Usage
@@ -24,33 +25,37 @@ class Heard:
     model: str = ""
 
 
-class WireProtocol(Protocol):
+class WireProtocol(ABC):
     provider: str  # Whose thoughts go back.
-    url: str
     path: str
-    headers: dict[str, str]
     messages: str  # The name of the field that has the messages.
+    fold: Fold
+    url: str
+    headers: dict[str, str]
 
-    @property
-    def fold(self) -> Fold: ...
-
+    @abstractmethod
     def head(self, request: Request) -> Json:
         """The request without its messages and tools."""
 
-    def lead(self, request: Request) -> list[Json]:
-        """The messages in front of the conversation."""
-
+    @abstractmethod
     def tools(self, tools: Sequence[ToolSpec]) -> Json: ...
 
+    @abstractmethod
     def encode(self, messages: Sequence[Message], kept: str, *, thoughts: bool) -> tuple[list[Json], str]:
         """The messages in the provider's form. `kept` is what the protocol remembers of those in front of them. What
         it makes of a message depends only on the messages in front of it, so what was sent never changes."""
 
-    def marked(self, sent: list[bytes]) -> list[bytes]:
-        """The messages with the marks that depend on where the conversation ends."""
-
+    @abstractmethod
     def read(self, answer: Json, turn: int) -> Heard:
         """Raises any error if it is no answer."""
+
+    def lead(self, request: Request) -> list[Json]:
+        """The messages in front of the conversation."""
+        return []
+
+    def marked(self, sent: list[bytes]) -> list[bytes]:
+        """The messages with the marks that depend on where the conversation ends."""
+        return sent
 
 
 def strict(schema: Any) -> Json | None:

@@ -7,16 +7,17 @@ from typing import Any
 
 from .native import Part, parts_of
 from .port import Message, Reply, Request, Said, Stop, ToolSpec, Usage
-from .protocol import Heard, count, strict, text
-from .streaming import Fold, Json, fold_responses
+from .protocol import Heard, WireProtocol, count, strict, text
+from .streaming import Json, fold_responses
 
 _STOPS: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "refused"}
 _DO_NOT_REASON = ("gpt-3", "gpt-4", "chatgpt")
 _PHASES = ("commentary", "final_answer")
 
 
-class Responses:
+class Responses(WireProtocol):
     provider, path, messages = "openai", "/responses", "input"
+    fold = staticmethod(fold_responses)
 
     def __init__(self, model: str, url: str, headers: dict[str, str]) -> None:
         self.url = url
@@ -24,17 +25,10 @@ class Responses:
         self._model = model
         self._reasons = not model.startswith(_DO_NOT_REASON) and "-chat" not in model
 
-    @property
-    def fold(self) -> Fold:
-        return fold_responses
-
     def head(self, request: Request) -> Json:
         head = {"model": self._model, "max_output_tokens": request.output_tokens_max, "stream": True}
         told = {"instructions": request.system} if request.system else {}
         return {**head, **told, **({"include": ["reasoning.encrypted_content"]} if self._reasons else {})}
-
-    def lead(self, request: Request) -> list[Json]:
-        return []
 
     def tools(self, tools: Sequence[ToolSpec]) -> Json:
         made = []
@@ -54,9 +48,6 @@ class Responses:
             else:
                 made.append({"type": "function_call_output", "call_id": message.call, "output": message.text})
         return made, ""
-
-    def marked(self, sent: list[bytes]) -> list[bytes]:
-        return sent
 
     def _items(self, reply: Reply) -> list[Json]:
         made: list[Json] = []
