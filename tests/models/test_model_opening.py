@@ -113,3 +113,26 @@ print([name for name in {heavy!r} if name in sys.modules])
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_our_own_wire_needs_no_library_of_a_provider() -> None:
+    code = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pydantic_ai", "anthropic", "openai"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+sys.meta_path.insert(0, Missing())
+from dugnad.models import open_model
+for name in ("anthropic:claude-x", "openai:gpt-x", "openai-chat:gpt-x"):
+    print(open_model(name, api_key="k").name)
+try:
+    open_model("google:gemini-x", api_key="k")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *opened, refused = run.stdout.splitlines()
+    assert opened == ["anthropic:claude-x", "openai:gpt-x", "openai-chat:gpt-x"]
+    assert refused.startswith("ModelMisconfigured google:gemini-x needs a package that is not installed")
+    assert "dugnad[google]" in refused

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import gc
 import io
 import os
 import sys
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from ..view.json import Shape
 
 EXIT_FAILED, EXIT_BAD_USE, EXIT_INTERRUPTED = 1, 2, 130
-_GARBAGE_OBJECTS = 10_000  # So many new objects, and Python looks for garbage.
 _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _PIPE_WIDTH = 1_000_000  # Lines are not wrapped in a pipe.
 _LOG, _BOARD = "dugnad.log_level", "dugnad.board"  # Where the values of these options are kept.
@@ -302,7 +300,6 @@ class CommandGroup(click.Group):
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
-        gc.set_threshold(_GARBAGE_OBJECTS)  # Imports make many objects and no garbage. The default is 700.
         try:
             open_streams()
             code = super().main(given, prog_name or "dugnad", **extra)

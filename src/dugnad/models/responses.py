@@ -11,7 +11,7 @@ from .protocol import Heard, WireProtocol, count, strict, text
 from .streaming import Json, fold_responses
 
 _STOPS: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "refused"}
-_DO_NOT_REASON = ("gpt-3", "gpt-4", "chatgpt")
+_DO_NOT_REASON = ("gpt-3", "gpt-4", "gpt-5-chat", "chatgpt")
 _PHASES = ("commentary", "final_answer")
 
 
@@ -23,7 +23,7 @@ class Responses(WireProtocol):
         self.url = url
         self.headers = headers
         self._model = model
-        self._reasons = not model.startswith(_DO_NOT_REASON) and "-chat" not in model
+        self._reasons = not model.startswith(_DO_NOT_REASON)
 
     def head(self, request: Request) -> Json:
         head = {"model": self._model, "max_output_tokens": request.output_tokens_max, "stream": True}
