@@ -54,7 +54,9 @@ class ProviderWire:
             # No limit on connections: budgets and rate limits bound the number of calls.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=15)  # The caller bounds the whole call.
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, headers={"user-agent": "dugnad"}
+            )
         return self._session
 
     def _proxy_for(self, url: str) -> str | None:
