@@ -113,6 +113,7 @@ bench: $(READY) $(BROWSER) ## Measure the board beside the bare driver, a turn b
 	@$(BIN)/python bench/turn.py
 	@$(BIN)/python bench/team.py
 	@$(BIN)/python bench/hosts.py
+	@$(BIN)/python bench/scale.py
 	@$(BIN)/python bench/sandbox.py
 	@$(BIN)/python bench/cost.py
 	@$(BIN)/python bench/web.py

@@ -6,8 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
+
+from scale_drawing import BEGIN, END, fitted, write
 
 ROOT = Path(__file__).parent.parent
 
@@ -89,3 +94,37 @@ def test_the_benchmark_of_the_mcp_server_runs_clients_over_both_ways() -> None:
     assert measured["tool_tokens"] < 3_000
     assert measured["call_ms_over_board"].keys() == {"stdio", "http"}
     assert measured["clients_100"]["mb"] > 0
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(600)
+def test_the_benchmark_of_growth_measures_every_part_and_is_drawn(tmp_path: Path) -> None:
+    command = [sys.executable, "bench/scale.py", "--quick", "--json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=580, check=False)
+    assert ran.returncode == 0, ran.stderr
+    measured = json.loads(ran.stdout)
+    assert measured.keys() == {"hosts", "teammates", "boards", "wakes", "idle", "reads"}
+    for rows in (*measured["hosts"].values(), *measured["teammates"].values()):
+        assert all(row["tasks_per_second"] > 0 and row["bytes_per_task"] >= 0 for row in rows)
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "scale.md").write_text(f"Before\n{BEGIN}\nold\n{END}\nAfter\n")
+    write(tmp_path, measured)
+    page = (tmp_path / "scale.md").read_text()
+    assert page.startswith("Before\n")
+    assert page.endswith("After\n")
+    assert "old" not in page
+    assert page.count("Fitted:") == 2
+    picture = ElementTree.parse(tmp_path / "pictures" / "scale.svg").getroot()
+    assert len(picture.findall("{http://www.w3.org/2000/svg}polyline")) == 5
+
+
+def test_the_page_on_growth_has_what_was_measured() -> None:
+    page = (ROOT / "docs" / "scale.md").read_text()
+    before, _, rest = page.partition(BEGIN)
+    assert "pictures/scale.svg" in before
+    assert "Fitted:" in rest.partition(END)[0]
+
+
+def test_a_line_is_fitted_through_its_points() -> None:
+    slope, start = fitted([(0, 1), (1, 3), (2, 5)])
+    assert (round(slope, 9), round(start, 9)) == (2, 1)

@@ -24,7 +24,7 @@ from dugnad.board.store.queries import load
 from dugnad.settings import Limits
 from dugnad.team.report import report
 from dugnad.types import Amount, Budget, Claim, Done, NewTask, NewTurn, Waiting
-from tests.board.raw import connect
+from tests.board.raw import connect, run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
@@ -42,6 +42,7 @@ Act = Callable[[Board, "Stage"], Awaitable[Any]]
 class Stage:
     """The small part of a board that is the same on both: a goal with a few tasks, and a teammate at work."""
 
+    url: str
     root: int
     host: str
     scoped: str
@@ -83,6 +84,12 @@ async def _look(board: Board, stage: Stage) -> None:
     with board.watch(["log"]) as watch:
         await watch.wait(0.01)
         await board._look()
+
+
+async def _prune_a_part(board: Board, stage: Stage) -> None:
+    """The snapshot that they are folded into grows with the board; only what they name is read of it."""
+    await run(stage.url, "UPDATE events SET at = 1 WHERE seq <= 30")
+    assert (await board.prune(10**6)).events == 30
 
 
 ACTS: dict[str, Act] = {
@@ -132,6 +139,7 @@ ACTS: dict[str, Act] = {
     "note": lambda board, stage: board.write_note("human", "t", "x"),
     "raise a budget": lambda board, stage: board.raise_budget(stage.root, Budget(tokens=5)),
     "prune what is not old": lambda board, stage: board.prune(10**6),
+    "prune a part of the log": _prune_a_part,
 }  # fmt: skip
 
 
@@ -176,6 +184,7 @@ async def _rows(url: str) -> int:
 async def _work(url: str, size: int, opcodes: list[int]) -> dict[str, int]:
     """What each call costs on a board of this size."""
     stage, found = Stage(), dict[str, int]()
+    stage.url = url
     async with await open_board(url, limits=LIMITS) as board:
         await fill_past(url, size)
         await stage.set(board)

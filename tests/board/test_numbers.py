@@ -33,6 +33,7 @@ CALLS: dict[str, Act] = {
     "needed_by": lambda board, claim, n: board.needed_by(n),
     "past_attempts": lambda board, claim, n: board.past_attempts(most=n),
     "attempts": lambda board, claim, n: board.attempts(n),
+    "tracebacks": lambda board, claim, n: board.tracebacks(n),
     "transcript task": lambda board, claim, n: board.transcript(n, 1),
     "transcript epoch": lambda board, claim, n: board.transcript(1, n),
     "transcript after": lambda board, claim, n: board.transcript(1, 1, after=n),

@@ -13,7 +13,7 @@ from dugnad.logs import traceback_text
 from dugnad.logs.handlers import start_logging
 from dugnad.models import ScriptedModel
 from dugnad.models.scripted import Step
-from dugnad.team.report import report, tracebacks
+from dugnad.team.report import report
 from dugnad.types import Failed
 from tests.board.crew import crew
 from tests.cli.shell import Shell, claimed
@@ -29,7 +29,7 @@ async def test_a_bug_is_logged_and_kept_with_the_attempt(board: Board, capsys: p
             await until_status(board, "alice", "failed")
     finally:
         start_logging(None, keeps=False, screen=False, folder=Path("/nowhere"))
-    (traceback,) = (await tracebacks(board, task.id)).values()
+    (traceback,) = (await board.tracebacks(task.id)).values()
     assert traceback.startswith("Traceback (most recent call last):\n")
     assert "in ask\n" in traceback
     assert traceback.endswith("ValueError: half a loaf\n")
@@ -47,7 +47,7 @@ async def test_the_traceback_is_kept_although_the_answer_of_the_board_was_lost(b
     async with hosting(flaky, Raising(ValueError("half a loaf"))):
         await until_status(board, "alice", "failed")
     assert flaky.happened == 1
-    assert len(await tracebacks(board, task.id)) == 1
+    assert len(await board.tracebacks(task.id)) == 1
 
 
 async def test_the_next_attempt_is_not_told_of_it(board: Board) -> None:
@@ -70,7 +70,7 @@ async def test_it_is_refused_to_one_who_lost_the_task(board: Board) -> None:
     await board.release(task.id)
     with pytest.raises(StaleClaim):
         await board.keep_traceback(claim, "too late")
-    assert await tracebacks(board, task.id) == {}
+    assert await board.tracebacks(task.id) == {}
 
 
 def test_show_names_it_and_shows_it(folder: Path) -> None:

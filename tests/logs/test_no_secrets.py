@@ -13,7 +13,7 @@ from dugnad.config.user import UserSettings, open_named_model, read_user
 from dugnad.errors import BoardUnreachable, ToolError
 from dugnad.logs import logger, secrets, without_secrets
 from dugnad.logs.handlers import start_logging
-from dugnad.team.report import report, tracebacks
+from dugnad.team.report import report
 from tests.models.asking import CHAT, address
 from tests.models.provider_server import Fault, ProviderServer
 from tests.team.stage_team import Raising, hosting, until_status
@@ -73,7 +73,7 @@ async def test_no_secret_is_in_the_log_on_the_board_or_in_the_report(
     _LOG.debug("told %s why=%s", said, said)
     logs = folder / "logs" / "dugnad-1.log"
     assert "[OPENAI_API_KEY]" in (refused.reason or "")
-    (traceback,) = (await tracebacks(board, 2)).values()
+    (traceback,) = (await board.tracebacks(2)).values()
     assert "ValueError: " in traceback
     assert "[FIRST]" in traceback or "[api_key]" in traceback
     nothing_of(traceback)

@@ -34,7 +34,7 @@ from ..types import (
 from . import log, prune, records, rules
 from .prune import Pruned
 from .reads import Reading
-from .replay import REMARKS
+from .replay import REMARKS, State, load
 from .store.seam import as_json
 from .verbs import budgets, claims, members, messages, needs, rate_limits, settle, tasks, turns
 
@@ -355,6 +355,18 @@ class Board(Reading):
             raise BadInput(f"{kind!r} is not a remark; use one of: {', '.join(sorted(REMARKS))}.")
         said = {name: self._text(name, text) for name, text in data.items()}
         await self._do(log.remark, actor=actor, kind=kind, data=said, key=self._key(key))
+
+    async def replayed_state(self) -> State:
+        """The state the log replays to; equal to `observed_state` while nobody writes."""
+        return await log.replayed(self._read)
+
+    async def pruned_state(self) -> tuple[int, State]:
+        """Where the log begins: the last event that was pruned, 0 if none was, and the state up to it."""
+        seq, rows = await self._read_together([("snapshot_seq", {}), ("read_snapshot", {})])
+        return int(seq[0]["snapshot_seq"]), load(rows)
+
+    async def observed_state(self) -> State:
+        return await log.observed(self._read)
 
     async def prune(self, age_seconds: float, *, key: str | None = None) -> Pruned:
         """Delete what is older: events (folded into a snapshot), old transcripts, stored answers, dead hosts.

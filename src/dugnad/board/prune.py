@@ -21,10 +21,8 @@ from .verbs.idempotency import once
 KEPT_MS_MIN = 24 * 3_600_000  # A caller may repeat a call for this long, so its answer is always kept.
 _EVENTS, _TASKS, _ANSWERS = 1_000, 20, 2_000  # Of one transaction.
 # The entities that an event names: the fields of its data with one id of them, or a list.
-_NAMED = {
-    "task": ("followup_of", "tasks", "needs"), "reservation": ("key",), "cooldown": ("pace",), "note": ("note",),
-    "message": ("message", "messages"), "teammate": ("name",), "host": ("host", "hosts"),
-}  # fmt: skip
+_NAMED = {"task": ("followup_of", "tasks", "needs"), "reservation": ("key",), "cooldown": ("pace",), "note": ("note",),
+    "message": ("message", "messages"), "teammate": ("name",), "host": ("host", "hosts")}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +103,8 @@ async def _folded(fetch: Fetch, events: Sequence[Event]) -> list[dict[str, str |
     state = replay.load(await fetch("read_snapshot_of", rows=asked))
     for each in events:
         replay.apply(state, each)
-    rows: list[dict[str, str | None]] = []
-    for kind, entities in state.items():
-        found = [(each, dict.get(entities, each)) for each in sorted(entities.touched)]
-        rows += [{"entity": kind, "id": each, "state": as_json(facts) if facts else None} for each, facts in found]
-    return rows
+    found = [(kind, id, dict.get(each, id)) for kind, each in state.items() for id in sorted(each.touched)]
+    return [{"entity": kind, "id": id, "state": as_json(facts) if facts else None} for kind, id, facts in found]
 
 
 def _about(told: Event) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -11,8 +12,7 @@ from ..errors import BoardClosed, BoardUnreachable, DugnadError, StaleClaim, Unk
 from ..logs.steps import count
 from ..settings import Limits, Patience
 from ..types import HUMAN
-from . import around, log, records, rules
-from .replay import State, load
+from . import around, records, rules
 from .roots import root_name
 from .store.batching import Gatherer
 from .store.migrations import latest
@@ -112,8 +112,7 @@ class Reading:
     async def past_attempts(
         self, *, roots: Iterable[int] | None = None, since: int = 0, errands: bool = False, most: int = 20_000
     ) -> list[records.PastAttempt]:
-        """Of the newest attempts those that ended, with their time and cost, in order of task and epoch. `since`: only
-        those claimed then or later, by the board's clock."""
+        """Those of the newest attempts that ended, by task and epoch. `since`: only those claimed then or later."""
         given = {"roots": None if roots is None else ids_json(roots), "errands": int(errands)}
         return await self._list(records.past_attempt, "past_attempts", **given, since=since, most=most)
 
@@ -124,6 +123,12 @@ class Reading:
         """The turns of one attempt, in order, including those that a summary covers."""
         asked = {"task": task, "epoch": epoch, "page": self._page(page)}
         return await self._list(records.turn, "read_turns", **asked, after=after)
+
+    async def tracebacks(self, task: int) -> dict[int, str]:
+        """The tracebacks of bugs that ended attempts, by the number of the attempt."""
+        last = rules.TURNS_MAX - 1
+        kept = {each.number: await self.transcript(task, each.epoch, after=last) for each in await self.attempts(task)}
+        return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
 
     async def budget(self, root: int) -> types.Spending:
         for found in await self._list(records.spending, "read_budget", root=root):
@@ -169,8 +174,7 @@ class Reading:
         return (await self._list(records.message, "recent_talk", name=name, page=self._page(page)))[::-1]
 
     async def words_for(self, task: types.Task, asked: types.Task) -> str:
-        """The words of the human that a task follows from: the message that `asked` answers, and what was said to that
-        teammate during the answer, before the task was put."""
+        """The human's words that a task follows from: the message that `asked` answers, and more during the answer."""
         until = task.put_at if asked.ended_at is None else min(task.put_at, asked.ended_at)
         given = {"recipient": asked.assignee, "after": asked.put_at, "until": until, "page": self._page(20)}
         return "\n\n".join((asked.body, *(row["text"] for row in await self._read("said_by_human", **given))))
@@ -182,11 +186,13 @@ class Reading:
         """The shutdown requests to this host's teammates, answered or not."""
         return await self._list(records.shutdown_request, "shutdown_requests", host=host)
 
+    async def read_note(self, note: int) -> types.Note | None:
+        return next(iter(await self._list(records.note, "read_note", id=note)), None)
+
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
     ) -> list[types.Note]:
-        """The notes that contain every word, in any case, newest first; without words, all notes. With a root, those
-        of this goal and those for everybody."""
+        """The notes that contain every word, newest first. With a root, those of this goal and those for everybody."""
         return [records.note(row) for row in await self._ask(self._notes(words, root, before, page))]
 
     def _notes(self, words: str, root: int | None, before: int | None, page: int) -> Asked:
@@ -291,18 +297,6 @@ class Reading:
                         yield event
                     after = page[-1].seq
                 await watch.wait(60)
-
-    async def replayed_state(self) -> State:
-        """The state the log replays to; equal to `observed_state` while nobody writes."""
-        return await log.replayed(self._read)
-
-    async def pruned_state(self) -> tuple[int, State]:
-        """Where the log begins: the last event that was pruned, 0 if none was, and the state up to it."""
-        seq, rows = await self._read_together([("snapshot_seq", {}), ("read_snapshot", {})])
-        return int(seq[0]["snapshot_seq"]), load(rows)
-
-    async def observed_state(self) -> State:
-        return await log.observed(self._read)
 
     # Waiting.
 

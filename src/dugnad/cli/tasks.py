@@ -176,8 +176,6 @@ async def collect(board: Board, most: int, *, after: int = 0, **filters: Any) ->
 @click.option("--trouble", is_flag=True, help="Also show the tracebacks of attempts that a bug ended.")
 async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble: bool) -> None:
     """Show one task: its needs, attempts, follow-ups, result, and why it failed."""
-    from ..team.report import tracebacks
-
     board = call.board
     task = await board.find(task_id)
     needs, attempts = await board.needs_of(task_id), await board.attempts(task_id)
@@ -185,7 +183,7 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble:
     turns: list[Turn] = []
     for attempt in attempts if transcript else ():
         turns += await all_pages(partial(board.transcript, task_id, attempt.epoch), "number")
-    bugs = await tracebacks(board, task_id)
+    tracebacks = await board.tracebacks(task_id)
     needed = await board.find_all(need.task for need, _ in needs[:_SHOWN])
     titles = {each.id: each.title for each in needed.values()}
 
@@ -195,14 +193,14 @@ async def show(call: CommandContext, *, task_id: int, transcript: bool, trouble:
 
         pages = [task_page(task, needs, attempts, children, titles=titles)]
         pages += [transcript_page(attempts, turns)] if transcript else []
-        return Group(*pages, *trouble_page(task_id, bugs, whole=trouble))
+        return Group(*pages, *trouble_page(task_id, tracebacks, whole=trouble))
 
     shape = {
         "task": shape_of(task), "needs": [{**shape_of(need), "state": state} for need, state in needs],
         "attempts": [*map(shape_of, attempts)], "children": [*map(shape_of, children)],
     }  # fmt: skip
     shape |= {"transcript": [*map(turn_shape, turns)]} if transcript else {}
-    shape |= {"tracebacks": {str(at): text for at, text in bugs.items()}} if trouble else {}
+    shape |= {"tracebacks": {str(at): text for at, text in tracebacks.items()}} if trouble else {}
     call.answer(shape, picture)
 
 

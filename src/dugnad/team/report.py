@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ..board import Board, rules
+from ..board import Board
 from ..board.records import Moment, PastAttempt
 from ..board.roots import budget_id, root_name
 from ..text import counted, length, one_line, pasted
@@ -231,13 +230,6 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return Amount(**{name: sum(getattr(each, name) for each in every) for name in Amount.__slots__})
 
 
-async def tracebacks(board: Board, task: int) -> dict[int, str]:
-    """The tracebacks of bugs that ended attempts, by the number of the attempt."""
-    tried, last = await board.attempts(task), rules.TURNS_MAX - 1
-    kept = {each.number: await board.transcript(task, each.epoch, after=last) for each in tried}
-    return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
-
-
 async def report(
     board: Board, roots: Sequence[int], *, interrupted: bool = False, trouble: Mapping[str, str] | None = None,
     began_ms: int | None = None, ran_ms: int = 0,
@@ -260,5 +252,5 @@ async def report(
         tasks=tasks, accounts=accounts, cost=cost, interrupted=interrupted, trouble=trouble or {},
         teammates=teammates, took=took, alone=alone,
         requests=[asked for asked in await waiting_requests(board) if asked.task is None or asked.task in ours],
-        tracebacks=[task for task in tried[-_TRIED_MAX:] if await tracebacks(board, task)],
+        tracebacks=[task for task in tried[-_TRIED_MAX:] if await board.tracebacks(task)],
     )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 import orjson
 from starlette.responses import Response
 
-from ..team.report import tracebacks
 from ..types import Turn
 from ..view.json import Shape
 from .calls import BoardCall
@@ -79,12 +78,12 @@ async def task(call: BoardCall) -> Shape:
     until = None if at is None else view.at
     found = await _checks(call, number, [each["epoch"] for each in shape["attempts"]], until)
     known = {str(each["number"]) for each in shape["attempts"] if each["ended_at"] is not None}
-    bugs = await _tracebacks(call, number)
+    tracebacks = await _tracebacks(call, number)
     first = call.followed.history.first
     log = LogPages(board=call.followed.board, first=first, task=number, everything=False)
     lines, _ = await log.backward(view.seq + 1, _EVENTS_MAX)
     return {
-        **shape, "checks": found, "tracebacks": {at: text for at, text in bugs.items() if at in known},
+        **shape, "checks": found, "tracebacks": {at: text for at, text in tracebacks.items() if at in known},
         "events": [*map(line_shape, lines)],
     }  # fmt: skip
 
@@ -92,7 +91,7 @@ async def task(call: BoardCall) -> Shape:
 async def _tracebacks(call: BoardCall, task: int) -> dict[str, str]:
     """By the number of the attempt. What another program wrote there may have any form."""
     try:
-        return {str(at): text for at, text in (await tracebacks(call.followed.board, task)).items()}
+        return {str(at): text for at, text in (await call.followed.board.tracebacks(task)).items()}
     except (ValueError, KeyError, TypeError):
         return {}
 

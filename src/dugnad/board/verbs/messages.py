@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import BadInput, NotReady, StoppedTeammate
-from ...prompts import tell as tell_mind
 from ...text import shorten
 from ...types import BOARD, HUMAN, Claim, Message, MessageKind, Note, Waiting
 from .. import records, rules
@@ -170,6 +169,8 @@ async def write_note(
     tx: Tx, *, author: str, title: str, text: str, claim: Claim | None, everyone: bool, key: str
 ) -> Note:
     """With `everyone`, the note belongs to no goal: tasks of all goals show it, and teammates at work get a notice."""
+    from ...prompts import tell  # In this module, `tell` is a verb.
+
     if there := await tx.fetch("note_by_key", key=key):
         return records.note(there[0])
     if claim:
@@ -187,7 +188,7 @@ async def write_note(
     )  # fmt: skip
     wake(tx, "notes")
     for row in await tx.fetch("recipients_at_work", sender=author) if everyone else ():
-        words = shorten(text, 8_000, tell_mind("packet.shortened"))
-        told = f"{tell_mind('results.note_for_everyone', title=title)}\n{words}"
+        words = shorten(text, 8_000, tell("packet.shortened"))
+        told = f"{tell('results.note_for_everyone', title=title)}\n{words}"
         await notice(tx, f"note:{note.id}", told, note.task, to=row["name"], by=author)
     return note
