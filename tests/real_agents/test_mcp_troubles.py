@@ -97,10 +97,12 @@ async def noted(at: Desk) -> None:
 
 
 def server_of(client: asyncio.subprocess.Process) -> psutil.Process:
-    """The process of `dugnad mcp` that a program started."""
+    """The process of `dugnad mcp` that a program started. The child of it guards it."""
     below = psutil.Process(client.pid).children(recursive=True)
-    (found,) = [each for each in below if "mcp" in each.cmdline() and any("dugnad" in word for word in each.cmdline())]
-    return found
+    found = [each for each in below if "mcp" in each.cmdline() and any("dugnad" in word for word in each.cmdline())]
+    server, guardian = found
+    assert guardian.ppid() == server.pid
+    return server
 
 
 @pytest.mark.parametrize("dies", ["client", "server"])
