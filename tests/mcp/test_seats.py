@@ -79,6 +79,18 @@ async def test_a_host_that_was_stopped_by_another_loses_and_comes_back(board: Bo
     assert (await board.find(task.id)).state == "done"
 
 
+async def test_a_client_that_waits_keeps_waiting_while_its_host_starts_anew(board: Board) -> None:
+    async with hosting(board, wait_seconds=HANGS) as host:
+        client = await host()
+        waiting = asyncio.create_task(client("next_task"))
+        while not client.seat.client.asking:
+            await asyncio.sleep(0)
+        await board.stop_host(host.host.host.id)
+        await host.host.host._renew()  # The next heartbeat; the lease is too long to wait for.
+        await board.put("Write it")
+        assert "You hold task 1" in await waiting
+
+
 async def test_everything_is_given_back_at_the_end_and_the_name_comes_back(board: Board) -> None:
     task = await board.put("Write it")
     async with hosting(board) as host:

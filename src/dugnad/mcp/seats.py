@@ -6,13 +6,14 @@ import asyncio
 import itertools
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ..agent.outside.client import OutsideClient
 from ..agent.outside.mind import PREFIX, is_outside
 from ..board import Board
 from ..board.verbs.members import CLIENT_LEFT
-from ..errors import BadInput, DugnadError, NotReady, UnknownTeammate
+from ..errors import BadInput, DugnadError, HostLost, NotReady, UnknownTeammate
 from ..prompts import tell
 from ..team.errands import own_budget
 from ..team.host import Host
@@ -23,8 +24,8 @@ from ..types import Budget, Teammate
 _NAMES = {"claude-code": "claude", "codex-mcp-client": "codex"}  # How programs call themselves, and what people say.
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _NUMBERS_MAX = 1_000
-_SEAT_SECONDS = 30.0  # For the upkeep to seat a client that comes,
-_AGAIN_SECONDS = 4.0  # and one whose call waits for it.
+_SEAT_SECONDS, _AGAIN_SECONDS = 30.0, 4.0  # For the upkeep to seat a client that comes, and one whose call waits.
+_ANEW_TRIES, _ANEW_SECONDS = 40, 0.1  # While a host that was lost registers again.
 
 
 class NotHere(DugnadError):
@@ -59,11 +60,14 @@ class Seat:
 
     async def taken(self, seconds: float = _AGAIN_SECONDS) -> None:
         """Be seated here. NotHere: somebody shut the teammate down, or it works elsewhere."""
-        if self.client.is_seated:
-            return
         async with self._lock:
-            if not self.client.is_seated:
-                await self._take(seconds)
+            for _ in range(_ANEW_TRIES):
+                if self.client.is_seated:
+                    return
+                with suppress(HostLost):  # The host starts anew.
+                    return await self._take(seconds)
+                await asyncio.sleep(_ANEW_SECONDS)
+        raise NotHere(tell("mcp.not_here", why="its host starts anew; call this again."))
 
     async def _take(self, seconds: float) -> None:
         try:

@@ -94,11 +94,14 @@ class ClientTools:
         client = seat.client
         if reports_cost is not None:
             client.reports(reports_cost)
-        if (work := await client.next_work(self.wait_seconds)) is not None:
-            return work.text
-        await seat.taken()  # It says so if the teammate was shut down meanwhile.
-        nothing = joined((tell("mcp.nothing_yet"), tell("mcp.unpaid") if client.unpaid else None), "\n")
-        return joined((nothing, await _notices(seat)))
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self.wait_seconds
+        while (work := await client.next_work(max(0.0, ends - clock()))) is None:  # Or its seat was lost meanwhile.
+            await seat.taken()  # It says so if the teammate was shut down.
+            if clock() >= ends:
+                nothing = joined((tell("mcp.nothing_yet"), tell("mcp.unpaid") if client.unpaid else None), "\n")
+                return joined((nothing, await _notices(seat)))
+        return work.text
 
     async def task(self, seat: Seat, task: int) -> str:
         return await task_text(seat.board, task)
