@@ -17,6 +17,7 @@ from dugnad.settings import Patience, TeamLimits
 from dugnad.team import RunPlan, Team
 from dugnad.tools.message_tools import RESTED
 from dugnad.types import Task
+from tests.agent.stage_commands import until_true
 from tests.mcp.clients import HANGS, hosting, state_of
 
 
@@ -83,8 +84,7 @@ async def test_a_client_that_waits_keeps_waiting_while_its_host_starts_anew(boar
     async with hosting(board, wait_seconds=HANGS) as host:
         client = await host()
         waiting = asyncio.create_task(client("next_task"))
-        while not client.seat.client.asking:
-            await asyncio.sleep(0)
+        await until_true(lambda: client.seat.client.asking > 0)
         await board.stop_host(host.host.host.id)
         await host.host.host._renew()  # The next heartbeat; the lease is too long to wait for.
         await board.put("Write it")

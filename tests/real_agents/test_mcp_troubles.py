@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -149,18 +150,21 @@ async def test_one_that_repeats_an_old_number_or_floods_finishes_once(name: str,
     assert (task.result or "").startswith(("In time.", "Among many words."))
 
 
+_TITLE = re.compile(r"Your task is #\d+: (Write|Now write) file (\d)")
+
+
 def works(heard: Heard) -> Generator[Step, str, None]:
     """As long as there are tasks: a file for each. A teammate of dugnad's own has other tools for the same."""
     if heard.tool("next_task") is None and "ToolSearch" not in heard.tools and not heard.scripts:
-        number = heard.prompt.split("Your task is")[-1].split("rite file ")[1][0]
+        number = _TITLE.findall(heard.prompt)[-1][1]
         yield Use("write_file", {"path": f"file{number}.txt", "text": "by dugnad\n"})
         yield Use("finish", {"result": "Written."})
         return
     own = False
     said = yield Use("next_task", {})
     while "You hold task" in said:
-        own = own or "Now write file" in said
-        number = said.split("rite file ")[1][0]
+        ((first, number),) = _TITLE.findall(said)  # The text may name the tasks of others, too.
+        own = own or first == "Now write"
         yield Write(f"{folder_of(said)}/file{number}.txt", "by a client\n")
         said = yield done(holding(said), "Written.")
         assert "is over" in said, said
