@@ -183,6 +183,7 @@ class Measuring:
         url = self.url("postgres", "wakes")
         for many in self.sizes.listeners:
             boards = [await open_board(url) for _ in range(many)]
+            await asyncio.sleep(1)  # Until the server's processes for those of before have ended: they count no more.
             took, cpu = [], self._server_cpu()
             for number in range(self.sizes.samples):
                 woken = [asyncio.create_task(each.wait_for_change(["ready:"], 60)) for each in boards[1:]]

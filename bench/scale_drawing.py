@@ -76,10 +76,17 @@ def _named(took: Mapping[str, float]) -> dict[str, Any]:
 
 def idle_plan(slope: float, start: float) -> Iterator[str]:
     """What idle hosts take of a server's cores, when each asks a round every five seconds."""
+
+    def cores(hosts: int) -> float:
+        return hosts * (start + slope * hosts) / 5_000
+
     yield from table(
-        {"idle hosts": many, "cores of the server": round(many * (start + slope * many) / 5_000, 2)}
-        for many in (10, 100, 1_000, 10_000)
-    )
+        {
+            "idle hosts": many, "cores for one board of all": round(cores(many), 2),
+            "cores for boards of 100 hosts each": round(cores(100) * many / 100, 2),
+        }
+        for many in (100, 1_000, 10_000)
+    )  # fmt: skip
 
 
 def lines(found: Found) -> dict[str, Line]:

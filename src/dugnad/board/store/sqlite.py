@@ -291,9 +291,9 @@ def _refuse_another_programs(connection: sqlite3.Connection, path: Path) -> None
     version = int(connection.execute(setup["version"]).fetchone()[0])
     found = migrations.plain_schema(connection.execute(setup["schema"]))
     connection.execute("COMMIT")
-    if version > migrations.latest() or found == (made := _made_by(version) if version > 0 else frozenset()):
+    if version > migrations.latest() or found == (_made_by(version) if version > 0 else frozenset()):
         return  # A newer board is refused later, with its version.
-    if {each[0] for each in found - made} & {"trigger", "view"}:
+    if {kind for kind, name, *_ in found if not name.startswith("tasks_counted_")} & {"trigger", "view"}:
         raise BoardUnreachable(f"{path} is not a board: it holds triggers or views of another program. {_OTHER_PATH}")
     if not version:
         raise BoardUnreachable(f"{path} is not a board: it holds another program's tables. {_OTHER_PATH}")
