@@ -12,7 +12,7 @@ from pathlib import Path
 
 import asyncpg
 
-from dugnad.board.store.postgres import split_url
+from dugnad.board.store.pool import split_url
 
 READY = 500  # Enough for every sample at every size.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncpg
 
-from dugnad.board.store.postgres import split_url
+from dugnad.board.store.pool import split_url
 from dugnad.board.store.queries import Query, load
 
 HOST, TEAMMATE = "bench-host", "bench"

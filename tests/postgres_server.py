@@ -47,6 +47,15 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    def configure(self, settings: str) -> None:
+        """For the next start."""
+        with (self.folder / "data" / "postgresql.conf").open("a") as conf:
+            conf.write(settings)
+
     def start(self) -> None:
         log = (self.folder / "log").open("ab")
         self._process = subprocess.Popen(
@@ -63,7 +72,7 @@ class PostgresServer:
             if ready.returncode == 0:
                 return
             time.sleep(0.05)
-        raise RuntimeError("PostgreSQL did not start:\n" + (self.folder / "log").read_text()[-2000:])
+        raise RuntimeError("PostgreSQL did not start:\n" + self.log[-2000:])
 
     def stop(self) -> None:
         """Fast shutdown: sessions are ended, nothing acknowledged is lost."""
@@ -78,7 +87,7 @@ class PostgresServer:
         self._process.wait(120)
         # The postmaster's children notice and leave; only then may the next one start.
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and _children_of(self.folder):
+        while time.monotonic() < deadline and children_of(self.folder):
             time.sleep(0.05)
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
 
@@ -101,13 +110,12 @@ class PostgresServer:
              "--encoding=UTF8", "--no-locale"],
             check=True, capture_output=True, cwd=self.folder, env={"PATH": os.defpath, "LC_ALL": "C"}, **self._user,
         )  # fmt: skip
-        with (self.folder / "data" / "postgresql.conf").open("a") as conf:
-            conf.write(
-                f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = ''\n"
-                "max_connections = 200\nshared_buffers = '128MB'\n"
-            )
-            if self._in_memory:  # A power cut leaves nothing of it anyway.
-                conf.write("fsync = off\nfull_page_writes = off\n")
+        self.configure(
+            f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = ''\n"
+            "max_connections = 200\nshared_buffers = '128MB'\n"
+        )
+        if self._in_memory:  # A power cut leaves nothing of it anyway.
+            self.configure("fsync = off\nfull_page_writes = off\n")
 
 
 def _find_programs() -> Path:
@@ -149,7 +157,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _children_of(folder: Path) -> list[int]:
+def children_of(folder: Path) -> list[int]:
     """Server processes whose working directory is this cluster."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
