@@ -13,7 +13,7 @@ import pytest
 
 from dugnad.board import Board
 from dugnad.board.open import sqlite_path
-from dugnad.board.store.postgres import split_url
+from dugnad.board.store.pool import split_url
 from dugnad.errors import StaleClaim
 from dugnad.types import Amount, Claim, Done, NewTurn
 

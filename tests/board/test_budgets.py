@@ -13,6 +13,7 @@ from dugnad.errors import BadInput, BudgetSpent, DugnadError, StaleClaim, Unknow
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTurn, Released, Spending, Waiting
 from tests.board.crew import Crew, both, crew
 from tests.board.raw import lapse
+from tests.board.topics import change
 from tests.conftest import Opener
 
 # Of each kind: its name, a cap of three units, and one unit.
@@ -271,7 +272,7 @@ async def test_what_a_late_holder_reserved_counts_as_spent_once_it_is_fenced_off
 async def ready_again(board: Board, team: Crew) -> int:
     """The task, once its back-off is over and it is claimed anew."""
     while (claim := await team.claim()) is None:
-        await board.wait_for_change(["ready:"], 5)
+        await change(board, ["ready:"], 5)
     return claim.task.id
 
 

@@ -13,6 +13,7 @@ from dugnad.errors import DugnadError
 from dugnad.types import Amount, Budget, Claim, Done, Event, Failed, NewTask, NewTurn, Pace, Released, Waiting
 from tests.board.crew import Crew, both, crew
 from tests.board.raw import grow_old, lapse, race, run
+from tests.board.topics import change
 from tests.conftest import Opener
 
 HOUR = 3_600
@@ -33,7 +34,7 @@ async def assert_replays(board: Board) -> None:
 async def again(board: Board, team: Crew, name: str = "alice") -> Claim:
     """Claim what is ready, or will be when its back-off is over."""
     while (claim := await team.claim(name)) is None:
-        await board.wait_for_change(["ready:"], 5)
+        await change(board, ["ready:"], 5)
     return claim
 
 

@@ -131,4 +131,4 @@ def test_every_call_that_takes_a_number_is_tried() -> None:
                 for each in inspect.signature(verb).parameters.values())
     }  # fmt: skip
     tried = {name.split(" ")[0] for name in CALLS}
-    assert takers - tried <= {"wait_for_change", "follow", "put_many", "follow_up"}
+    assert takers - tried <= {"follow", "put_many", "follow_up"}

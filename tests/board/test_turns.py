@@ -12,6 +12,7 @@ from dugnad.settings import Limits
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTurn, Waiting
 from tests.board.crew import Crew, both, crew
 from tests.board.raw import lapse
+from tests.board.topics import change
 from tests.conftest import Opener
 
 # Everything text can hold: other planes, joiners, line separators, controls, what is not a character at all.
@@ -179,7 +180,7 @@ async def test_what_was_handed_over_is_there_for_later_attempts(board: Board) ->
     (first,) = await board.attempts(claim.task.id)
     assert (first.handover, first.ended_as, first.reason) == ('{"so far": 2}', "retry", "no")
     while (again := await team.claim()) is None:
-        await board.wait_for_change(["ready:"], 5)
+        await change(board, ["ready:"], 5)
     await board.settle(again, Done("ok"), handover="the end")
     assert [(each.number, each.handover) for each in await board.attempts(claim.task.id)] == [
         (1, '{"so far": 2}'),

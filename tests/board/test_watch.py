@@ -17,7 +17,7 @@ from dugnad.settings import Limits, Patience
 from dugnad.types import Budget, Done, NewTask, Waiting
 from tests.board.crew import crew
 from tests.board.raw import until
-from tests.board.topics import deafen, listeners, touch, wake_folder
+from tests.board.topics import change, deafen, listeners, touch, wake_folder
 from tests.conftest import Opener
 
 LONG = 60.0  # Seconds; a wait that should end by itself, and fails the test if it does not.
@@ -75,7 +75,7 @@ async def peer(url: str) -> AsyncIterator[Peer]:
 async def quiet(board: Board) -> None:
     """Return when the sweep that begins with the first watch is over; the next one is far away."""
     await board.put("for nobody", role="probe")
-    assert await board.wait_for_change(["ready:probe"], LONG)
+    assert await change(board, ["ready:probe"], LONG)
 
 
 def woken(watches: list[Watch]) -> int:
@@ -149,7 +149,7 @@ async def test_a_waiter_is_not_woken_by_what_does_not_concern_it(opener: Opener,
 
 
 async def test_when_the_time_is_over_the_answer_is_no(board: Board) -> None:
-    assert await board.wait_for_change(["inbox:nobody", "task:99"], 0.01) is False
+    assert await change(board, ["inbox:nobody", "task:99"], 0.01) is False
 
 
 async def test_a_waiter_is_woken_by_another_process(opener: Opener, url: str) -> None:

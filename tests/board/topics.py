@@ -15,6 +15,12 @@ from dugnad.types import Budget
 from tests.board.raw import run
 
 
+async def change(board: Board, topics: list[str], seconds: float) -> bool:
+    """Wait until a commit of any process touches one of the topics; False when the time is over."""
+    with board.watch(topics) as watch:
+        return await watch.wait(seconds)
+
+
 def wake_folder(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///") + ".wake")
 

@@ -8,7 +8,7 @@ import contextlib
 from typing import Literal
 
 # As the driver sends it, in a simple query; and the steps of a script, which is a transaction of its own.
-COMMITS = (b"COMMIT\0", b'"tells":')
+COMMITS = (b"COMMIT\0", b"COMMIT; ", b'"tells":')
 
 
 class _Link:

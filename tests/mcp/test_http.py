@@ -23,6 +23,7 @@ from dugnad.mcp.tokens import TokenHolder, Tokens
 from dugnad.settings import TeamLimits
 from dugnad.team import RunPlan
 from dugnad.tools.mcp.http_endpoint import AT_ONCE_MAX, BODY_BYTES_MAX, McpEndpoint
+from tests.board.topics import change
 from tests.cli.shell import environment, run
 from tests.mcp.clients import HANGS, MODERN, Said, called, envelope, git, make_project, said
 
@@ -207,7 +208,7 @@ async def test_a_client_that_hangs_up_gets_no_task(board: Board, folder: Path) -
         asking = asyncio.create_task(app(scope, receive, send))
         async with asyncio.timeout(HANGS):
             while "ada" not in {each.name for each in await board.team()}:
-                await board.wait_for_change(["team"], 1.0)
+                await change(board, ["team"], 1.0)
         gone.set()
         await asyncio.wait_for(asking, HANGS)
         assert sent == []

@@ -313,11 +313,6 @@ class Reading:
         lanes = [f"ready:{lane}" for lane in rules.lanes(teammate, roles, lead)]
         return self.watch([f"inbox:{teammate}", *lanes])
 
-    async def wait_for_change(self, topics: Iterable[str], seconds: float) -> bool:
-        """Wait until a commit of any process touches one of the topics; False when the time is over."""
-        with self.watch(topics) as watch:
-            return await watch.wait(seconds)
-
     async def _look(self) -> tuple[Topics, float | None]:
         """The topics that a lost push may have been about, and how soon a task is due."""
         topics: Topics = {f"ready:{lane}": 1 for lane in await self.ready_work(most=1)}

@@ -122,7 +122,7 @@ def where_of(url: str) -> str:
         return os.path.realpath(path)
     if not url.startswith("postgres"):
         return url
-    from ..board.store.postgres import split_url
+    from ..board.store.pool import split_url
 
     address, board = split_url(url)
     parts = urlsplit(address)

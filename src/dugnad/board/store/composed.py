@@ -22,14 +22,12 @@ def together(names: tuple[str, ...]) -> str:
 
 
 @cache
-def script_function() -> str:
-    """The function that runs a script, made of the statements of all steps. It lives as long as its connection."""
+def script_procedure() -> str:
+    """The procedure that runs a script, made of the statements of all steps. It lives as long as its connection."""
     setup, queries = load_setup("postgres"), load("postgres")
     steps = [setup["script_step"].replace("NAME", each).replace("STATEMENT", queries[each].text) for each in STEPS]
-    text = setup["script_function"].replace("STEPS", ";\n".join([*steps, ""]).replace("$1", "this_given"))
-    last, names = queries["append_events"], {"events", "count", "channel", "topics"}
-    assert set(last.parameters) == names
+    text, last = ";\n".join([*steps, ""]).replace("$1", "this_given"), queries["append_events"]
+    text = setup["script_procedure"].replace("STEPS", text).replace("APPEND_EVENTS", last.text)
     for place, name in enumerate(last.parameters, 1):
-        text = text.replace("APPEND_EVENTS", last.text) if place == 1 else text
         text = text.replace(f"${place}", f"given_{name}")
     return text

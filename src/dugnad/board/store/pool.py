@@ -1,4 +1,4 @@
-"""The few connections with which a process reads a PostgreSQL board.
+"""The address of a PostgreSQL board, and the few connections with which a process reads it.
 
 The driver's own pool resets a connection after each use, which costs about as much as the query. Readers leave nothing
 behind that needs a reset, and a connection in doubt is dropped.
@@ -7,8 +7,33 @@ behind that needs a reset, and a connection in doubt is dropped.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ...errors import BadBoardURL
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The address for the driver, and the schema: `?board=name`, or `dugnad` without one."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Raises ValueError if it is not a port.
+    except ValueError:  # The message does not repeat what is wrong: it may be a piece of the password.
+        raise BadBoardURL(
+            "The board's address cannot be read: write postgresql://user:password@host:port/database, the port "
+            "a number, and signs like / or @ in the password as %2F or %40."
+        ) from None
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    board = dict(options).get("board", "dugnad")
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", board) or board.startswith("pg_") or board == "information_schema":
+        raise BadBoardURL(
+            f"The board name {board!r} must be small letters, digits and _, at most 41, beginning with a letter, "
+            "and not one of the server's own."
+        )
+    rest = urlencode([(name, value) for name, value in options if name != "board"])
+    return urlunsplit(parts._replace(query=rest)), board
 
 
 class Readers:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import asyncpg
 import orjson
@@ -22,15 +21,14 @@ from ...clock import Sources
 from ...errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUnreachable
 from ...settings import Limits, Patience
 from . import migrations
-from .composed import script_function, together
-from .pool import Readers
+from .composed import script_procedure, together
+from .pool import Readers, split_url
 from .queries import load, load_setup
-from .seam import Asked, Pushing, Row, Script, Topics, TryAgain, Tx, Work, as_json, topics_json
+from .seam import Asked, Pushing, Row, Script, Topics, TryAgain, Tx, Work, as_json, topics_json, urgent
 
 _VERSION_MIN = 140_000
-_COLLISIONS_MAX = 10
-_READERS_MAX = 4
-_NAP_SECONDS_MAX = 1.0
+_COLLISIONS_MAX, _READERS_MAX = 10, 4
+_NAP_SECONDS_MAX, _PAUSE_SECONDS = 1.0, 0.02  # Between tries to connect, at most; before a push that can wait.
 _TOGETHER_MAX = 20  # Statements that are read as one.
 # Statements must use an index, and read no more of it than they need. A planner that takes the tables for empty would
 # scan them, and one that expects few rows would gather them all before the first.
@@ -52,27 +50,6 @@ _COLLIDED = (
 def _is_gone(trouble: BaseException) -> bool:
     # The driver has one class for "connection is closed" and for "wrong number of arguments"; the second is a bug.
     return isinstance(trouble, _GONE) or (isinstance(trouble, asyncpg.InterfaceError) and "clos" in str(trouble))
-
-
-def split_url(url: str) -> tuple[str, str]:
-    """The address for the driver, and the schema: `?board=name`, or `dugnad` without one."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # Raises ValueError if it is not a port.
-    except ValueError:  # The message does not repeat what is wrong: it may be a piece of the password.
-        raise BadBoardURL(
-            "The board's address cannot be read: write postgresql://user:password@host:port/database, the port "
-            "a number, and signs like / or @ in the password as %2F or %40."
-        ) from None
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    board = dict(options).get("board", "dugnad")
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", board) or board.startswith("pg_") or board == "information_schema":
-        raise BadBoardURL(
-            f"The board name {board!r} must be small letters, digits and _, at most 41, beginning with a letter, "
-            "and not one of the server's own."
-        )
-    rest = urlencode([(name, value) for name, value in options if name != "board"])
-    return urlunsplit(parts._replace(query=rest)), board
 
 
 class PostgresTx(Tx):
@@ -110,10 +87,10 @@ class PostgresStore(Pushing):
         self._writer: Any = None
         self._listener: Any = None
         self._readers = Readers(lambda: self._connect(_PLANNING), _READERS_MAX)
+        self._owed, self._heard_since = Topics(), 0  # What others are not told yet; how often they pushed since.
         self._writing = asyncio.Lock()
         self._chores: set[asyncio.Task[None]] = set()
-        self._closed = False
-        self._has_scripts = False
+        self._closed = self._has_scripts = False
 
     async def open(self, *, make: bool) -> None:
         """Reach the server once, without retries: a wrong address must be reported now, not after half a minute."""
@@ -141,6 +118,7 @@ class PostgresStore(Pushing):
         async with self._writing:
             topics, by_script = await self._again(lambda repeated: self._write(work, script, repeated))
         self.tell(topics)
+        self._owe(topics)
         return bool(by_script)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
@@ -170,6 +148,7 @@ class PostgresStore(Pushing):
         return True  # The server does so by itself (autovacuum).
 
     async def close(self) -> None:
+        await self._push()
         self._closed = True
         for chore in list(self._chores):
             chore.cancel()
@@ -186,27 +165,23 @@ class PostgresStore(Pushing):
         return await self._transact(work, repeated), False
 
     async def _reach_writer(self) -> None:
-        if self._writer is None or self._writer.is_closed():
+        if not self._is_writing():
             self._writer = await self._connect({**_PLANNING, "plan_cache_mode": "force_generic_plan"})
             try:
-                await self._writer.execute(script_function())
+                await self._writer.execute(script_procedure())
                 self._has_scripts = True
             except asyncpg.InsufficientPrivilegeError:  # Without them every statement takes a round trip.
                 self._has_scripts = False
 
     async def _is_enough(self, script: Script) -> bool:
         """Run a script, as a transaction of its own."""
-        tells = script.tells
-        steps = [{"name": a, "given": given, "rows": rows, "tells": a in tells} for a, given, rows in script.steps]
-        last = as_json(script.events), len(script.events), self._channel, topics_json(script.topics)
+        steps = [{"name": a, "given": b, "rows": count, "tells": a in script.tells} for a, b, count in script.steps]
+        given = as_json(steps), as_json(script.events), len(script.events), self._channel, urgent(script.topics)
         try:
-            found = await self._writer.fetchval(load_setup("postgres")["run_script"], as_json(steps), *last)
-            script.told(orjson.loads(found))
+            script.told(orjson.loads(await self._writer.fetchval(load_setup("postgres")["run_script"], *given)))
             return True
-        except _COLLIDED:
-            return False
         except BaseException as trouble:
-            if getattr(trouble, "sqlstate", None) == _NOT_ENOUGH:
+            if isinstance(trouble, _COLLIDED) or getattr(trouble, "sqlstate", None) == _NOT_ENOUGH:
                 return False
             await self._roll_back(trouble)
             raise
@@ -218,11 +193,9 @@ class PostgresStore(Pushing):
             await work(tx)
             if tx.events:
                 # This locks the row of the log, so it comes last: numbers appear in the order of commits.
-                await tx.fetch(
-                    "append_events", events=as_json(tx.events), count=len(tx.events), channel=self._channel,
-                    topics=topics_json(tx.topics),
-                )  # fmt: skip
-            await self._writer.execute("COMMIT")
+                told = {"channel": self._channel, "topics": urgent(tx.topics)}
+                await tx.fetch("append_events", events=as_json(tx.events), count=len(tx.events), **told)
+            await self._writer.execute(load_setup("postgres")["commit_then_flush"] if tx.events else "COMMIT")
         except BaseException as trouble:
             await self._roll_back(trouble)
             raise
@@ -241,16 +214,14 @@ class PostgresStore(Pushing):
         """Run `work` until the server answers: after a lost connection for a while, after a collision a few times."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience.reconnect_seconds
-        repeated, collisions, nap = False, 0, 0.05
+        repeated, tries, nap = False, 0, 0.05
         while True:
             try:
                 return await work(repeated)
             except _COLLIDED as trouble:
-                collisions += 1
-                if collisions > _COLLISIONS_MAX:
-                    raise BoardBusy(
-                        f"Other processes got in the way {collisions} times; nothing was changed."
-                    ) from trouble
+                tries += 1
+                if tries > _COLLISIONS_MAX:
+                    raise BoardBusy(f"Other processes got in the way {tries} times; nothing was changed.") from trouble
                 await asyncio.sleep(0.01 * self.sources.chance())
             except Exception as trouble:
                 if not _is_gone(trouble):
@@ -310,16 +281,38 @@ class PostgresStore(Pushing):
         self._listener.add_termination_listener(self._lost_listener)
         await self._listener.add_listener(self._channel, self._heard)
 
+    def _owe(self, topics: Topics) -> None:
+        """Tell others a moment later what can wait: a push wakes every process. The more push, the longer it waits."""
+        if urgent(topics) is None:
+            if topics and not self._owed:
+                pause = min(_PAUSE_SECONDS * (1 + self._heard_since), _NAP_SECONDS_MAX)
+                asyncio.get_running_loop().call_later(pause, lambda: self._do_meanwhile(self._push()))
+            self._owed |= topics
+
+    async def _push(self) -> None:
+        topics, self._owed, self._heard_since = self._owed, {}, 0
+        async with self._writing:
+            with contextlib.suppress(*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
+                if topics and self._is_writing():
+                    await self._writer.execute(load_setup("postgres")["push"], self._channel, topics_json(topics))
+
+    def _is_writing(self) -> bool:
+        return self._writer is not None and not self._writer.is_closed()
+
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
-        if self._writer is not None and not self._writer.is_closed() and pid == self._writer.get_server_pid():
+        if self._is_writing() and pid == self._writer.get_server_pid():
             return  # A commit of this process, whose listeners were called at once.
+        self._heard_since += 1
         self.tell(json.loads(str(payload)))
 
     def _lost_listener(self, _connection: object) -> None:
         if not self._closed:
-            chore = asyncio.get_running_loop().create_task(self._listen_again())
-            self._chores.add(chore)
-            chore.add_done_callback(self._chores.discard)
+            self._do_meanwhile(self._listen_again())
+
+    def _do_meanwhile(self, work: Coroutine[Any, Any, None]) -> None:
+        chore = asyncio.get_running_loop().create_task(work)
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
 
     async def _listen_again(self) -> None:
         nap = 0.05

@@ -26,7 +26,7 @@ _WHOLE_MAX = 2**63 - 1
 _NUMBERS, _LISTS = (int, float), (tuple, list)  # Made once: every value of every call is looked at.
 # In the order in which rows are locked.
 STEPS = (
-    "seated", "no_task_due", "holds", "take_tasks", "charge_accounts", "open_attempts", "no_cooldown", "insert_turns",
+    "seated", "no_task_due", "holds", "take_tasks", "open_attempts", "charge_accounts", "no_cooldown", "insert_turns",
     "show_taken", "settle_tasks", "close_attempts", "settle_reservations", "insert_reservations", "move_accounts",
     "no_open_reservation", "meet_needs", "count_down_seen", "no_dependent", "no_parent_at_work",
 )  # fmt: skip
@@ -203,6 +203,11 @@ def made_ready(tx: Noting, row: Row) -> None:
     """Log that a task is ready, or scheduled until it is due."""
     event(tx, "ready", "board", task=row["id"], root=row["root_id"], state=row["state"])
     wake_for(tx, row, row["state"])
+
+
+def urgent(topics: Topics) -> str | None:
+    """What a transaction tells others as it commits; None: that can wait, as nobody begins to work because of it."""
+    return None if all(topic.startswith(("log", "task:", "budget:")) for topic in topics) else topics_json(topics)
 
 
 def topics_json(topics: Topics) -> str:

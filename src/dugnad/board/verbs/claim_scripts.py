@@ -102,5 +102,7 @@ class ClaimScripts:
             script.step("take_tasks", id=row["id"], teammate=ask.teammate, host=ask.host, seen=row["epoch"])
             script.step("open_attempts", **attempts[place])
             note_claim(script, given[place], attempts[place], row["attempts"] + 1)
+        # All processes lock rows in one order; or two could wait for each other.
+        script.given["take_tasks"].sort(key=lambda taken: taken["id"])
         script.given["charge_accounts"] = charged(given.values())
         return script

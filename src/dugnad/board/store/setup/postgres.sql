@@ -30,8 +30,16 @@ INSERT INTO migrations (version) VALUES ($1)
 -- The rows of a statement, in one column.
 (SELECT coalesce(json_agg(found_rows), '[]'::json)::text FROM (STATEMENT) AS found_rows)
 
+-- name: push
+SELECT pg_notify($1, $2)
+
+-- name: commit_then_flush
+-- The commit gives up its locks, and the second transaction waits for the disk: what is flushed for it, is so for all
+-- before it. So a row that many processes need, as that of the log, is not locked during a flush.
+SET LOCAL synchronous_commit = off; COMMIT; SELECT pg_logical_emit_message(true, 'dugnad', '')
+
 -- name: run_script
-SELECT pg_temp.run_script($1, $2, $3, $4, $5)
+CALL pg_temp.run_script($1, $2, $3, $4, $5, NULL)
 
 -- name: script_step
 WHEN 'NAME' THEN
@@ -39,12 +47,12 @@ WHEN 'NAME' THEN
       SELECT count(*), jsonb_agg(touched) FILTER (WHERE is_told)
       FROM touched INTO this_count, these_rows
 
--- name: script_function
--- Runs the steps of a script, then appends its events. It is for this connection only, so that processes of two
--- versions do not change each other's.
-CREATE OR REPLACE FUNCTION pg_temp.run_script(
-  given_steps text, given_events text, given_count bigint, given_channel text, given_topics text
-) RETURNS text LANGUAGE plpgsql AS $function$
+-- name: script_procedure
+-- Runs the steps of a script, appends its events, and commits as `commit_then_flush` does. It is for this connection
+-- only, so that processes of two versions do not change each other's.
+CREATE OR REPLACE PROCEDURE pg_temp.run_script(
+  given_steps text, given_events text, given_count bigint, given_channel text, given_topics text, INOUT all_told text
+) LANGUAGE plpgsql AS $procedure$
 #variable_conflict use_column
 DECLARE
   this_step jsonb;
@@ -52,7 +60,7 @@ DECLARE
   this_count bigint;
   is_told boolean;
   these_rows jsonb;
-  all_told jsonb := '{}';
+  told jsonb := '{}';
   this_end text;
 BEGIN
   FOR this_step IN SELECT value FROM json_each(given_steps) LOOP
@@ -65,10 +73,13 @@ STEPS
       RAISE EXCEPTION 'a step of a script found something else' USING ERRCODE = 'DG001';
     END IF;
     IF these_rows IS NOT NULL THEN
-      all_told := all_told || jsonb_build_object(this_step ->> 'name', these_rows);
+      told := told || jsonb_build_object(this_step ->> 'name', these_rows);
     END IF;
   END LOOP;
   APPEND_EVENTS INTO this_end;
-  RETURN all_told;
+  PERFORM set_config('synchronous_commit', 'off', true);
+  COMMIT;
+  PERFORM pg_logical_emit_message(true, 'dugnad', '');
+  all_told := told;
 END
-$function$
+$procedure$

@@ -14,21 +14,27 @@ added AS (
   SELECT log.seq - :count + 1 + new.key, now_ms(), new.value ->> 'kind', (new.value ->> 'task')::bigint,
     (new.value ->> 'root')::bigint, new.value ->> 'actor', new.value ->> 'data'
   FROM log, json_each(CAST(:events AS text)) AS new
-  RETURNING seq
 )
-SELECT pg_notify(CAST(:channel AS text), CAST(:topics AS text)) FROM (SELECT max(seq) FROM added) AS written
+SELECT pg_notify(CAST(:channel AS text), CAST(:topics AS text)) WHERE CAST(:topics AS text) IS NOT NULL
 
 -- name: read_events
-SELECT * FROM events WHERE seq > :after ORDER BY seq LIMIT :page
+-- On PostgreSQL a commit is seen before it is flushed. What is read here may be told outside, so it is flushed first, or
+-- a server that crashed could give its number to another event.
+SELECT * FROM events WHERE seq > :after
+-- postgres: AND coalesce((SELECT pg_logical_emit_message(true, 'dugnad', '') WHERE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()), '0/0') IS NOT NULL
+ORDER BY seq LIMIT :page
 
 -- name: read_events_of
-SELECT * FROM events WHERE task_id = :task AND seq > :after ORDER BY seq LIMIT :page
+SELECT * FROM events WHERE task_id = :task AND seq > :after
+-- postgres: AND coalesce((SELECT pg_logical_emit_message(true, 'dugnad', '') WHERE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()), '0/0') IS NOT NULL
+ORDER BY seq LIMIT :page
 
 -- name: changed_since
 SELECT DISTINCT task_id, root_id, CASE WHEN task_id IS NULL THEN kind END AS kind FROM events WHERE seq > :after
 
 -- name: last_seq
 SELECT coalesce((SELECT max(seq) FROM events), (SELECT snapshot_seq FROM head)) AS seq
+-- postgres: WHERE coalesce((SELECT pg_logical_emit_message(true, 'dugnad', '') WHERE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()), '0/0') IS NOT NULL
 
 -- name: snapshot_seq
 SELECT snapshot_seq FROM head
