@@ -269,8 +269,7 @@ async def test_what_a_late_holder_reserved_counts_as_spent_once_it_is_fenced_off
     assert (account.spent.tokens, account.reserved.tokens) == (5, 0)
 
 
-async def ready_again(board: Board, team: Crew) -> int:
-    """The task, once its back-off is over and it is claimed anew."""
+async def ready_again(board: Board, team: Crew) -> int:  # The task, once it is claimed anew after its back-off.
     while (claim := await team.claim()) is None:
         await change(board, ["ready:"], 5)
     return claim.task.id

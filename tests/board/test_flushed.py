@@ -80,3 +80,15 @@ async def test_an_event_that_was_read_survives_a_crash_of_the_server(server: Pos
             read = await board.last_event() if last else (await board.events())[-1].seq
         assert await board.last_event() == read
         writer.terminate()
+
+
+async def test_what_a_repeated_call_answers_survives_a_crash_of_the_server(server: PostgresServer) -> None:
+    """The first call was cut off between its commit and its flush."""
+    async with await open_board(f"{server.url}?board=flushed") as board:
+        await board.put("A", key="first")
+        async with Crash(server):
+            writer = await asyncpg.connect(server.url, server_settings={"search_path": "flushed"})
+            await writer.execute("SET synchronous_commit = off; UPDATE tasks SET title = 'B'")
+            assert (await board.put("A", key="first")).title == "B"
+        assert [task.title for task in await board.list_tasks()] == ["B"]
+        writer.terminate()

@@ -188,10 +188,9 @@ def health(found: Sequence[Sequence[Row]], schema: int) -> Health:
     tasks["ended"] = sum(tasks.pop(state, 0) for state in types.ENDED)
     alive = sum(row["alive"] for row in hosts)
     return Health(
-        now=oldest["now"], schema=schema, last_event=last["seq"], ready=by_lane(ready, 1_000),
-        tasks=dict(tasks), ready_since=oldest["at"],
+        now=oldest["now"], schema=schema, last_event=last["seq"], ready=by_lane(ready, 1_000), ready_since=oldest["at"],
         requests=asked["n"], asked_at=asked["at"], hosts={"alive": alive, "lost": len(hosts) - alive},
         team=dict(Counter(teammate(row).status for row in members)), held=tuple(row["root_id"] for row in held),
         spent=amount(sums), reserved=amount(sums, "_reserved"), cooldowns=tuple(map(cooldown, cooling)),
-        merging=dict(Counter(row["target"] for row in merges)),
+        tasks=dict(tasks), merging=dict(Counter(row["target"] for row in merges)),
     )  # fmt: skip

@@ -78,11 +78,9 @@ class PostgresStore(Pushing):
 
     def __init__(self, url: str, *, limits: Limits, patience: Patience, sources: Sources) -> None:
         super().__init__()
-        self.limits = limits
-        self.sources = sources
+        self.limits, self.sources, self._patience = limits, sources, patience
         self.queries = load("postgres")
         self._address, self._board = split_url(url)
-        self._patience = patience
         self._channel = f"dugnad_{self._board}"
         self._writer: Any = None
         self._listener: Any = None
@@ -195,7 +193,8 @@ class PostgresStore(Pushing):
                 # This locks the row of the log, so it comes last: numbers appear in the order of commits.
                 told = {"channel": self._channel, "topics": urgent(tx.topics)}
                 await tx.fetch("append_events", events=as_json(tx.events), count=len(tx.events), **told)
-            await self._writer.execute(load_setup("postgres")["commit_then_flush"] if tx.events else "COMMIT")
+            how = "commit_then_flush" if tx.events else "commit_after_flush"
+            await self._writer.execute(load_setup("postgres")[how])
         except BaseException as trouble:
             await self._roll_back(trouble)
             raise

@@ -38,6 +38,10 @@ SELECT pg_notify($1, $2)
 -- before it. So a row that many processes need, as that of the log, is not locked during a flush.
 SET LOCAL synchronous_commit = off; COMMIT; SELECT pg_logical_emit_message(true, 'dugnad', '')
 
+-- name: commit_after_flush
+-- A call that changed nothing may answer with what another process has just committed, so that is flushed first.
+COMMIT; SELECT pg_logical_emit_message(true, 'dugnad', '') WHERE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()
+
 -- name: run_script
 CALL pg_temp.run_script($1, $2, $3, $4, $5, NULL)
 
