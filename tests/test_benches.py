@@ -10,9 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
-
-from scale_drawing import BEGIN, END, fitted, write
+from bench.scale_drawing import BEGIN, END, fitted, write
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,14 +10,13 @@ import asyncio
 import json
 import re
 import sqlite3
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.fill import fill_past
 from dugnad.board import Board, open_board
 from dugnad.board.store.postgres import _PLANNING
 from dugnad.board.store.queries import load
@@ -25,10 +24,6 @@ from dugnad.settings import Limits
 from dugnad.team.report import report
 from dugnad.types import Amount, Budget, Claim, Done, NewTask, NewTurn, Waiting
 from tests.board.raw import connect, run
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-from fill import fill_past
 
 SIZES = (2_500, 20_000)
 GROWS = (
