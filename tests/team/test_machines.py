@@ -162,7 +162,7 @@ async def test_what_a_person_must_mend_at_the_remote_is_asked_once_and_costs_not
             await until_state(board, task, "waiting")
             (asked,) = await board.requests()
             does = {"begun": "cannot be begun", "delivered": "is done, and could not be delivered"}[when]
-            assert asked.text.startswith(f"#{task.id} {does}: {remote} refuses a push: ")
+            assert asked.text.startswith(f"#{task.id} {does}: {remote} refuses a push")
             before = len(model.asked)
             git(remote, "config", "--unset", rule[0])
             await requests.answer(board, str(task.id), "Mended.")

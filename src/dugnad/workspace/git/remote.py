@@ -50,12 +50,19 @@ _LASTING = re.compile(
     r"|error: 40\d|unable to find remote helper|too large|dubious ownership",
     re.IGNORECASE,
 )
-_REFUSED = re.compile(r"^!\t[^\t]*\t\[remote rejected\] \((.*)\)$", re.MULTILINE)
+_REFUSED = re.compile(r"^!\t[^\t]*:([^\t]*)\t\[remote rejected\] \((.*)\)$", re.MULTILINE)
+_SAID = re.compile(r"^remote: (?!error: hook declined)(.*\S)|^error: remote unpack failed: (.*)", re.MULTILINE)
+_UNSTORED = "unpacker error"
+_LOCKED = re.compile(r"Unable to create '([^']+\.lock)': File exists")
 _RACED = re.compile(r"lock ref|failed to (?:update|lock)|atomic|incorrect old value", re.IGNORECASE)
 
 
 class RemoteAway(GitTrouble):
     """The remote gave no answer. Whether a push took effect is not known."""
+
+
+class RemoteLocked(RemoteAway):
+    """A git at the remote holds a lock, or has left it behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +75,7 @@ class Remote:
     environment: Mapping[str, str]
     runnable: tuple[str, ...] = ()  # For a folder: all that git may run.
     patience_seconds: float = 600.0  # A remote that gives no answer is tried again for so long.
+    locked_seconds: float = 60.0  # No git holds a lock for so long: the one that took it has crashed.
     seconds_max: float = 300.0  # For one call.
 
     def at_once(self, seconds: float) -> Remote:
@@ -118,13 +126,15 @@ class Remote:
 
     async def _patiently(self, git: Git, ask_once: Callable[[], Awaitable[T]]) -> T:
         clock, pause = asyncio.get_running_loop().time, _PAUSE_SECONDS
-        until, told = clock() + self.patience_seconds, False
+        began, told = clock(), False
         try:
             while True:
                 try:
                     return await ask_once()
                 except RemoteAway as away:
-                    if clock() + pause > until:
+                    locked = isinstance(away, RemoteLocked)
+                    waits = min(self.patience_seconds, self.locked_seconds) if locked else self.patience_seconds
+                    if clock() + pause > began + waits:
                         raise
                     _LOG.warning("remote-away why=%s", away)
                     told = True
@@ -170,12 +180,14 @@ class Remote:
 
     def _failed(self, answer: GitOutput) -> GitTrouble:
         """What git's words say, as an error."""
-        reasons = [each for each in _REFUSED.findall(answer.text) if not _RACED.search(each)]
-        if reasons:
-            why = one_line(clean(reasons[0]), 200)
-            return GitTrouble(
-                f"{self.url} refuses a push: {why}. The team pushes to the branch that finished work goes to, to "
-                "refs/heads/dugnad/ and to refs/dugnad/: allow that there, or name another remote."
+        if reasons := [(name, why) for name, why in _REFUSED.findall(answer.text) if not _RACED.search(why)]:
+            why = reasons[0][1]
+            names = " and ".join(name for name, also in reasons if also == why)
+            return self._refused(names, why, " ".join(map("".join, _SAID.findall(answer.errors))))
+        if lock := _LOCKED.search(answer.errors):
+            return RemoteLocked(
+                f"{self.url} is locked by a git that runs there or has crashed. If none runs there, remove this file: "
+                f"{os.path.normpath(clean(lock[1]))}"
             )
         lines = [each for each in answer.errors.splitlines() if each.strip()]
         lasting = [each for each in lines if _LASTING.search(each)]  # What ssh says about a changed key is long.
@@ -183,6 +195,19 @@ class Remote:
         if lasting:
             return GitTrouble(f"{self.url} cannot be used as the remote: {said}")
         return RemoteAway(f"{self.url} cannot be reached: {said}")
+
+    def _refused(self, names: str, why: str, said: str) -> GitTrouble:
+        said = one_line(clean(said), 300).rstrip(".")
+        if why == _UNSTORED:
+            return GitTrouble(
+                f"{self.url} refuses a push: it could not store the work: {said or why}. Look at its disk, its rights "
+                "and its limits, or name another remote."
+            )
+        return GitTrouble(
+            f"{self.url} refuses a push to {one_line(clean(names), 200)}: {one_line(clean(why), 200)}"
+            f"{': ' if said else ''}{said}. The team pushes to the branch that finished work goes to, to "
+            "refs/heads/dugnad/ and to refs/dugnad/: allow that there, or name another remote."
+        )
 
 
 async def open_remote(named: str, git: Git, environment: Mapping[str, str]) -> Remote:
