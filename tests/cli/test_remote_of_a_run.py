@@ -12,7 +12,7 @@ from dugnad.cli.checks import Scene, remote
 from dugnad.config.user import read_user
 from dugnad.errors import BadInput
 from tests.cli.shell import environment, run
-from tests.workspace.remotes import machines, names_at
+from tests.workspace.remotes import machines, names_at, ssh_script
 from tests.workspace.repository import git, subjects
 
 SCRIPT = """
@@ -57,6 +57,43 @@ def test_a_remote_that_cannot_be_one_ends_the_run_before_it_begins(folder: Path)
     said = run(*words, folder=here, **configured(folder, ""))
     assert said.returncode == 2
     assert "'ext::sh' cannot be the remote" in said.stderr
+
+
+def a_run_says(clone: Path, remote: str, given: dict[str, str]) -> tuple[int, str]:
+    said = run("run", "Write a", "--model", "scripted", "--remote", remote, folder=clone, **given)
+    return said.returncode, said.stderr.strip()
+
+
+def test_a_folder_that_is_no_bare_repository_is_told_with_the_command_that_makes_one(folder: Path) -> None:
+    _, (here, checkout) = machines(folder)
+    empty, given = folder / "empty", configured(folder, "")
+    empty.mkdir()
+    for where in (folder / "none", empty):
+        code, says = a_run_says(here, str(where), given)
+        assert code == 2
+        assert says.startswith(f"dugnad: {where} is not a bare repository; `git init --bare {where}` makes one.")
+    for where in (checkout, checkout / ".git"):  # A bare repository in it would only be in the way.
+        code, says = a_run_says(here, str(where), given)
+        assert code == 2
+        assert says.startswith(f"dugnad: {where} has a checkout; `git clone --bare {where} NAME.git` makes a bare one.")
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated(folder: Path) -> None:
+    _, (here,) = machines(folder, 1)
+    code, says = a_run_says(here, "https://me:hunter2@127.0.0.1:1/p.git", configured(folder, ""))
+    assert code == 2
+    assert says.startswith("dugnad: The remote's address holds a password; keep it in git's credential helper instead.")
+    assert "hunter2" not in says
+
+
+def test_a_host_that_nobody_knows_ends_the_run_soon_and_a_later_start_may_succeed(folder: Path) -> None:
+    _, (here,) = machines(folder, 1)
+    unknown = "ssh: Could not resolve hostname nowhere: Name or service not known"
+    ssh = ssh_script(folder, before=f"echo '{unknown}' >&2; exit 255")["GIT_SSH_COMMAND"]
+    code, says = a_run_says(here, "me@nowhere:p.git", {**configured(folder, ""), "GIT_SSH_COMMAND": ssh})
+    assert code == 1  # Not 2, after which a supervisor would not start it again.
+    assert says.splitlines()[-1].startswith(f"dugnad: me@nowhere:p.git cannot be reached: {unknown}")
+    assert says.endswith("Check the address and the network, then start again.")
 
 
 def test_a_project_cannot_name_a_remote(folder: Path) -> None:

@@ -154,6 +154,19 @@ def test_a_project_that_nobody_has_accepted_is_not_started_again_and_again(proje
     assert not is_started_again(process.returncode)
 
 
+def test_a_remote_that_is_away_when_the_machine_starts_is_tried_again(project: Path) -> None:
+    home = {"HOME": str(project.parent), "XDG_STATE_HOME": ""}
+    assert run("trust", "--yes", folder=project, **home).returncode == 0
+    config = project.parent / ".config" / "dugnad" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[remotes]\n"{project}" = "https://127.0.0.1:1/p.git"\n')
+    config.chmod(0o600)
+    with as_the_unit_says(project, f"sqlite:///{project.parent}/board.db") as process:
+        _, err = rest(process)
+    assert "https://127.0.0.1:1/p.git cannot be reached: " in err
+    assert is_started_again(process.returncode)
+
+
 def test_a_board_that_is_away_is_tried_again(project: Path) -> None:
     home = {"HOME": str(project.parent), "XDG_STATE_HOME": ""}
     assert run("trust", "--yes", folder=project, **home).returncode == 0

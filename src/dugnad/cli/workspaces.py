@@ -25,7 +25,7 @@ from ..text import plain
 from ..types import HUMAN
 from ..workspace.git.git import Git
 from ..workspace.git.merge_queue import prepare_target
-from ..workspace.git.remote import open_remote
+from ..workspace.git.remote import RemoteAway, open_remote
 from ..workspace.git.sharing import SharedNames
 from ..workspace.git.worktree import BRANCHES
 from ..workspace.git.worktrees import Trees
@@ -36,6 +36,7 @@ from .command import make_folder
 
 Say = Callable[[str], None]
 _UNSAFE = "--unsafe-no-sandbox"
+_START_SECONDS = 5.0  # For a remote that is away when a team starts: somebody, or a supervisor, waits for the start.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +159,8 @@ async def _places(
             places = Worktrees(board=shop.board, trees=trees, shop=shop, own_branch=branch)
             await places.sweep()
             return places, of_git(places)
+    except RemoteAway as away:  # No bad input: a later start may succeed, and a supervisor should try it.
+        raise RemoteAway(f"{str(away).rstrip('.')}. Check the address and the network, then start again.") from None
     except ToolError as trouble:  # Better now than after a night in which nothing could be written.
         raise BadInput(f"{trouble} (With --in-place the team works in this folder itself.)") from None
     say("This folder is not in git, so each task gets a copy under .dugnad/work. (Or use `git init`, or --in-place.)")
@@ -173,11 +176,14 @@ async def _prepared(board: Board, project: Project, git: Git, wishes: Wishes, sa
         bytes_max=project.team_limits.change_bytes_max, lease_seconds=board.limits.lease_seconds,
         on_wait=git.tell,
     )  # fmt: skip
-    if wishes.remote is not None:
-        remote = await open_remote(wishes.remote, git, os.environ)
-        trees.shared = SharedNames(git=git, remote=remote, target_name=trees.target_name)
+    remote = await open_remote(wishes.remote, git, os.environ) if wishes.remote is not None else None
+    if remote is not None:
+        soon = replace(remote, patience_seconds=_START_SECONDS)
+        trees.shared = SharedNames(git=git, remote=soon, target_name=trees.target_name)
     if told := await prepare_target(trees, f"refs/heads/{branch}" if branch else await git.own_head()):
         say(told)
+    if remote is not None and trees.shared is not None:
+        trees.shared.remote = remote
     if await git.is_dirty():
         say("Your checkout has changes that are not committed; the team does not see them.")
     return trees

@@ -265,10 +265,10 @@ def _parts(where: Path) -> tuple[Path, ...]:
 def _folder(named: str, git: Git) -> Path:
     """GitTrouble: the folder is no bare repository, is another user's, or is part of the project."""
     where = Path(named).expanduser().resolve()
-    if not ((where / "objects").is_dir() and (where / "refs").is_dir() and (where / "HEAD").is_file()):
-        raise GitTrouble(f"{where} is not a bare repository; `git init --bare {pasted(str(where))}` makes one.")
     if (where / ".git").exists() or where.name == ".git":
         raise GitTrouble(f"{where} has a checkout; `git clone --bare {pasted(str(where))} NAME.git` makes a bare one.")
+    if not ((where / "objects").is_dir() and (where / "refs").is_dir() and (where / "HEAD").is_file()):
+        raise GitTrouble(f"{where} is not a bare repository; `git init --bare {pasted(str(where))}` makes one.")
     if where.is_relative_to(git.top) or git.directory.is_relative_to(where):
         raise GitTrouble(f"{where} is in the project itself; put the remote elsewhere.")
     refuse_strangers(*_parts(where))
