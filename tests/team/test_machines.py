@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dugnad.board import Board
+from dugnad.board import Board, open_board
 from dugnad.models import ScriptedModel
 from dugnad.settings import Limits
 from dugnad.team import requests
@@ -169,6 +170,57 @@ async def test_what_a_person_must_mend_at_the_remote_is_asked_once_and_costs_not
             (done,) = await until_ended(board, task)
     assert (done.state, at(remote, "dugnad/main", "a")) == ("done", "1")
     assert (len(model.asked) - before) == (2 if when == "begun" else 0)
+
+
+async def test_two_boards_with_the_same_task_numbers_share_one_remote(board: Board, tmp_path: Path) -> None:
+    remote, (here, there) = machines(tmp_path)
+    async with await open_board(f"sqlite:///{tmp_path}/other.db") as other:
+        steps = [write("a", "1\n"), call("ask_human", question="Which one?"), finish("One.")]
+        ours, theirs = ScriptedModel({"Write": steps}), ScriptedModel({"Write": [write("b", "2\n"), finish("Two.")]})
+        await board.spawn("alice")
+        await other.spawn("alice")
+        async with (
+            worktrees(board, here, remote=str(remote)) as places,
+            worktrees(other, there, remote=str(remote)) as others,
+            hosting(board, ours, workspaces=places),
+            hosting(other, theirs, workspaces=others),
+        ):
+            waits = await until_state(board, await board.put("Write"), "waiting")
+            (second,) = await until_ended(
+                other, await other.put("Write")
+            )  # Its end leaves the first one's names alone.
+            await requests.answer(board, str(waits.id), "This one.")
+            (first,) = await until_ended(board, waits)
+    assert first.id == second.id
+    assert (first.state, second.state) == ("done", "done")
+    assert (at(remote, "dugnad/main", "a"), at(remote, "dugnad/main", "b")) == ("1", "2")
+    assert subjects(remote) == ["Write", "Write", "Begin"]
+    assert names_at(remote) == NOTHING_LEFT
+
+
+async def test_a_lock_left_at_the_remote_is_asked_about_once_and_costs_nothing(board: Board, tmp_path: Path) -> None:
+    remote, (here,) = machines(tmp_path, 1)
+    model = Paused({"Write a": [write("a", "1\n"), finish("One.")]}, where=lambda request: request.turn == 2)
+    await board.spawn("alice")
+    async with worktrees(board, here, remote=str(remote)) as places:
+        shared = places.trees.shared
+        assert shared is not None
+        shared.remote = replace(shared.remote, locked_seconds=0.0)
+        async with hosting(board, model, workspaces=places):
+            task = await board.put("Write a")
+            await within(model.reached.wait())
+            lock = remote / "refs" / "heads" / "dugnad" / "main.lock"
+            lock.touch()
+            model.go.set()
+            await until_state(board, task, "waiting")
+            (asked,) = await board.requests()
+            assert f"remove this file: {lock}" in asked.text
+            before = len(model.asked)
+            lock.unlink()
+            await requests.answer(board, str(task.id), "Removed.")
+            (done,) = await until_ended(board, task)
+    assert (done.state, at(remote, "dugnad/main", "a")) == ("done", "1")
+    assert len(model.asked) == before
 
 
 async def test_the_way_to_the_remote_is_not_seen_in_the_sandbox(

@@ -59,7 +59,7 @@ async def test_a_folder_with_a_checkout_or_inside_the_project_is_no_remote(tmp_p
     new_repository(tmp_path / "other")
     bare(tmp_path / "p" / "inside.git")
     for named, why in (
-        (tmp_path / "other", "is not a bare repository"), (tmp_path / "other" / ".git", "has a checkout"),
+        (tmp_path / "other", "has a checkout"), (tmp_path / "other" / ".git", "has a checkout"),
         (tmp_path / "p" / "inside.git", "is in the project itself"), (tmp_path / "p" / ".git", "has a checkout"),
     ):  # fmt: skip
         with pytest.raises(GitTrouble, match=why):
