@@ -149,6 +149,33 @@ async def test_a_lock_that_stays_is_not_waited_for_as_long_as_a_remote_that_is_a
         await finish(here, tree)
 
 
+async def test_the_time_for_a_lock_begins_with_the_lock(tmp_path: Path) -> None:
+    """The remote was away before, and that counts as what it was."""
+    remote, here, _ = await two(tmp_path)
+    lock, told = remote / f"{TARGET}.lock", list[str]()
+    away = f"if [ -e {tmp_path}/away ]; then echo 'ssh: No route to host' >&2; exit 255; fi"
+    await unanswered(here, remote, ssh_script(tmp_path, before=away))
+    tree = await begun(here, 1)
+    (tree.path / "a.py").write_text("a\n")
+    assert here.shared is not None
+    here.shared.remote = replace(here.shared.remote, locked_seconds=2.5)
+    tip = await tree.commit("Some work", "alice")
+    (tmp_path / "away").touch()
+    lock.touch()
+
+    def tell(words: str) -> None:
+        told.append(words)
+        if len(told) == 2:
+            (tmp_path / "away").unlink()
+        if "remove this file" in words:
+            lock.unlink()
+
+    object.__setattr__(here.shared.git, "tell", tell)
+    assert await here.shared.remote.push(here.shared.git, [(TARGET, await here.target_head(), tip)])
+    assert ["No route" in each for each in told[:2]] == [True, True]
+    assert any("remove this file" in each for each in told)
+
+
 # Clones that are not as one expects.
 
 

@@ -87,10 +87,8 @@ class Remote:
         words = ("ls-remote", "--refs", self._other_end(git, "upload-pack"), "--", self.url, *names)
         listed = await self._patiently(git, lambda: self._run(git, *words))
         found = {match[2]: match[1] for match in map(_LINE.fullmatch, listed.text.splitlines()) if match}
-        whole, begun = (
-            {each for each in names if each[-1] != "*"},
-            tuple(each[:-1] for each in names if each[-1] == "*"),
-        )
+        whole = {each for each in names if each[-1] != "*"}
+        begun = tuple(each[:-1] for each in names if each[-1] == "*")
         return {name: at for name, at in found.items() if name in whole or (begun and name.startswith(begun))}
 
     async def fetch(self, git: Git, names: Sequence[str]) -> None:
@@ -126,15 +124,15 @@ class Remote:
 
     async def _patiently(self, git: Git, ask_once: Callable[[], Awaitable[T]]) -> T:
         clock, pause = asyncio.get_running_loop().time, _PAUSE_SECONDS
-        began, told = clock(), False
+        until, locked, told = clock() + self.patience_seconds, 0.0, False
         try:
             while True:
                 try:
                     return await ask_once()
                 except RemoteAway as away:
-                    locked = isinstance(away, RemoteLocked)
-                    waits = min(self.patience_seconds, self.locked_seconds) if locked else self.patience_seconds
-                    if clock() + pause > began + waits:
+                    there_is_a_lock = isinstance(away, RemoteLocked)
+                    locked = (locked or clock() + self.locked_seconds) if there_is_a_lock else 0.0
+                    if clock() + pause > min(until, locked or until):
                         raise
                     _LOG.warning("remote-away why=%s", away)
                     told = True
