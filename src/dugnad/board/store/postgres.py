@@ -284,11 +284,11 @@ class PostgresStore(Pushing):
         """Tell others a moment later what can wait: a push wakes every process. The more push, the longer it waits."""
         if urgent(topics) is None:
             if topics and not self._owed:
-                pause = min(_PAUSE_SECONDS * (1 + self._heard_since), _NAP_SECONDS_MAX)
-                asyncio.get_running_loop().call_later(pause, lambda: self._do_meanwhile(self._push()))
+                self._do_meanwhile(self._push(min(_PAUSE_SECONDS * (1 + self._heard_since), _NAP_SECONDS_MAX)))
             self._owed |= topics
 
-    async def _push(self) -> None:
+    async def _push(self, pause: float = 0.0) -> None:
+        await asyncio.sleep(pause)
         topics, self._owed, self._heard_since = self._owed, {}, 0
         async with self._writing:
             with contextlib.suppress(*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
