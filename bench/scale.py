@@ -40,6 +40,7 @@ import scale_drawing
 from dugnad.board import Board, open_board
 from dugnad.team.report import report
 from dugnad.types import NewTask
+from tests.board.topics import change
 from tests.postgres_server import PostgresServer
 
 IDLE = """
@@ -186,7 +187,7 @@ class Measuring:
             await asyncio.sleep(1)  # Until the server's processes for those of before have ended: they count no more.
             took, cpu = [], self._server_cpu()
             for number in range(self.sizes.samples):
-                woken = [asyncio.create_task(each.wait_for_change(["ready:"], 60)) for each in boards[1:]]
+                woken = [asyncio.create_task(change(each, ["ready:"], 60)) for each in boards[1:]]
                 await asyncio.sleep(0.02)
                 began = time.perf_counter()
                 await boards[0].put(f"wake {many} {number}")
