@@ -1,4 +1,4 @@
-"""What a client is told of its task: which claim it is, where to work, what happened before, and what is new. Pure."""
+"""What a client is told about its task: its claim, where to work, what happened before, and what is new. Pure."""
 
 from __future__ import annotations
 
