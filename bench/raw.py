@@ -52,6 +52,7 @@ def event_arguments(kind: str, task: int, epoch: int) -> dict[str, object]:
 def settle_arguments(task: int) -> dict[str, object]:
     return {
         "id": task, "state": "done", "tried": 0, "back": 0, "outcome": None, "result": "ok", "reason": None,
+        "merged_into": None, "merged_as": None, "files_in": None, "triggers": None, "by": None, "lane": None,
         "continues": None, "waiting_for": None, "request": None, "open_needs": 0, "delay": 0, "ended": 1,
         "ids": f'[{{"id":{task}}}]',
     }  # fmt: skip
@@ -68,7 +69,7 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
     connection.row_factory = sqlite3.Row
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
         connection.execute(f"PRAGMA {pragma}")
-    connection.create_function("now_ms", 0, lambda: time.time_ns() // 1_000_000)
+    connection.create_function("now_ms", 0, lambda: time.time_ns() // 1_000_000, deterministic=True)
 
     def run(name: str, arguments: dict[str, object]) -> list[Any]:
         query = queries[name]
@@ -76,6 +77,12 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
 
     def each(name: str, rows: str, arguments: dict[str, object]) -> list[Any]:
         return run(name, {rows: json.dumps([arguments])})
+
+    def write(name: str, entry: dict[str, object]) -> None:
+        if "data" in entry:
+            entry = {**entry, "data": json.dumps(entry["data"]), "at": time.time_ns() // 1_000_000}
+        query = queries[name].of_entry or queries[name]
+        connection.execute(query.text, query.arguments(entry))
 
     begin = time.perf_counter()
     for _ in range(pairs):
@@ -88,15 +95,15 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
         task = each("claim_tasks", "tasks", take)[0]
         each("open_attempts", "attempts", attempt_arguments(task["id"], task["epoch"], f"raw{task['id']}"))
         run("charge_runs", take)
-        each("append_events", "events", event_arguments("claimed", task["id"], task["epoch"]))
+        write("append_events", event_arguments("claimed", task["id"], task["epoch"]))
         connection.execute("COMMIT")
         connection.execute("BEGIN IMMEDIATE")
         settle = settle_arguments(task["id"])
         run("hold_tasks", settle)
-        each("settle_tasks", "tasks", settle)
-        each("close_attempts", "attempts", close_arguments(task["id"], task["epoch"]))
+        write("settle_tasks", settle)
+        write("close_attempts", close_arguments(task["id"], task["epoch"]))
         run("open_reservations_of", settle)
-        each("append_events", "events", event_arguments("done", task["id"], task["epoch"]))
+        write("append_events", event_arguments("done", task["id"], task["epoch"]))
         connection.execute("COMMIT")
     seconds = time.perf_counter() - begin
     connection.close()

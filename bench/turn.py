@@ -209,7 +209,9 @@ async def waiting(board: Board, url: str, count: int, turns: int) -> dict[str, f
     team = await board.seat(host, count=len(names))
     model = open_one("anthropic", url)
     await board.put_many([NewTask(title=f"task {number}") for number in range(len(names))])
-    claims = {claim.teammate: claim for claim in await board.claim_many(names, host)}
+    claims = {
+        claim.teammate: claim for claim in await asyncio.gather(*(board.claim(name, host) for name in names)) if claim
+    }
     first, *rest = team
     await agent_for(board, first, model, 1).work(claims[first.name])  # What everybody shares is loaded now.
     process = psutil.Process(os.getpid())

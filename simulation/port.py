@@ -42,7 +42,7 @@ class DatabaseWire:
     committed: Callable[[str, Topics], None]  # Is told after every commit that changed something: by whom, of what.
     note: Callable[[str, str], None]  # Writes a line of the story: who, what.
     freeze: Callable[[Process], None]  # For several leases.
-    looks_ahead: bool = False  # As on PostgreSQL: claims and ends look first, and then write all at once.
+    over_a_wire: bool = False  # As on PostgreSQL: claims and ends look first, and then write all at once.
     ports: list[Port] = field(default_factory=list)
     reads: int = 0
 
@@ -71,7 +71,7 @@ class Port:
     def __init__(self, wire: DatabaseWire, process: Process) -> None:
         self.wire = wire
         self.process = process
-        self.looks_ahead = wire.looks_ahead
+        self.over_a_wire = wire.over_a_wire
         self._listeners: list[Callable[[Topics], None]] = []
         wire.ports.append(self)
 
@@ -109,9 +109,6 @@ class Port:
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         self.wire.reads += 1
         return await self.wire.store.read(name, **arguments)
-
-    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        return await self.read(name, **arguments)
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         self.wire.reads += 1

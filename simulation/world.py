@@ -90,7 +90,7 @@ class World:
         store = open_sqlite(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
         self.witness.lease_left = self._lease_left
         self.wire = DatabaseWire(
-            self.loop, store, self.storm, self._committed, self.note, self.freeze, looks_ahead=bool(seed % 2)
+            self.loop, store, self.storm, self._committed, self.note, self.freeze, over_a_wire=bool(seed % 2)
         )
 
     def note(self, who: str, what: str) -> None:

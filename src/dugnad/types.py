@@ -138,7 +138,7 @@ class NewTask:
     plan: bool = False  # Its teammate may only read until its plan is approved.
     review: str | None = None  # The role whose approval it asks for before it counts as done.
     network: bool = False  # Its commands may reach the hosts that a person allowed; else none.
-    not_for: str | None = None  # This teammate may not claim it.
+    not_for: str | None = None  # These teammates may not claim it: names with commas between.
     delay_seconds: float = 0.0
     not_before: int | None = None  # Milliseconds since 1970; the later of this and the delay counts.
     key: str | None = None

@@ -48,17 +48,18 @@ def asked_to_end(*_):
     raise Asked
 
 
-if step.get("on_term") == "report":
+if step.get("on_term") in ("report", "end"):
     signal.signal(signal.SIGTERM, asked_to_end)
 elif step.get("on_term") == "ignore":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if step.get("hang"):
-    open(".hangs", "w").write(str(os.getpid()))
-    os.spawnlp(os.P_NOWAIT, "sleep", "sleep", step["hang"])
     try:
+        os.spawnlp(os.P_NOWAIT, "sleep", "sleep", step["hang"])
+        open(".hangs", "w").write(str(os.getpid()))
         time.sleep(float(step["hang"]))
     except Asked:
-        step["error"] = "error_during_execution"
+        if step["on_term"] == "report":
+            step["error"] = "error_during_execution"
 while step.get("until") and not os.path.exists(step["until"]):
     open(".waits", "w").close()
     time.sleep(0.02)

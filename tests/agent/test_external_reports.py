@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dugnad.agent.external.answer import own_words, protocol, read_answer
-from dugnad.agent.external.command import READS, ExternalCommand
+from dugnad.agent.external.command import ExternalCommand, Reads
 from dugnad.agent.external.reports import read_report, resets_in
 from dugnad.models.port import Usage
 from dugnad.types import Amount, Spending
@@ -148,7 +148,7 @@ def test_words_of_a_result_that_went_well_are_no_trouble() -> None:
     assert read_report("text", ran(said)).ended == "well"
 
 
-@given(st.sampled_from(READS), st.binary(max_size=400), st.integers(0, 255), st.booleans())
+@given(st.sampled_from(get_args(Reads)), st.binary(max_size=400), st.integers(0, 255), st.booleans())
 def test_no_output_whatever_breaks_the_reader(reads: Any, output: bytes, code: int, timed_out: bool) -> None:
     found = read_report(reads, ran(output, code, timed_out=timed_out))
     if timed_out:

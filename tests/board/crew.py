@@ -156,3 +156,9 @@ async def assert_fenced(board: Board, claim: Claim) -> None:
 async def kinds(board: Board, task: int | None = None) -> list[str]:
     """The kinds of the events, of one task or of all."""
     return [event.kind for event in await board.events(task=task)]
+
+
+async def claim_many(board: Board, teammates: Iterable[str], host: str) -> list[Claim]:
+    """One task for each of these teammates, as long as there are tasks, asked for at once."""
+    found = await asyncio.gather(*(board.claim(teammate, host) for teammate in teammates))
+    return [claim for claim in found if claim is not None]

@@ -20,6 +20,7 @@ from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.settings import Limits, Patience
 from dugnad.types import Amount, Budget, Claim, Done, Failed, NewTask, NewTurn, Pace, Released, Task, Waiting
+from tests.board.crew import claim_many
 from tests.board.wire import Wire
 from tests.postgres_server import PostgresServer
 from tests.proof import every
@@ -95,7 +96,7 @@ VERBS: dict[str, Act] = {
     "retry": lambda s: s.board.retry(s.broken.id),
     "claim": lambda s: s.board.claim("alice", s.host),
     "claim a certain task": lambda s: s.board.claim("alice", s.host, task=s.ready.id),
-    "claim many": lambda s: s.board.claim_many(["alice", "alice"], s.host),
+    "claim many": lambda s: claim_many(s.board, ["alice", "alice"], s.host),
     "settle done": lambda s: s.board.settle(s.claim, Done("result", "approved"), handover='"word"'),
     "settle failed": lambda s: s.board.settle(s.claim, Failed("no")),
     "settle to retry": lambda s: s.board.settle(s.claim, Failed("no", retry=True)),

@@ -12,7 +12,7 @@ from dugnad.board import Board, open_board
 from dugnad.clock import Sources
 from dugnad.errors import HostLost, NotReady, StoppedTeammate, UnknownTask, UnknownTeammate
 from dugnad.types import Done, Failed, NewTask, Released, Waiting
-from tests.board.crew import both, crew, expire, kinds, make_due, meddle
+from tests.board.crew import both, claim_many, crew, expire, kinds, make_due, meddle
 from tests.conftest import Opener
 
 # Which task.
@@ -55,7 +55,7 @@ async def test_those_who_ask_together_are_served_in_the_same_order(board: Board)
     await board.put_many(in_order({}, {"role": "coder"}))
     names = [f"mate{place}" for place in range(5)]
     team = await crew(board, *names, roles=["coder"])
-    claims = await board.claim_many(names, team.host)
+    claims = await claim_many(board, names, team.host)
     assert [(claim.teammate, claim.task.title[0]) for claim in claims] == list(zip(names, "12345", strict=True))
 
 
@@ -133,9 +133,9 @@ async def test_many_teammates_claim_at_once_and_none_shares_a_task(board: Board)
         await board.put(str(place), role="coder" if place % 2 else None)
     names = [f"mate{place}" for place in range(10)]
     team = await crew(board, *names, roles=["coder"])
-    claims = await board.claim_many(names, team.host)
+    claims = await claim_many(board, names, team.host)
     assert len(claims) == len({claim.task.id for claim in claims}) == len({claim.teammate for claim in claims}) == 7
-    assert await board.claim_many(names, team.host) == []
+    assert await claim_many(board, names, team.host) == []
     assert await board.count_tasks() == {"claimed": 7}
 
 

@@ -8,7 +8,7 @@ from dugnad.board import Board
 from dugnad.errors import BadInput, LimitReached, StaleClaim, UnknownTask
 from dugnad.settings import Limits
 from dugnad.types import Budget, Done, Need, NewTask, Released, Waiting
-from tests.board.crew import both, crew, kinds
+from tests.board.crew import both, claim_many, crew, kinds
 from tests.conftest import Opener
 
 
@@ -51,7 +51,7 @@ async def test_an_equal_follow_up_under_another_root_is_another_task(board: Boar
     for title in ("one", "two"):
         await board.put(title)
     team = await crew(board, "alice", "bob")
-    one, two = await board.claim_many(["alice", "bob"], team.host)
+    one, two = await claim_many(board, ["alice", "bob"], team.host)
     first, second = [await board.follow_up(claim, "look") for claim in (one, two)]
     assert (first.root, second.root) == (one.task.id, two.task.id)
 

@@ -7,7 +7,7 @@ import pytest
 from dugnad.board import Board
 from dugnad.errors import BadInput, Cycle, NotReady, StaleClaim, UnknownTask
 from dugnad.types import Amount, Budget, Claim, Done, Failed, Need, NewTask, Outcome, Released, Task, Waiting
-from tests.board.crew import both, crew, expire, kinds, make_due
+from tests.board.crew import both, claim_many, crew, expire, kinds, make_due
 
 
 async def states(board: Board, *tasks: Task) -> list[str]:
@@ -118,7 +118,7 @@ async def test_one_met_and_one_broken_need_settled_together_skip_once(board: Boa
     good, bad = await board.put("good", priority=1), await board.put("bad")
     behind = await board.put("behind", needs=[good.id, bad.id])
     team = await crew(board, "alice", "bob")
-    claims = await board.claim_many(["alice", "bob"], team.host)
+    claims = await claim_many(board, ["alice", "bob"], team.host)
     await both(board.settle(claims[0], Done()), board.settle(claims[1], Failed("no")))
     found = await board.find(behind.id)
     assert (found.state, found.reason) == ("skipped", f"needs #{bad.id}, which ended failed")
@@ -346,7 +346,7 @@ async def test_two_that_wait_for_each_other_at_once_are_not_both_allowed(board: 
     for title in ("one", "two"):
         await board.put(title)
     team = await crew(board, "alice", "bob")
-    one, two = await board.claim_many(["alice", "bob"], team.host)
+    one, two = await claim_many(board, ["alice", "bob"], team.host)
     answers = await both(
         board.settle(one, Waiting(on="tasks", tasks=(two.task.id,))),
         board.settle(two, Waiting(on="tasks", tasks=(one.task.id,))),
@@ -359,7 +359,7 @@ async def test_a_wait_for_a_task_that_ends_in_the_same_moment_goes_on(board: Boa
     for title in ("waiter", "ends"):
         await board.put(title)
     team = await crew(board, "alice", "bob")
-    waiter, ends = await board.claim_many(["alice", "bob"], team.host)
+    waiter, ends = await claim_many(board, ["alice", "bob"], team.host)
     calls = [board.settle(waiter, Waiting(on="tasks", tasks=(ends.task.id,))), board.settle(ends, Done())]
     answers = await both(*(calls if waiter_first else reversed(calls)))
     assert sorted(map(str, answers)) == ["done", "waiting"]

@@ -92,7 +92,6 @@ CALLS: dict[str, Act] = {
     "start_host": lambda board, claim, n: board.start_host("scoped", scope=[n]),
     "fail_teammate": lambda board, claim, n: board.fail_teammate("nobody", by="x", reason="y", seat=n),
     "plan_approved": lambda board, claim, n: board.plan_approved(n),
-    "read_note": lambda board, claim, n: board.read_note(n),
     "team": lambda board, claim, n: board.team(most=n),
     "recent_talk": lambda board, claim, n: board.recent_talk("alice", page=n),
     "take": lambda board, claim, n: board.take("alice", f"turn {id(n)}", count=n),

@@ -340,7 +340,7 @@ async def test_postgres_settings_are_in_force_on_the_writing_connection(schema: 
     url, name = schema
     async with await open_board(url, patience=Patience(statement_seconds=7, network_seconds=9)) as board:
         await board.put("so that there is a writer")
-        writer = board._store._writer  # type: ignore[attr-defined]
+        writer = board._store._writers[0].connection  # type: ignore[attr-defined]
         expected = {
             "synchronous_commit": "on",
             "statement_timeout": "7s",

@@ -9,7 +9,7 @@ from dugnad.board.store.watch import Watch
 from dugnad.errors import BadInput, BadText, NotReady
 from dugnad.settings import Limits, Patience
 from dugnad.types import Budget, Claim, Done, NewTask, Released, Waiting
-from tests.board.crew import Crew, crew
+from tests.board.crew import Crew, claim_many, crew
 from tests.board.raw import grow_old
 from tests.conftest import Opener
 
@@ -81,6 +81,31 @@ async def test_nobody_claims_what_is_not_for_them(board: Board) -> None:
     assert (await team.must_claim("bob", task=task.id)).task.id == task.id
 
 
+async def test_what_is_not_for_several_is_for_a_third_and_wakes_only_that_one(opener: Opener) -> None:
+    board = await opener(patience=Patience(poll_seconds=3_600))
+    team = await crew(board, "al", "alice", "bob", roles=["reviewer"])
+    asleep = [board.watch_for(name, ["reviewer"]) for name in ("alice", "bob", "al")]
+    with asleep[0] as alice, asleep[1] as bob, asleep[2] as al:
+        task = await board.put("review", role="reviewer", not_for="alice,bob")
+        await hears(al, "ready:reviewer")
+        assert alice.changed == bob.changed == set()
+    assert await board.ready_work() == {"reviewer!alice,bob": 1}
+    for name in ("alice", "bob"):
+        assert await team.claim(name) is None
+        with pytest.raises(NotReady, match=f"is not for {name}"):
+            await team.claim(name, task=task.id)
+        with pytest.raises(NotReady, match=f"is not for {name}"):
+            await board.assign(task.id, name)
+    assert await claim_many(board, ["alice", "bob"], team.host) == []
+    assert (await team.must_claim("al")).task.id == task.id
+
+
+@pytest.mark.parametrize("wrong", ["alice,", ",alice", "alice, bob", "alice;bob"])
+async def test_names_that_a_task_is_not_for_are_names(board: Board, wrong: str) -> None:
+    with pytest.raises(BadText):
+        await board.put("review", not_for=wrong)
+
+
 async def test_what_was_given_back_is_still_not_for_them(board: Board) -> None:
     await board.put("review", not_for="alice")
     team = await two(board)
@@ -113,10 +138,10 @@ async def test_nor_do_they_among_others_who_ask_at_the_same_moment(board: Board,
     hers = await behind_what_is_not_for_alice(board, role=role)
     names = ["bob", "alice", "carol", "dave"]
     team = await crew(board, *names, roles=["reviewer"])
-    claims = await board.claim_many(names, team.host)
+    claims = await claim_many(board, names, team.host)
     assert {claim.teammate for claim in claims} == set(names)
     assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers]
-    again = await board.claim_many(names, team.host)
+    again = await claim_many(board, names, team.host)
     assert {claim.teammate for claim in again} == {"bob", "carol", "dave"}, "there is nothing more for alice"
 
 
@@ -126,7 +151,7 @@ async def test_several_askers_who_are_each_shut_out_of_something_get_the_rest(bo
     for name in names:
         await board.put_many([NewTask(title=f"not for {name}", not_for=name, priority=3) for _ in range(IN_FRONT)])
     seen: list[Claim] = []
-    while claims := await board.claim_many(names, team.host):
+    while claims := await claim_many(board, names, team.host):
         assert not [claim for claim in claims if claim.task.not_for == claim.teammate]
         seen += claims
     assert len({claim.task.id for claim in seen}) == 3 * IN_FRONT
@@ -136,7 +161,7 @@ async def test_askers_of_one_moment_are_served_in_turn_as_if_each_had_asked_alon
     names = ["alice", "bob", "carol"]
     team = await crew(board, *names)
     for_bob, free, last = [await board.put("t", not_for=not_for) for not_for in ("alice", None, None)]
-    claims = await board.claim_many(names, team.host)
+    claims = await claim_many(board, names, team.host)
     assert [(claim.teammate, claim.task.id) for claim in claims] == [
         ("alice", free.id), ("bob", for_bob.id), ("carol", last.id),
     ]  # fmt: skip
@@ -147,7 +172,7 @@ async def test_in_a_batch_one_who_is_shut_out_still_gets_the_best_of_all_its_lan
     better = await board.put("better", role="reviewer", priority=4)
     await board.put("anybody's", priority=1)
     team = await two(board)
-    claims = await board.claim_many(["bob", "alice"], team.host)
+    claims = await claim_many(board, ["bob", "alice"], team.host)
     assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [better.id]
 
 
@@ -156,7 +181,7 @@ async def test_one_who_is_shut_out_looks_past_roots_that_have_no_run_left(board:
     await board.put_many([NewTask(title="part", parent=spent.id, priority=9) for _ in range(IN_FRONT)])
     hers = await behind_what_is_not_for_alice(board)
     team = await two(board)
-    claims = await board.claim_many(["alice", "bob"], team.host)
+    claims = await claim_many(board, ["alice", "bob"], team.host)
     assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers]
     assert len(claims) == 2
 
@@ -227,9 +252,9 @@ async def test_a_claim_behind_many_that_are_not_for_one_ends(opener: Opener) -> 
     team = await two(board)
     for _ in range(3):
         await board.put_many([NewTask(title="not hers", not_for="alice", priority=5)] * 1_000)
-    assert await board.claim_many(["alice", "alice"], team.host) == []
+    assert await claim_many(board, ["alice", "alice"], team.host) == []
     hers = await board.put("hers")
-    claims = await board.claim_many(["alice", "bob"], team.host)
+    claims = await claim_many(board, ["alice", "bob"], team.host)
     assert [claim.task.id for claim in claims if claim.teammate == "alice"] == [hers.id]
 
 

@@ -117,9 +117,9 @@ async def test_what_changed_between_the_look_and_the_script_is_seen(opener: Open
     behind = await here.put("behind", needs=[Need(one.id), Need(two.id)])
     third, fourth = await here.put("third"), await here.put("fourth")
     first, second = await ours.must_claim("alice"), await theirs.must_claim("bob")
-    real, looked = here._store.look, []
+    real, looked = here._store.read, []
 
-    async def look(name: str, /, **given: Any) -> Any:
+    async def read(name: str, /, **given: Any) -> Any:
         rows = await real(name, **given)
         if name == "view_dependents":
             looked.append(await there.settle(second, Done()))
@@ -127,7 +127,7 @@ async def test_what_changed_between_the_look_and_the_script_is_seen(opener: Open
             looked.append((await theirs.must_claim("bob")).task.id)
         return rows
 
-    here._store.look = look  # type: ignore[method-assign]
+    here._store.read = read  # type: ignore[method-assign]
     assert await here.settle(first, Done()) == "done"
     if not looked:  # On SQLite nothing is looked at before.
         await there.settle(second, Done())
@@ -135,7 +135,29 @@ async def test_what_changed_between_the_look_and_the_script_is_seen(opener: Open
     await here.cancel(behind.id)
     mine = await ours.must_claim("alice")
     assert (mine.task.id, looked) in ((fourth.id, ["done", third.id]), (third.id, []))
-    here._store.look = real  # type: ignore[method-assign]
+    here._store.read = real  # type: ignore[method-assign]
+
+
+async def test_a_task_that_a_person_assigned_after_the_look_is_left_to_its_assignee(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    ours, theirs = await crew(here, "alice"), await crew(there, "bob")
+    task = await here.put("one")
+    real = here._store.read
+
+    async def read(name: str, /, **given: Any) -> Any:
+        rows = await real(name, **given)
+        if name == "view_candidates":
+            await there.assign(task.id, "bob")
+        return rows
+
+    here._store.read = read  # type: ignore[method-assign]
+    if here._store.over_a_wire:
+        assert await ours.claim("alice") is None
+    here._store.read = real  # type: ignore[method-assign]
+    await there.assign(task.id, "bob")
+    assert await ours.claim("alice") is None
+    claim = await theirs.must_claim("bob")
+    assert claim.task == await here.find(task.id), "a claim tells of the task as it is on the board"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from dugnad.board import Board
 from dugnad.errors import BadInput, BadText, StaleClaim, UnknownTeammate
 from dugnad.settings import Limits
 from dugnad.types import Amount, Claim, Done, Failed, Need, Outcome, Released, Waiting
-from tests.board.crew import Crew, assert_fenced, both, crew, expire, holder_writes, kinds, make_due
+from tests.board.crew import Crew, assert_fenced, both, claim_many, crew, expire, holder_writes, kinds, make_due
 from tests.conftest import Opener
 
 
@@ -308,7 +308,7 @@ async def test_taking_back_in_parts_takes_all_in_the_end(board: Board, url: str)
     tasks = [await board.put(str(place)) for place in range(5)]
     names = [f"mate{place}" for place in range(5)]
     team = await crew(board, *names)
-    await board.claim_many(names, team.host)
+    await claim_many(board, names, team.host)
     await expire(url, team.host)
     taken = [await board.take_back(count=2) for _ in range(4)]
     assert [len(part) for part in taken] == [2, 2, 1, 0]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from dugnad.types import Budget, Need, NewTask, Outcome
+from tests.board.crew import claim_many
 from tests.board.draws import CREW, HOSTS, beating, caps, drafts, ends, hosts, names, outcomes, places, words
 from tests.board.errands import Errands, quietly
 from tests.board.sides import Side
@@ -184,7 +185,7 @@ class BoardMachine(Errands):
         self.model.come_due()
         self.step(
             lambda: [self.model.claim(name, HOSTS[0], None, f"unkept {self.new_key()}") for name in crew],
-            lambda side: side.board.claim_many(crew, HOSTS[0]),
+            lambda side: claim_many(side.board, crew, HOSTS[0]),
             self.same_claims,
         )
 

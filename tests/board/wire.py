@@ -7,8 +7,8 @@ import asyncio
 import contextlib
 from typing import Literal
 
-# As the driver sends it, in a simple query; and the steps of a script, which is a transaction of its own.
-COMMITS = (b"COMMIT\0", b"COMMIT; ", b'"tells":')
+# As the driver sends it, in a simple query; and the first step of a script, which is a transaction of its own.
+COMMITS = (b"COMMIT\0", b"COMMIT; ", b"\0\0\0\5holds", b"\0\0\0\6seated")
 
 
 class _Link:

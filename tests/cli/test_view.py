@@ -192,7 +192,7 @@ def test_what_a_command_says_stands_beside_its_teammate_as_far_as_it_fits(width:
     held = task(id=7, state="claimed", teammate="alice", title="A title")
     said = "東京 " * 40 + "\x1b[2J 41 of 42 passed"
     doing = {"alice": Doing(what=f"bash: pytest -q {'x' * 80}\n{said}", since=0, turn=3)}
-    seen = Snapshot(now_ms=5_000, title="t", tasks=[held], team=[alice], accounts=[], doing=doing)
+    seen = Snapshot(now_ms=5_000, title="t", tasks=[held], counts={}, team=[alice], accounts=[], doing=doing)
     lines = drawn(picture(seen, width=width, height=24), width)
     assert all(cell_len(each) <= width for each in lines)
     (row,) = [each for each in lines if each.startswith("alice")]
@@ -201,7 +201,7 @@ def test_what_a_command_says_stands_beside_its_teammate_as_far_as_it_fits(width:
     if width >= 120:
         assert row.endswith("41 of 42 passed")
     quiet = Snapshot(
-        now_ms=5_000, title="t", tasks=[held], team=[alice], accounts=[],
+        now_ms=5_000, title="t", tasks=[held], counts={}, team=[alice], accounts=[],
         doing={"alice": Doing(what="grep", since=0, turn=3)},
     )  # fmt: skip
     assert any("#7 turn 3, grep 5s  A title" in each for each in drawn(picture(quiet, width=80, height=24)))

@@ -24,7 +24,7 @@ def member(name: str, status: str, reason: str | None = None) -> Teammate:
 
 def rows(tasks: list[object], team: list[Teammate]) -> dict[str, str]:
     """The live view's line for each teammate."""
-    seen = Snapshot(now_ms=5_000, title="goal", tasks=tasks, team=team, accounts=[])  # type: ignore[arg-type]
+    seen = Snapshot(now_ms=5_000, title="goal", tasks=tasks, counts={}, team=team, accounts=[])  # type: ignore[arg-type]
     lines = drawn(picture(seen, width=120, height=30), 120)
     return {each.name: next((line for line in lines if line.startswith(each.name)), "") for each in team}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from dugnad.board import Board
 from dugnad.types import Amount, Budget, Spending
 from dugnad.workspace.sandbox.sandbox import Sandbox
 from tests.agent.stage_agent import TITLE
-from tests.agent.standin import prompts, script, stand_in
+from tests.agent.standin import block, prompts, script, stand_in
 from tests.team.stage_team import hosting, until_ended
 from tests.team.test_external_host import minds, running, until_there
 
@@ -23,7 +24,8 @@ async def stopped(board: Board, sandbox: Sandbox, tree: Path, command: ExternalC
     await board.spawn("alice")
     script(tree, {"hang": "600", **step}, {"say": "Done."})
     async with hosting(board, None, mind=minds(board, sandbox, tree, command)):
-        task = await board.put(TITLE, budget=CAPS)
+        caps = CAPS if command.reports_dollars else replace(CAPS, dollars=None)
+        task = await board.put(TITLE, budget=caps)
         await until_there(tree / ".hangs")
     found = await board.find(task.id)
     assert (found.state, found.tries) == ("ready", 0)
@@ -52,6 +54,30 @@ async def test_one_that_says_nothing_counts_as_what_it_can_have_spent_in_that_ti
     assert account.spent.tokens == pytest.approx((seconds + 10) * 100, abs=2)
     assert account.spent.microdollars < 2_000_000
     assert running(folder) == []
+
+
+@pytest.mark.parametrize("name", ["claude", "plain"])
+async def test_one_that_ends_well_when_it_is_asked_to_has_not_done_its_work(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path, name: str
+) -> None:
+    command = stand_in(folder, name, dollars_per_minute=0.6)
+    await stopped(board, sandbox, tree, command, on_term="end", say="I begin with part 1 of 2.")
+    async with hosting(board, None, mind=minds(board, sandbox, tree, command)):
+        (done,) = await until_ended(board, (await board.list_tasks())[0])
+    assert (done.state, done.result) == ("done", "Done.")
+    assert "interrupted" in prompts(tree)[-1].lower()
+
+
+async def test_one_that_is_asked_to_end_and_hands_back_its_answer_has_done_its_work(
+    board: Board, sandbox: Sandbox, tree: Path, folder: Path
+) -> None:
+    await board.spawn("alice")
+    script(tree, {"hang": "600", "on_term": "end", "say": block(result="All of it.")})
+    async with hosting(board, None, mind=minds(board, sandbox, tree, stand_in(folder))):
+        task = await board.put(TITLE, budget=CAPS)
+        await until_there(tree / ".hangs")
+    found = await board.find(task.id)
+    assert (found.state, found.result) == ("done", "All of it.")
 
 
 async def test_the_next_run_is_told_that_the_one_before_was_interrupted(

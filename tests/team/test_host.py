@@ -242,7 +242,7 @@ async def test_a_mind_that_cannot_be_made_fails_its_teammate_alone(board: Board)
         assert done.teammate == "carol"
         assert (await until_status(board, "alice", "failed")).reason == "There is no model 'no:such'."
         assert "not a model" in str((await until_status(board, "bob", "failed")).reason)
-        assert set(host.broken_models) == {"no:such", "bug"}
+        assert host.broken_models() == {"no:such", "bug"}
 
 
 # The end.

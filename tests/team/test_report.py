@@ -205,5 +205,13 @@ def test_of_several_goals_those_with_a_cap_are_accounted_for() -> None:
     assert list(Report(accounts={1: account()}).capped) == [1]
 
 
+async def test_a_goal_at_its_cap_without_work_left_is_no_reason_for_a_three(board: Board) -> None:
+    one, two = await board.put("One"), await board.put("Two")
+    accounts = {one.root: account(root=one.root, held="tasks"), two.root: account(root=two.root)}
+    found = Report(tasks=[replace(one, state="cancelled"), replace(two, state="waiting")], accounts=accounts)
+    assert found.exit_code == 1
+    assert not any("budget" in step for step in found.next_steps())
+
+
 def test_where_nothing_is_left_nothing_has_to_be_mended() -> None:
     assert Report(trouble={"alice": "its key is wrong"}).next_steps() == []

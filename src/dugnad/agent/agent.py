@@ -297,9 +297,7 @@ class Agent:
             talk.apply_shortened(shortened)
         return bool(shortened)
 
-    async def _compact(
-        self, claim: Claim, talk: Conversation, *, harder: int = 0, overflowed: bool = False
-    ) -> bool:  # fmt: skip
+    async def _compact(self, claim: Claim, talk: Conversation, *, harder: int = 0, overflowed: bool = False) -> bool:
         """Replace the older part of the view by a summary. False: there is nothing to summarise."""
         keep = int(self._window * self.limits.keep_share) >> (2 * harder)
         if not (kept_from := compaction.cut(talk, keep)):

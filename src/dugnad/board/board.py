@@ -6,7 +6,6 @@ each takes or makes a key, or has a natural one, and the same call twice gives t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -118,11 +117,6 @@ class Board(Reading):
         while isinstance(answer := await self._do_in_set(claims.claim, ask), claims.LookAgain):
             pass  # Bounded: each round shelves up to 2,000 tasks.
         return answer
-
-    async def claim_many(self, teammates: Iterable[str], host: str) -> list[Claim]:
-        """Claim one task for each of these teammates of a host, as long as there are tasks."""
-        found = await asyncio.gather(*(self.claim(teammate, host) for teammate in teammates))
-        return [claim for claim in found if claim is not None]
 
     async def settle(self, claim: Claim, outcome: Outcome, *, handover: str | None = None) -> str:
         """End the claim with an outcome. Tasks that wait for it change in the same transaction."""

@@ -186,9 +186,6 @@ class Reading:
         """The shutdown requests to this host's teammates, answered or not."""
         return await self._list(records.shutdown_request, "shutdown_requests", host=host)
 
-    async def read_note(self, note: int) -> types.Note | None:
-        return next(iter(await self._list(records.note, "read_note", id=note)), None)
-
     async def search_notes(
         self, words: str = "", *, root: int | None = None, before: int | None = None, page: int = 100
     ) -> list[types.Note]:

@@ -48,8 +48,8 @@ def text(what: str, value: str, *, characters: int | None = None, bytes_max: int
 def name(what: str, value: str, limits: Limits) -> str:
     if not _NAME.fullmatch(value) or len(value) > limits.name_chars_max:
         raise BadText(
-            f"{value!r} cannot be {_a(what)}: use up to {limits.name_chars_max} letters, digits, '.', '_' and '-', "
-            "beginning with a letter or digit."
+            f"{value!r} cannot be a{'n' * what.startswith('o')} {what}: use up to {limits.name_chars_max} letters, "
+            "digits, '.', '_' and '-', beginning with a letter or digit."
         )
     if what == "role" and any(map(_NO_ROLE.fullmatch, _seen(value))):
         raise BadText(f"{value!r} cannot be a role: it is somebody's name on every board, or looks like one.")
@@ -86,10 +86,6 @@ def unknown_teammate(name: str) -> UnknownTeammate:
 
 def unknown_request(request: str) -> UnknownRequest:
     return UnknownRequest(f"There is no request {request!r}; `dugnad inbox` lists the open ones.")
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def quantity(what: str, value: float, *, scale: int = 1) -> int:
@@ -148,13 +144,13 @@ def new_task(task: NewTask, limits: Limits) -> NewTask:
     text("check", task.check or "", bytes_max=limits.body_bytes_max)
     text("key", task.key or "", characters=limits.key_chars_max)
     names = (("role", task.role), ("role", task.review))
-    for what, value in (*names, ("teammate's name", task.assignee), ("teammate's name", task.not_for)):
+    for what, value in (*names, *(("teammate's name", each) for each in (task.assignee, *shut_out(task.not_for)))):
         if value is not None:
             name(what, value, limits)
     text("commit", task.reviews_commit or "", characters=limits.key_chars_max)
     if kind(task) not in get_args(TaskKind) or (kind(task) == "review") != (task.reviews is not None):
         raise BadInput(f"A task is one of {', '.join(get_args(TaskKind))}; only a review names a task that it reviews.")
-    if task.not_for is not None and task.not_for == task.assignee:
+    if task.assignee in shut_out(task.not_for):
         raise BadInput(f"{task.title!r} is both for {task.assignee} and not for {task.assignee}; leave one out.")
     if not abs(task.priority) <= _PRIORITY_MAX:
         raise BadInput(f"A priority must be between -{_PRIORITY_MAX} and {_PRIORITY_MAX}, not {said(task.priority)}.")
@@ -193,6 +189,10 @@ def batch(tasks: Sequence[NewTask], limits: Limits) -> Sequence[NewTask]:
     return tasks
 
 
+def shut_out(not_for: str | None) -> list[str]:  # Teammates that may not claim a task.
+    return [] if not_for is None else not_for.split(",")
+
+
 def needs(task: NewTask) -> list[Need]:
     return [edge(need) for need in task.needs]
 
@@ -219,7 +219,7 @@ def content_key(task: NewTask) -> str:
         parts += [task.review or "", task.not_for or ""]
     if task.network:
         parts.append("network")
-    return "same:" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return "same:" + hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 # Lanes: who may claim what.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from ..team.team import open_roots, opened
 from ..telemetry.exporting import exporting
 from ..text import plain
 from ..tools.message_tools import GONE
-from ..types import HUMAN, Budget, Event, Task
+from ..types import HUMAN, Budget, Event, Task, TaskState
 from ..view.events import QUIET, event_line
 from ..view.json import Shape
 from ..view.live import Doing, Snapshot, note_doing, picture
@@ -42,7 +42,7 @@ from .signals import stopping
 from .workspaces import Given, Settings, Wishes, with_deliveries, workplaces
 
 _DRAW_SECONDS = 0.5  # Between two drawings when nothing happens; with something, at most four a second.
-_TASKS_SHOWN = 500
+_TASKS_SHOWN = 100  # Of those at work, of the others that are open, and of those that ended.
 _ANSWER_SECONDS = 2.0  # For the board, before the view says that it does not answer.
 _NO_ANSWER = "The board does not answer. Tasks that were held are given back later; `dugnad run` goes on."
 Says = Callable[[], str]
@@ -295,7 +295,7 @@ class _LiveView:
         self._team, self._roots, self._after, self._says, self._waits = team, roots, after, says, waits
         self._events: deque[Event] = deque(maxlen=20)
         self._doing: dict[str, Doing] = {}  # What the log tells, also about teammates of other hosts.
-        self._last = Snapshot(now_ms=0, title=team.plan.name, tasks=(), team=(), accounts=())
+        self._last = Snapshot(now_ms=0, title=team.plan.name, tasks=(), counts={}, team=(), accounts=())
         self._screen = console()
         self._live = Live(console=self._screen, auto_refresh=False, vertical_overflow="crop", transient=True)
 
@@ -328,8 +328,13 @@ async def snapshot(
 ) -> Snapshot:  # fmt: skip
     board, host = team.board, team.host
     tasks: list[Task] = []
-    for root in roots if roots is not None else [None]:
-        tasks += [each for each in await board.list_tasks(root=root, page=_TASKS_SHOWN) if each.kind != "budget"]
+    counts = Counter[str]()
+    shown: tuple[tuple[TaskState, ...], ...] = (("claimed", "waiting"), ("ready", "scheduled", "blocked"))
+    for root in team.scope or (None,):
+        for states in shown:
+            tasks += await board.list_tasks(states=states, root=root, page=_TASKS_SHOWN)
+        tasks += [each for each in await board.ended_last(root=root, page=_TASKS_SHOWN) if each.kind != "budget"]
+        counts.update(await board.count_tasks(root=root))
     doing = {
         name: Doing(what=life.agent.doing, since=life.agent.doing_since, turn=life.agent.turn)
         for name, life in (host.workers if host else {}).items()
@@ -345,10 +350,10 @@ async def snapshot(
         says = f"{paused} Ctrl-C stops the run."
     elif (chain := one_chain(tasks)) and team.plan.agents > 1:
         says = f"These {chain} tasks are one chain: a team is no faster here than one teammate (--agents 1)."
-    titles = [task.title for task in tasks if roots and task.id == roots[0]]
+    titles = [(await board.find(root)).title for root in (roots or ())[:1] if root > 0]
     return Snapshot(
-        now_ms=board.sources.now_ms(), title=(*titles, team.plan.name)[0], tasks=tasks, team=await board.team(),
-        accounts=[await board.budget(root) for root in roots or ()], doing=doing, events=events,
+        now_ms=board.sources.now_ms(), title=(*titles, team.plan.name)[0], tasks=tasks, counts=counts, doing=doing,
+        team=await board.team(), accounts=[await board.budget(root) for root in (roots or ())[:3]], events=events,
         requests=await waiting_requests(board), says=says,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..agent.resume import continued
 from ..board import Board
 from ..errors import BudgetSpent, LimitReached, ToolError
 from ..logs import logger
@@ -178,12 +179,13 @@ class Delivery:
                 return Failed(f"{len(reviews)} times it was reviewed, and others changed the same each time")
             if isinstance(fits := await self.workspace.fits(task, done, tip, left=left), Again):
                 return fits
+            authors = {claim.teammate, *(each.teammate for each in continued(claim, self.attempts))}
             try:
                 told = (fits, *await self._told_of_review(task, reviews))
                 body = _review_body(task, done, claim.teammate, told, await self.workspace.triggers(tip))
                 review = await self.board.follow_up(
                     claim, f"Review #{task.id}: {one_line(task.title, 150)}", body=body,
-                    role=role, not_for=claim.teammate, priority=task.priority + 1, key=key,
+                    role=role, not_for=",".join(sorted(authors)), priority=task.priority + 1, key=key,
                     kind="review", reviews=task.id, reviews_commit=tip,
                 )  # fmt: skip
             except LimitReached as guard:
@@ -200,9 +202,7 @@ class Delivery:
         words = shorten(review.result or "", 8_000)
         why = f"{review.teammate} asked for changes, and nothing was changed: {shorten(words, 2_000)}"
         place, most = sum(each.outcome != APPROVED for each in reviews), self.plan.limits.review_rounds_max
-        wanted = tell(
-            "delivery.changes_wanted", who=review.teammate, id=review.id, round=place, most=most, words=words
-        )  # fmt: skip
+        wanted = tell("delivery.changes_wanted", who=review.teammate, id=review.id, round=place, most=most, words=words)
         tries = tell("delivery.finishes_left", left=counted(left, "more time"))
         return Again(joined((wanted, tries), " "), Failed(why, retry=True))
 

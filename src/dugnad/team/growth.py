@@ -57,7 +57,8 @@ def joining(
     there = [member for member in team if member.status not in GONE and not is_outside(member)]  # Clients come and go.
     unable = {lane for lane in ready if lane and not any(_may_take(member, [lane]) for member in there)}
     rested = [member for member in team if may_come_back(member)]
-    names = iter(fresh_names([*(member.name for member in team), *(lane.partition("!")[2] for lane in ready)]))
+    barred = (name for lane in ready for name in lane.partition("!")[2].split(","))
+    names = iter(fresh_names([*(member.name for member in team), *barred]))
     room = agents_max - sum(not member.lead for member in here)
     called = None if enough is None else enough - sum(not member.lead for member in there)
     joins: list[Joins] = []
@@ -101,7 +102,7 @@ def _why(role: str, waiting: int, nobody_can: bool) -> str:
 def _may_take(member: Teammate, lanes: Iterable[str]) -> bool:
     own = {f"@{member.name}", *member.roles} | (set() if member.lead else {""})
     parted = (lane.partition("!") for lane in lanes)
-    return any(lane in own and but != member.name for lane, _, but in parted)
+    return any(lane in own and member.name not in but.split(",") for lane, _, but in parted)
 
 
 def one_chain(tasks: Sequence[Task]) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ..board.give_back import give_back
+from ..board import open_board
 from ..board.verbs.members import CLIENT_LEFT
+from ..types import Claim, Released
 from .lost_hosts import own_label
 
 
@@ -38,3 +39,18 @@ def _guard(url: str, label: str, line: int) -> None:
             asyncio.run(give_back(url, label, CLIENT_LEFT if said else ""))
     finally:
         os._exit(0)
+
+
+async def give_back(url: str, label: str, why: str) -> None:
+    """Give back what the host of that label held. With `why`, it was asked to end, so its tasks are released; without,
+    it counts as lost."""
+    async with await open_board(url) as board:
+        for host in [each.id for each in await board.hosts() if each.alive and each.label == label]:
+            for number, epoch in await board.heartbeat(host) if why else ():
+                task = await board.find(number)
+                who = task.teammate or ""
+                claim = Claim(task=task, epoch=epoch, number=task.claims, continues=None, teammate=who, host=host)
+                await board.forfeit(claim)
+                await board.settle(claim, Released(why, resume=True))
+            await board.stop_host(host)
+        await board.take_back(silent={})

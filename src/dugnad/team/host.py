@@ -47,9 +47,11 @@ class Host:
     id: str = ""
     workers: dict[str, Worker] = field(default_factory=dict)
     worked: dict[str, None] = field(default_factory=dict)  # All teammates that have had a seat here, in order.
+    roots: set[int] = field(default_factory=set)  # Of all tasks that they had.
     own_trouble: str = ""  # Why the board cannot be reached at the moment.
     failed: dict[str, str] = field(default_factory=dict)  # Teammates that failed here, and why.
-    broken_models: dict[str, str] = field(default_factory=dict)  # Models that no newcomer gets, and why.
+    is_stopping: bool = False
+    _broken_models: set[str] = field(default_factory=set)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _loops: list[asyncio.Task[None]] = field(default_factory=list)
     _lease_until: float = 0.0  # By a clock that counts sleep, because the board's clock runs on, too.
@@ -60,7 +62,6 @@ class Host:
     _look_at: float = 0.0  # When the upkeep looks at hosts again, if nothing happens before.
     _asked: dict[str, float] = field(default_factory=dict)  # Shutdown requests, and when we first saw them.
     _somebody_rested: bool = False
-    _stopping: bool = False
 
     def __post_init__(self) -> None:
         self._silence = Silence(self.board.limits.lease_seconds)
@@ -100,6 +101,7 @@ class Host:
 
     def _on_move(self) -> None:
         self._moved.set()
+        self.roots.update(each.claim.task.root for each in self.workers.values() if each.claim)
         if self._upkeep_watch is not None and (len(self.workers) < self.plan.agents or self._somebody_rested):
             self._upkeep_watch.wake("moved")  # Otherwise nobody could join, however much work waits.
 
@@ -167,7 +169,7 @@ class Host:
                         await self._look_at_hosts()
                         await self._see_to_members()
                         await self._see_to_shutdowns()
-                    if not self._stopping:
+                    if not self.is_stopping:
                         await self._grow()
                 except (BoardTrouble, HostLost) as trouble:
                     self.own_trouble = str(trouble)
@@ -198,7 +200,7 @@ class Host:
     async def _seat(self) -> bool:
         """Take teammates that are wanted or lost their host; they continue. True: there were some."""
         free = self.plan.seats_max - len(self.workers)
-        if self._stopping or free <= 0:
+        if self.is_stopping or free <= 0:
             return False
         taken = await self.board.seat(self.id, count=free)
         for member in taken:
@@ -211,7 +213,8 @@ class Host:
         try:
             agent = self.mind(member, self.lease_runs)
         except Exception as trouble:  # The model cannot be opened, or a user's `tools_for` has a bug.
-            self.broken_models[member.model] = self.failed[member.name] = str(trouble)
+            self._broken_models.add(member.model)
+            self.failed[member.name] = str(trouble)
             await self.board.fail_teammate(member.name, by=member.name, reason=str(trouble), seat=member.seat)
             self._on_move()
             return
@@ -233,7 +236,7 @@ class Host:
         if worker.failed:
             self.failed[worker.name] = worker.failed
         if worker.model_is_wrong:
-            self.broken_models[worker.agent.teammate.model] = worker.failed
+            self._broken_models.add(worker.agent.teammate.model)
         self._on_move()
 
     async def _see_to_members(self) -> None:
@@ -247,7 +250,7 @@ class Host:
             worker = self.workers.get(member.name)
             if worker is not None and member.status in GONE:
                 await self._end(worker, f"{member.name} was shut down: {member.reason or 'no reason given'}")
-            elif worker is None and member.host == self.id and not self._stopping:
+            elif worker is None and member.host == self.id and not self.is_stopping:
                 await self._begin(member)
             elif worker and member.host and (member.host, member.seat) != (self.id, worker.agent.teammate.seat):
                 # It was seated elsewhere, or here, and the answer was lost. With an old seat it could not even rest,
@@ -291,7 +294,7 @@ class Host:
         for joins in wanted:
             old = team.get(joins.name)
             settings = self.plan.joins_as(joins.roles, old)
-            if settings.get("model", "") in self.broken_models:
+            if settings.get("model", "") in self.broken_models():
                 continue  # It would fail as the last one did.
             try:
                 if joins.instead_of is not None:
@@ -319,9 +322,7 @@ class Host:
             with contextlib.suppress(StoppedTeammate):
                 await self.board.tell(lead, lead, "\n".join(lines), kind="notice")
 
-    def joining(
-        self, ready: Mapping[str, int], team: Sequence[Teammate], enough: int | None = None
-    ) -> list[Joins]:  # fmt: skip
+    def joining(self, ready: Mapping[str, int], team: Sequence[Teammate], enough: int | None = None) -> list[Joins]:
         if (roles := self.plan.only_roles) is not None:
             fits = [each for each in ready if each.partition("!")[0] in ("", *roles) or each.startswith("@")]
             ready = {lane: ready[lane] for lane in fits}
@@ -332,7 +333,12 @@ class Host:
 
     def can_grow(self, now: Moment) -> bool:
         """Whether somebody would join for the work that is ready."""
-        return not self.broken_models and bool(self.joining(now.ready, now.team))
+        return not self.broken_models() and bool(self.joining(now.ready, now.team))
+
+    def broken_models(self) -> set[str]:
+        """Models that no newcomer gets."""
+        wrong = {each.agent.teammate.model for each in self.workers.values() if each.model_is_wrong}
+        return self._broken_models | wrong
 
     async def _free_work_of(self, member: Teammate) -> None:
         """Cancel the errands of a teammate that was shut down: nobody else can answer for it, and the goal must not
@@ -348,13 +354,9 @@ class Host:
 
     # The end.
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping
-
     async def stop(self, why: str = "its host was stopped") -> None:
         """Let running turns be recorded, give back what is held, and leave."""
-        self._stopping = True
+        self.is_stopping = True
         for worker in self.workers.values():
             worker.leave(why)
         running = list(self._running.values())

@@ -85,8 +85,9 @@ class Report:
         return self.in_state(*OPEN)
 
     @property
-    def out_of_budget(self) -> list[Spending]:
-        return [account for account in self.accounts.values() if account.held is not None]
+    def out_of_budget(self) -> list[Spending]:  # Of goals with work left.
+        roots = {task.root for task in self.left}
+        return [account for account in self.accounts.values() if account.held is not None and account.root in roots]
 
     @property
     def capped(self) -> dict[int, Spending]:
@@ -99,7 +100,7 @@ class Report:
         """0 all done, 1 something failed or waits, 3 the budget ran out with work left, 130 interrupted."""
         if self.stopped or self.interrupted:
             return self.stopped or 130
-        if self.left and self.out_of_budget:
+        if self.out_of_budget:
             return 3
         return 1 if self.left or self.in_state("failed") else 0  # A skipped task is no failure.
 
@@ -114,7 +115,6 @@ class Report:
             f"dugnad budget {budget_id(account.root)} --add {_MORE[account.held or 'tasks']}"
             "    raises the cap; then `dugnad run`"
             for account in self.out_of_budget
-            if self.left
         ]
         for asked in self.requests[:5]:
             verb = f'answer m{asked.id} "..."' if asked.kind == "question" else f"approve m{asked.id}"
@@ -128,7 +128,7 @@ class Report:
         shut_out = next((each for each in self.in_state("ready") if each.not_for), None)
         if shut_out is not None and not self.interrupted and not steps:
             role = f" --role {shlex.quote(shut_out.role)}" if shut_out.role else ""
-            why = f"#{shut_out.id} is for anybody but {shut_out.not_for}"
+            why = f"#{shut_out.id} is for anybody but {(shut_out.not_for or '').replace(',', ', ')}"
             steps.append(f"dugnad spawn NAME{role}    then `dugnad run`; {why}")
         if self.left and not steps:
             steps.append("dugnad run    continues with what is left")

@@ -16,6 +16,7 @@ from ..agent.outside.mind import is_outside
 from ..agent.stop import Stop
 from ..board import Board, open_board
 from ..board.records import Moment
+from ..board.rules import content_key
 from ..errors import BadInput, BoardClosed, BoardTrouble
 from ..logs import about
 from ..models.port import Model
@@ -23,7 +24,7 @@ from ..text import one_line
 from ..tools.message_tools import GONE, may_come_back
 from ..tools.policy import Policy
 from ..tools.tool import Tool
-from ..types import OPEN, Budget, Event, Need, Task, Teammate
+from ..types import OPEN, Budget, Event, Need, NewTask, Task, Teammate
 from .growth import fresh_names
 from .host import Host
 from .minds import Minds, Models
@@ -48,7 +49,7 @@ class Team:
         self._models = models or Models(plan)
         self._host: Host | None = None
         self._failed: dict[str, str] = {}  # Teammates that failed here, and why.
-        self._scope: tuple[int, ...] | None = None  # The roots of this run; None: the whole board.
+        self._scope: tuple[int, ...] | None = None
         self._payer: int | None = None  # The root that pays for errands; None: each errand is a root of its own.
         self._account: int | None = None
         self._began_ms: int | None = None  # When the work began, by the board's clock,
@@ -81,6 +82,10 @@ class Team:
         if self._board is None:
             raise BoardClosed("The team is not open; use it in `async with Team.open(...) as team:`.")
         return self._board
+
+    @property
+    def scope(self) -> tuple[int, ...] | None:  # The roots under which teammates work here; None: the whole board.
+        return self._scope
 
     @property
     def host(self) -> Host | None:
@@ -126,11 +131,15 @@ class Team:
         """Put a goal, or continue the open goal of the same title. The body gets the whole text of a long title."""
         whole, title = title, one_line(title, self.board.limits.title_chars_max)
         body = body or (whole if title != whole.strip() else "")
-        for task in [await self.board.find(root) for root in await open_roots(self.board) if root > 0]:
-            if task.title == title and (not body or task.body == body):
-                await self._cap(task.id, budget)
-                return task
-        return await self.board.put(title, body=body, budget=(budget or Budget()).over(self.plan.budget))
+        found = await self.board.find_all(root for root in await open_roots(self.board) if root > 0)
+        same = (each for each in found.values() if each.title == title and (not body or each.body == body))
+        task, words, before = next(same, None), content_key(NewTask(title=title, body=body)), 0
+        while task is None or task.ended:  # Two runs that begin at once put one goal: its key names the one before it.
+            caps = (budget or Budget()).over(self.plan.budget)
+            task = await self.board.put(title, body=body, budget=caps, key=f"goal:{words}:{before}")
+            before = task.id
+        await self._cap(task.id, budget)
+        return task
 
     async def _cap(self, root: int, budget: Budget | None) -> None:
         """Replace the root's caps by those that are named here. The others stay as they are, raised by hand or not."""
@@ -209,22 +218,31 @@ class Team:
         ours = [await self.board.count_tasks(root=root) for root in self._scope or ()]
         return sum(every.get(state, 0) - sum(each.get(state, 0) for each in ours) for state in OPEN - {"claimed"})
 
-    async def work(
-        self, roots: Sequence[int] | None = None, *, stop: Stop | None = None, forever: bool = False
-    ) -> None:  # fmt: skip
+    async def work(self, roots: list[int] | None = None, *, stop: Stop | None = None, forever: bool = False) -> None:
         """The loop of every run: teammates work here until the work under these roots is over, or until they are told
-        to stop. Without roots: until nobody is left here and nobody can join."""
+        to stop. Without roots: until nobody is left here and nobody can join. A run of the whole board adds to the
+        roots what was put on it meanwhile."""
         await (Stop() if stop is None else stop).unless(self._until_over(roots, forever))
+        if roots is not None and self._scope is None and self._host is not None:
+            roots += sorted(self._host.roots.difference(roots))
 
-    async def _until_over(self, roots: Sequence[int] | None, forever: bool) -> None:
+    async def _until_over(self, roots: list[int] | None, forever: bool) -> None:
         with suppress(BoardTrouble):
             self._began_ms, self._began = await self.board.now_ms(), self.board.sources.uptime()
         host = await self.start()
         while True:
             with suppress(BoardTrouble):  # The teammates wait for the board too, and the host says so.
-                if not forever and (await self.is_over() if roots is None else await self.standing(roots) != "working"):
+                if not forever and await (self.is_over() if roots is None else self._is_done(roots)):
                     return
             await host.wait_for_move(_LOOK_SECONDS)
+
+    async def _is_done(self, roots: list[int]) -> bool:
+        """Whether nothing under these roots can go on. A run of the whole board also takes what was added meanwhile."""
+        if await self.standing(roots) == "working":
+            return False
+        new = await open_roots(self.board, but=roots) if self._scope is None else []
+        roots += new
+        return not new
 
     async def leave(self, why: str) -> None:
         """Stop running teammates here. They give back what they hold, and another host may take them."""
@@ -249,7 +267,7 @@ class Team:
         if goal is not None:
             own = (await self.goal(goal, budget=budget)).id
             if others:
-                return [own, *(root for root in await open_roots(self.board) if root != own)]
+                return [own, *await open_roots(self.board, but=[own])]
             self._scope, self._payer = (own,), own  # Its cap covers all that the run spends, errands included.
             return [own]
         roots = [self._account] if self._account is not None else await open_roots(self.board)
@@ -257,6 +275,8 @@ class Team:
             raise BadInput(
                 f"A budget belongs to one goal, and {len(roots)} are open: give each its own (`dugnad budget ID`)."
             )
+        if self._account is not None or (budget is not None and budget != Budget()):
+            self._scope, self._payer = tuple(roots), roots[0]
         for root in roots:
             await self._cap(root, budget)
         return roots
@@ -304,11 +324,11 @@ async def opened(plan: RunPlan) -> AsyncIterator[Board]:
                 await board.close()
 
 
-async def open_roots(board: Board) -> list[int]:
-    """Goals and shared budgets under which something is open."""
+async def open_roots(board: Board, but: Iterable[int] = ()) -> list[int]:
+    """Goals and shared budgets under which something is open, but for these."""
     roots: dict[int, None] = {}
     after = 0
     while page := await board.list_tasks(states=sorted(OPEN), after=after, page=1_000):  # type: ignore[arg-type]
         roots.update(dict.fromkeys(task.root for task in page))
         after = page[-1].id
-    return list(roots)
+    return [root for root in roots if root not in set(but)]

@@ -99,6 +99,7 @@ class Worker:
             # If another teammate holds the task now, the board refuses this; otherwise it frees the task.
             outcome = Released(str(lost), resume=True)
         except ModelMisconfigured as wrong:
+            self.model_is_wrong = True  # Before the task is free again: nobody may join for it with this model.
             outcome, trouble = Released(str(wrong), resume=True), wrong
         except Exception as bug:
             outcome, trouble = Failed(await self._note_bug(bug), retry=True), bug
@@ -135,9 +136,7 @@ class Worker:
             delay = self.plan.limits.no_place_seconds
             return Released(f"no workspace could be opened: {trouble}", delay_seconds=delay, resume=True)
         outside = isinstance(self.agent, ExternalAgent)
-        delivery = Delivery(
-            board=self.board, plan=self.plan, workspace=workspace, attempts=attempts, outside=outside
-        )  # fmt: skip
+        delivery = Delivery(board=self.board, plan=self.plan, workspace=workspace, attempts=attempts, outside=outside)
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
         told = self._told_at_first(claim, delivery, await self._patiently(delivery.follows, claim.task))
@@ -378,7 +377,6 @@ class Worker:
         return f"{self.name} failed: {shorten(what, 2_000)}"
 
     async def _fail(self, ending: Exception) -> None:
-        self.model_is_wrong = isinstance(ending, ModelMisconfigured)
         kind = "" if isinstance(ending, DugnadError) else f"{type(ending).__name__}: "
         self.failed = without_secrets(f"{kind}{ending}")
         reason, seat = shorten(self.failed, 2_000), self.agent.teammate.seat

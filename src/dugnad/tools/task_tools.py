@@ -259,7 +259,7 @@ async def task_text(board: Board, task: int) -> str:
     if found.review:
         lines.append(tell("results.needs_approval", role=found.review))
     if found.not_for:
-        lines.append(tell("results.not_for", who=found.not_for))
+        lines.append(tell("results.not_for", who=found.not_for.replace(",", ", ")))
     if found.body:
         lines.append(tell("results.body", words=found.body))
     for need, state in await board.needs_of(task):

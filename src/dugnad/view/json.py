@@ -37,9 +37,7 @@ def message_shape(message: Message) -> Shape:
 
 
 def amount_shape(amount: Amount) -> Shape:
-    return {
-        "tokens": amount.tokens, "dollars": amount.microdollars / 1_000_000, "seconds": amount.milliseconds / 1000,
-    }  # fmt: skip
+    return {"tokens": amount.tokens, "dollars": amount.microdollars / 1_000_000, "seconds": amount.milliseconds / 1000}
 
 
 def spending_shape(spending: Spending) -> Shape:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..text import counted, one_line
-from ..types import OPEN, Event, Message, Spending, Task, Teammate
+from ..types import OPEN, Amount, Event, Message, Spending, Task, Teammate
 from .events import event_line
 from .numbers import span
 from .tables import STATE_STYLES, STATUS_STYLES, how_to_answer, status_word, used
@@ -50,7 +50,8 @@ def note_doing(doing: dict[str, Doing], event: Event) -> None:
 class Snapshot:
     now_ms: int
     title: str
-    tasks: Sequence[Task]
+    tasks: Sequence[Task]  # Of many tasks those that are open and those that ended last,
+    counts: Mapping[str, int]  # and how many there are in each state.
     team: Sequence[Teammate]
     accounts: Sequence[Spending]
     doing: Mapping[str, Doing] = field(default_factory=dict)
@@ -91,7 +92,7 @@ def _headline(seen: Snapshot, width: int) -> Text:
     """The title, and behind it "3 claimed · 2 ready · 5 done"."""
     said, between = Text(one_line(seen.title, 60), style="bold"), "   "
     for state in _ORDER:
-        if number := sum(task.state == state for task in seen.tasks):
+        if number := seen.counts.get(state):
             said.append(between).append(f"{number} {state}", style=STATE_STYLES.get(state, ""))
             between = " · "
     return _cut(said, width)
@@ -145,7 +146,7 @@ def _last_cells(text: str, most: int) -> str:
 
 def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
     """First the tasks in work, then those still to do, then those that ended last."""
-    if len(seen.tasks) > most:
+    if (every := sum(seen.counts.values())) > most:
         most -= 1  # For the line that says how many more there are.
     rank = {state: place for place, state in enumerate(_ORDER)}
     ahead = sorted((task for task in seen.tasks if task.state in OPEN), key=lambda task: (rank[task.state], task.id))
@@ -165,8 +166,8 @@ def _tasks(seen: Snapshot, most: int, width: int) -> RenderableType:
             title.append(f"  {one_line(task.reason, 80)}", style="yellow")
         state = Text(task.state, style=STATE_STYLES.get(task.state, ""))
         table.add_row(f"#{task.id}", state, Text(one_line(who, 14), style="dim"), title)
-    if len(seen.tasks) > most:
-        table.add_row("", "", "", Text(f"and {counted(len(seen.tasks) - most, 'task')} more", style="dim"))
+    if every > most:
+        table.add_row("", "", "", Text(f"and {counted(every - len(shown[:most]), 'task')} more", style="dim"))
     return table
 
 
@@ -185,12 +186,8 @@ def _budget(account: Spending, width: int) -> RenderableType:
 
 def share_used(account: Spending) -> float:
     """The used share of the cap that is nearest, from 0 to 1."""
-    pairs = (
-        (account.tasks_max, account.runs),
-        (account.tokens_max, account.spent.tokens),
-        (account.microdollars_max, account.spent.microdollars),
-        (account.milliseconds_max, account.spent.milliseconds),
-    )
+    amounts = ((getattr(account, f"{name}_max"), getattr(account.spent, name)) for name in Amount.__slots__)
+    pairs = ((account.tasks_max, account.runs), *amounts)
     shares = [spent / cap if cap else 1.0 for cap, spent in pairs if cap is not None]
     return min(1.0, max(shares, default=0.0))
 

@@ -254,7 +254,7 @@ def _facts(task: Task) -> RenderableType:
     rows = [
         ("held by" if task.state in ("claimed", "waiting") else "last held by", task.teammate),
         ("for", task.assignee or (f"any {task.role}" if task.role else None)),
-        ("not for", task.not_for),
+        ("not for", (task.not_for or "").replace(",", ", ")),
         ("priority", task.priority or None),
         ("check", task.check),
         ("plan", "must be approved first" if task.plan else None),

@@ -254,13 +254,14 @@ def _who_may(facts: Entity, view: BoardView) -> list[str]:
     return [
         name
         for name, member in view.teammates.items()
-        if facts["lane"] in rules.lanes(name, member["roles"], bool(member["lead"])) and name != facts["not_for"]
+        if facts["lane"] in rules.lanes(name, member["roles"], bool(member["lead"]))
+        and name not in rules.shut_out(facts["not_for"])
     ]
 
 
 def _nobody(facts: Entity, gone: Collection[str], view: BoardView, now: int) -> str:
     """That no teammate who is there may claim it, and how to get one."""
-    lane, but = facts["lane"], facts["not_for"]
+    lane = facts["lane"]
     if lane.startswith("@"):
         name = lane[1:]
         if name not in view.teammates:
@@ -272,9 +273,11 @@ def _nobody(facts: Entity, gone: Collection[str], view: BoardView, now: int) -> 
     if any(may_come_back(member_of(view, name, now)) for name in gone):
         comes = f"a running host brings one back, or `dugnad spawn {next(iter(gone))}` does"
         return f"every teammate {with_role} rests; {comes}"
-    member = view.teammates.get(but or "")
-    if but is not None and member is not None and member["state"] not in GONE and (not lane or lane in member["roles"]):
-        return f"it is not for {but}, the only teammate {with_role}; `dugnad spawn NAME{role}` adds another"
+    there = {name: each for name in rules.shut_out(facts["not_for"]) if (each := view.teammates.get(name)) is not None}
+    barred = [name for name, each in there.items() if each["state"] not in GONE and lane in ("", *each["roles"])]
+    if barred:
+        only = f"teammate{'s' * (len(barred) > 1)} {with_role}"
+        return f"it is not for {' and '.join(barred)}, the only {only}; `dugnad spawn NAME{role}` adds another"
     return f"no teammate {with_role} is there; `dugnad spawn NAME{role}` adds one"
 
 

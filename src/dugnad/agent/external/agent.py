@@ -34,7 +34,7 @@ from ..packet import packet, standing
 from ..resume import Attempts, hand_over, must_be_trusted, recall, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
-from .answer import TOOLS, own_words, protocol, remove_file, tools_at_hand, with_file, without_blocks
+from .answer import TOOLS, has_block, own_words, protocol, remove_file, tools_at_hand, with_file, without_blocks
 from .asking import PermissionJudge, answers_of
 from .command import AcpCommand, ExternalCommand
 from .decide import decide, understood
@@ -230,12 +230,14 @@ class ExternalAgent:
             with suppress(DugnadError):
                 await self.board.spend(claim, reservation, self.command.at_most_in(ran, amount))
             raise
-        if live.trouble is not None or (self.stop and report.ended not in ("well", "asked")):
+        reply = self._reply(report, word, tree, part)
+        # Asked to end, it may say "well" in the middle of its work; its block is an end.
+        ended = report.ended == "asked" or (report.ended == "well" and has_block(reply.text))
+        if live.trouble is not None or (self.stop and not ended):
             # The run gets no reply, so the next one is told that it was interrupted.
             most = self.command.at_most_in(seconds, amount)
             await self.board.spend(claim, reservation, report.used(most, seconds))
             raise live.trouble or PutDown(Released(self.stop.why, resume=True))
-        reply = self._reply(report, word, tree, part)
         used = report.used(amount, seconds)
         body = talk.reply_turn(live.said, reply)
         turn = talk.next_turn("reply", body, used=used, reservation=reservation, shown=tuple(talk.shown))

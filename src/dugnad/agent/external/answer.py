@@ -151,6 +151,10 @@ def own_words(text: str, word: str) -> str:
     return f"{before}\n{_FENCE}{block}"[1:] if fence else block[2:]
 
 
+def has_block(own: str) -> bool:  # Of own words.
+    return f"\n{_FENCE}\n" in f"\n{own}"
+
+
 def without_blocks(text: str) -> str:
     """A text in which no block can be mistaken for an example of how to answer."""
     return text.replace(_FENCE, f"{_FENCE}{_NOT_ITS_OWN}")

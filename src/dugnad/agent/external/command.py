@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from ...errors import ModelMisconfigured
 from ...models.port import Facts, Reply, Request
@@ -20,7 +20,6 @@ from ...types import Amount, Spending
 PREFIX, ACP_PREFIX = "command:", "acp:"
 PREFIXES = (PREFIX, ACP_PREFIX)
 Reads = Literal["claude-json", "codex-jsonl", "opencode-jsonl", "text"]
-READS: tuple[str, ...] = get_args(Reads)
 SECONDS = 1_800.0
 _DOLLARS = 5.0  # For one run, if the goal has a cap in dollars and `dollars_per_run` is not set.
 _TOKENS = 2_000_000

@@ -17,9 +17,7 @@ _ANSWER_CHARS_MAX = 8_000
 _SENTENCE_CHARS_MAX = 500
 
 
-def prompt_text(
-    teammate: Teammate, team: str, role_prompt: str, talk: Conversation, said: Said, how: Told
-) -> Told:  # fmt: skip
+def prompt_text(teammate: Teammate, team: str, role_prompt: str, talk: Conversation, said: Said, how: Told) -> Told:
     """Everything, in one text: each run begins without memory."""
     before = shorten(joined(map(_entry, talk.entries)), _HISTORY_CHARS_MAX)
     return joined((*who_text(teammate, team, role_prompt), tell("external.rules"), before, said.text, how))

@@ -41,12 +41,9 @@ class RunOrder:
         return given
 
 
-def _nothing(_: object) -> None: ...
-
-
 async def reserve_run(
     board: Board, claim: Claim, command: ExternalCommand, limits: AgentLimits, *,
-    check: Callable[[Spending], None] = _nothing, note: Callable[[str], None] = _nothing,
+    check: Callable[[Spending], None] = lambda _: None, note: Callable[[str], None] = lambda _: None,
 ) -> tuple[Amount, str, Spending]:  # fmt: skip
     """Reserve what a run may cost. If others may give something back, wait for that."""
     root = claim.task.root

@@ -37,8 +37,8 @@ class Gatherer:
     def __init__(self, store: Store, scripted: Callable[[Sequence[tuple[Any, Any]]], Awaitable[Script | None]]) -> None:
         self._store = store
         self._scripted = scripted  # Makes a script of calls, each a verb and its argument, if there is one for them.
-        self._waiting: list[_QueuedCall] = []
-        self._drain: asyncio.Task[None] | None = None
+        self._waiting: dict[bool, list[_QueuedCall]] = {True: [], False: []}  # Claims, and the rest.
+        self._drains: dict[tuple[bool, ...], asyncio.Task[None]] = {}
         self._in_trouble = False
 
     async def do(self, verb: Callable[..., Awaitable[Any]], call: Any, *, in_set: bool) -> Any:
@@ -46,35 +46,32 @@ class Gatherer:
         answers a refused one with the error, and writes nothing for it."""
         loop = asyncio.get_running_loop()
         asked = _QueuedCall(verb, call, in_set, loop.create_future())
-        self._waiting.append(asked)
-        if self._drain is None:
-            self._drain = loop.create_task(self._drain_all(), name="dugnad board gatherer")
+        self._waiting[asked.claims].append(asked)
+        kinds = (asked.claims,) if self._store.over_a_wire else (True, False)
+        if kinds not in self._drains:
+            self._drains[kinds] = loop.create_task(self._drain(kinds), name="dugnad board gatherer")
         return await asked.answer
 
     async def close(self) -> None:
         """Wait until all calls are answered."""
-        if self._drain is not None:
-            await self._drain
+        while self._drains:
+            await next(iter(self._drains.values()))
 
-    async def _drain_all(self) -> None:
-        try:
-            while self._waiting:
-                await self._commit(self._take())
-        finally:
-            self._drain = None
-
-    def _take(self) -> list[_QueuedCall]:
-        """The next batch: either claims or the rest.
+    async def _drain(self, kinds: tuple[bool, ...]) -> None:
+        """Write claims and the rest in turn; or, if the store can, each beside the other.
 
         Claims learn which budgets they touch as they go; other set-based verbs know it before, and lock them in
-        ascending order. Keeping the two apart makes deadlocks between processes rare. When one happens, the database
+        ascending order. Keeping the two apart makes deadlocks between transactions rare. When one happens, the database
         ends one of the two, which then runs again.
         """
-        claims = self._waiting[0].claims
-        batch = [asked for asked in self._waiting if asked.claims == claims][:_BATCH_MAX]
-        taken = set(map(id, batch))
-        self._waiting = [asked for asked in self._waiting if id(asked) not in taken]
-        return batch
+        try:
+            while any(self._waiting[kind] for kind in kinds):
+                for waiting in filter(None, (self._waiting[kind] for kind in kinds)):
+                    batch = waiting[:_BATCH_MAX]
+                    del waiting[:_BATCH_MAX]
+                    await self._commit(batch)
+        finally:
+            del self._drains[kinds]
 
     async def _commit(self, batch: list[_QueuedCall]) -> None:
         answers: list[Any] = []
@@ -85,7 +82,7 @@ class Gatherer:
         try:
             script = await self._scripted([(asked.verb, asked.call) for asked in batch])
             # The set-based verbs are small.
-            alone = len(batch) == 1 and batch[0].in_set and not self._waiting
+            alone = len(batch) == 1 and batch[0].in_set and not any(self._waiting.values())
             if await self._store.write(work, alone=alone, script=script) and script is not None:
                 answers = script.answers
             if self._in_trouble:

@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL board, and the few connections with which a process reads it.
+"""The address of a PostgreSQL board, and the few connections with which a process writes and reads it.
 
 The driver's own pool resets a connection after each use, which costs about as much as the query. Readers leave nothing
 behind that needs a reset, and a connection in doubt is dropped.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
 
 from ...errors import BadBoardURL
 
@@ -77,3 +81,28 @@ class Readers:
             connection.terminate()
         self._all.clear()
         self._resting.clear()
+
+
+@dataclass(slots=True)
+class Writer:
+    """A connection that writes one transaction at a time."""
+
+    connection: Any = None
+    has_scripts: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_open(self) -> bool:
+        return self.connection is not None and not self.connection.is_closed()
+
+
+class Connection(asyncpg.Connection):  # type: ignore[misc]
+    def notice_silence(self, seconds: float) -> None:
+        """Without this, a partition is noticed only when the kernel gives up, after about fifteen minutes."""
+        wire = self._transport.get_extra_info("socket")
+        if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        limits = {"TCP_USER_TIMEOUT": int(seconds * 1000), "TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+        for option, value in limits.items():
+            if hasattr(socket, option):
+                wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

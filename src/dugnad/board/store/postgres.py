@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ from ...errors import BadBoardURL, BoardBusy, BoardFull, BoardReadOnly, BoardTro
 from ...settings import Limits, Patience
 from . import migrations
 from .composed import script_procedure, together
-from .pool import Readers, split_url
+from .pool import Connection, Readers, Writer, split_url
 from .queries import load, load_setup
 from .seam import Asked, Pushing, Row, Script, Topics, TryAgain, Tx, Work, as_json, topics_json, urgent
 
@@ -74,7 +73,7 @@ class PostgresTx(Tx):
 class PostgresStore(Pushing):
     """Made by `open_postgres`."""
 
-    looks_ahead = True
+    over_a_wire = True
 
     def __init__(self, url: str, *, limits: Limits, patience: Patience, sources: Sources) -> None:
         super().__init__()
@@ -82,13 +81,12 @@ class PostgresStore(Pushing):
         self.queries = load("postgres")
         self._address, self._board = split_url(url)
         self._channel = f"dugnad_{self._board}"
-        self._writer: Any = None
+        self._writers = (Writer(), Writer())
         self._listener: Any = None
         self._readers = Readers(lambda: self._connect(_PLANNING), _READERS_MAX)
         self._owed, self._heard_since = Topics(), 0  # What others are not told yet; how often they pushed since.
-        self._writing = asyncio.Lock()
         self._chores: set[asyncio.Task[None]] = set()
-        self._closed = self._has_scripts = False
+        self._closed = False
 
     async def open(self, *, make: bool) -> None:
         """Reach the server once, without retries: a wrong address must be reported now, not after half a minute."""
@@ -113,22 +111,15 @@ class PostgresStore(Pushing):
             ) from trouble
 
     async def write(self, work: Work, *, alone: bool = False, script: Script | None = None) -> bool:
-        async with self._writing:
-            topics, by_script = await self._again(lambda repeated: self._write(work, script, repeated))
+        writer = self._free()
+        async with writer.lock:
+            topics, by_script = await self._again(lambda repeated: self._write(writer, work, script, repeated))
         self.tell(topics)
         self._owe(topics)
         return bool(by_script)
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         return (await self.snapshot([(name, arguments)]))[0]
-
-    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        async def fetch(_: bool) -> Sequence[Row]:
-            await self._reach_writer()
-            return await PostgresTx(self, self._writer, repeated=False).fetch(name, **arguments)
-
-        async with self._writing:
-            return cast(Sequence[Row], await self._again(fetch))
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         queries = [(self.queries[name].text, self.queries[name].arguments(given)) for name, given in asks]
@@ -150,43 +141,47 @@ class PostgresStore(Pushing):
         self._closed = True
         for chore in list(self._chores):
             chore.cancel()
-        for connection in (self._writer, self._listener):
+        for connection in (*(writer.connection for writer in self._writers), self._listener):
             if connection is not None and not connection.is_closed():
                 with contextlib.suppress(*_GONE):
                     await connection.close(timeout=2)
         self._readers.terminate()
 
-    async def _write(self, work: Work, script: Script | None, repeated: bool) -> tuple[Topics, bool]:
-        await self._reach_writer()
-        if script is not None and not repeated and self._has_scripts and await self._is_enough(script):
+    def _free(self) -> Writer:
+        """The first writer that is free. The second is connected only when two transactions go on at once."""
+        return min(self._writers, key=lambda writer: writer.lock.locked())
+
+    async def _write(self, writer: Writer, work: Work, script: Script | None, repeated: bool) -> tuple[Topics, bool]:
+        await self._reach(writer)
+        if script is not None and not repeated and writer.has_scripts and await self._is_enough(writer, script):
             return {**script.topics, "log": 1}, True
-        return await self._transact(work, repeated), False
+        return await self._transact(writer, work, repeated), False
 
-    async def _reach_writer(self) -> None:
-        if not self._is_writing():
-            self._writer = await self._connect({**_PLANNING, "plan_cache_mode": "force_generic_plan"})
-            try:
-                await self._writer.execute(script_procedure())
-                self._has_scripts = True
-            except asyncpg.InsufficientPrivilegeError:  # Without them every statement takes a round trip.
-                self._has_scripts = False
+    async def _reach(self, writer: Writer) -> None:
+        if not writer.is_open():
+            writer.connection = await self._connect({**_PLANNING, "plan_cache_mode": "force_generic_plan"})
+            writer.has_scripts = False
+            with contextlib.suppress(asyncpg.InsufficientPrivilegeError):  # Then every statement takes a round trip.
+                await writer.connection.execute(script_procedure())
+                writer.has_scripts = True
 
-    async def _is_enough(self, script: Script) -> bool:
+    async def _is_enough(self, writer: Writer, script: Script) -> bool:
         """Run a script, as a transaction of its own."""
-        steps = [{"name": a, "given": b, "rows": count, "tells": a in script.tells} for a, b, count in script.steps]
-        given = as_json(steps), as_json(script.events), len(script.events), self._channel, urgent(script.topics)
+        steps, lists, rows = zip(*((name, as_json(given), count) for name, given, count in script.steps), strict=True)
+        told = as_json(script.events), len(script.events), self._channel, urgent(script.topics)
+        given = steps, lists, rows, script.tells, *told
         try:
-            script.told(orjson.loads(await self._writer.fetchval(load_setup("postgres")["run_script"], *given)))
+            script.told(orjson.loads(await writer.connection.fetchval(load_setup("postgres")["run_script"], *given)))
             return True
         except BaseException as trouble:
             if isinstance(trouble, _COLLIDED) or getattr(trouble, "sqlstate", None) == _NOT_ENOUGH:
                 return False
-            await self._roll_back(trouble)
+            await self._roll_back(writer, trouble)
             raise
 
-    async def _transact(self, work: Work, repeated: bool) -> Topics:
-        tx = PostgresTx(self, self._writer, repeated)
-        await self._writer.execute("BEGIN")
+    async def _transact(self, writer: Writer, work: Work, repeated: bool) -> Topics:
+        tx = PostgresTx(self, writer.connection, repeated)
+        await writer.connection.execute("BEGIN")
         try:
             await work(tx)
             if tx.events:
@@ -194,20 +189,20 @@ class PostgresStore(Pushing):
                 told = {"channel": self._channel, "topics": urgent(tx.topics)}
                 await tx.fetch("append_events", events=as_json(tx.events), count=len(tx.events), **told)
             how = "commit_then_flush" if tx.events else "commit_after_flush"
-            await self._writer.execute(load_setup("postgres")[how])
+            await writer.connection.execute(load_setup("postgres")[how])
         except BaseException as trouble:
-            await self._roll_back(trouble)
+            await self._roll_back(writer, trouble)
             raise
         return {**tx.topics, "log": 1} if tx.events else {}
 
-    async def _roll_back(self, trouble: BaseException) -> None:
+    async def _roll_back(self, writer: Writer, trouble: BaseException) -> None:
         """Roll back, or drop the connection if its state is not known for sure."""
         if not _is_gone(trouble) and not isinstance(trouble, asyncio.CancelledError):
             with contextlib.suppress(*_GONE, asyncpg.InterfaceError):
-                await self._writer.execute("ROLLBACK")
+                await writer.connection.execute("ROLLBACK")
                 return
-        self._writer.terminate()
-        self._writer = None
+        writer.connection.terminate()
+        writer.connection = None
 
     async def _again(self, work: Callable[[bool], Awaitable[Any]]) -> Any:
         """Run `work` until the server answers: after a lost connection for a while, after a collision a few times."""
@@ -259,7 +254,7 @@ class PostgresStore(Pushing):
             # Later than the server's own limit, which gives the better answer.
             command_timeout=patience.statement_seconds + patience.network_seconds,
             statement_cache_size=512,
-            connection_class=_Connection,
+            connection_class=Connection,
             server_settings={
                 "application_name": "dugnad", "search_path": self._board, "synchronous_commit": "on",
                 "default_transaction_isolation": "read committed", "statement_timeout": milliseconds,
@@ -290,16 +285,14 @@ class PostgresStore(Pushing):
     async def _push(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
         topics, self._owed, self._heard_since = self._owed, {}, 0
-        async with self._writing:
+        writer = self._writers[0]  # Always this one, so that the end waits for the push before it.
+        async with writer.lock:
             with contextlib.suppress(*_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
-                if topics and self._is_writing():
-                    await self._writer.execute(load_setup("postgres")["push"], self._channel, topics_json(topics))
-
-    def _is_writing(self) -> bool:
-        return self._writer is not None and not self._writer.is_closed()
+                if topics and writer.is_open():
+                    await writer.connection.execute(load_setup("postgres")["push"], self._channel, topics_json(topics))
 
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
-        if self._is_writing() and pid == self._writer.get_server_pid():
+        if any(writer.is_open() and pid == writer.connection.get_server_pid() for writer in self._writers):
             return  # A commit of this process, whose listeners were called at once.
         self._heard_since += 1
         self.tell(json.loads(str(payload)))
@@ -364,19 +357,6 @@ async def _apply(connection: Any, setup: dict[str, str], board: str) -> None:
         for statement in statements:
             await connection.execute(statement)
         await connection.execute(setup["set_version"], number)
-
-
-class _Connection(asyncpg.Connection):  # type: ignore[misc]
-    def notice_silence(self, seconds: float) -> None:
-        """Without this, a partition is noticed only when the kernel gives up, after about fifteen minutes."""
-        wire = self._transport.get_extra_info("socket")
-        if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
-            return
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        limits = {"TCP_USER_TIMEOUT": int(seconds * 1000), "TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
-        for option, value in limits.items():
-            if hasattr(socket, option):
-                wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 async def open_postgres(

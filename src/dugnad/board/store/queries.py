@@ -4,13 +4,16 @@ A file is a list of statements, each under a line `-- name: words_like_this`. A 
 `-- name: words (sqlite)` and once as `(postgres)`, where the two databases do better with a text of their own. A line
 `-- postgres: FOR UPDATE` is a part of the statement on PostgreSQL, and a comment on SQLite, whose writer is alone.
 Parameters are written `:name` in the files and become `?1` or `$1`, so callers pass them by name on both.
+
+Many statements write a list that they get as JSON. SQLite makes text of a whole entry again for each of its fields, so
+there such a statement also has a text for one entry, with the fields as its parameters.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -20,6 +23,8 @@ Dialect = Literal["sqlite", "postgres"]
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z_]+)(?: \((?P<dialect>sqlite|postgres)\))?$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)")
+_LIST = re.compile(r"\bFROM json_each\(CAST\(:[a-z_]+ AS text\)\)(?= WHERE|\n\))")
+_FIELD = re.compile(r"CAST\(value ->> '([a-z_]+)' AS bigint\)|value ->> '([a-z_]+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Query:
     name: str
     text: str
     parameters: tuple[str, ...]
+    of_entry: Query | None = None  # What writes one entry of its list, on SQLite.
 
     def arguments(self, given: Mapping[str, object]) -> tuple[object, ...]:
         return tuple([given[name] for name in self.parameters])
@@ -45,7 +51,7 @@ def load(dialect: Dialect) -> dict[str, Query]:
                     known[name] = text
     if lone := texts["sqlite"].keys() ^ texts["postgres"].keys():
         raise ValueError(f"these statements exist for one database only: {sorted(lone)}")
-    return {name: _prepare(name, text, dialect) for name, text in texts[dialect].items()}
+    return {name: _with_entry(name, text, dialect) for name, text in texts[dialect].items()}
 
 
 @cache
@@ -62,6 +68,15 @@ def _statements(source: str) -> list[tuple[str, str | None, str]]:
         (header["name"], header["dialect"], source[header.end() : end].strip().rstrip(";"))
         for header, end in zip(headers, ends, strict=True)
     ]
+
+
+def _with_entry(name: str, text: str, dialect: Dialect) -> Query:
+    query = _prepare(name, text, dialect)
+    one, lists = _LIST.subn("", _COMMENT.sub("", text))
+    if dialect == "postgres" or lists != 1 or not query.text.startswith(("INSERT", "UPDATE")):
+        return query
+    one = _FIELD.sub(lambda field: f":{field[1] or field[2]}", one.partition("RETURNING")[0])
+    return replace(query, of_entry=_prepare(name, one, dialect))
 
 
 def _prepare(name: str, text: str, dialect: Dialect) -> Query:

@@ -39,7 +39,8 @@ def as_json(value: object) -> str:
 def storable(what: str, value: Any) -> None:
     """Refuse a value that a database cannot hold, at any depth of a call."""
     if isinstance(value, str):
-        rules.text(what, value)
+        if not (value.isascii() and value.isprintable()):  # Most texts of most calls are one plain line.
+            rules.text(what, value)
     elif isinstance(value, _NUMBERS):
         if not -_WHOLE_MAX <= value <= _WHOLE_MAX:  # Also refuses nan.
             raise BadInput(f"The {what} cannot be {rules.said(value)}: no board holds such a number.")
@@ -49,9 +50,9 @@ def storable(what: str, value: Any) -> None:
     elif isinstance(value, dict):
         for name, each in value.items():
             storable(name, each)
-    else:
+    elif value is not None:
         for name in getattr(value, "__dataclass_fields__", ()):
-            if (each := getattr(value, name)) is not None:
+            if (each := getattr(value, name)) is not None and each is not False:
                 storable(name, each)
 
 
@@ -154,7 +155,8 @@ class Pushing:
 class Store(Protocol):
     """A database that holds one board."""
 
-    looks_ahead: bool  # A round trip costs so much that it is worth to look first, and then write all at once.
+    # Each statement takes a round trip: look first, then write all at once; and claims beside the rest.
+    over_a_wire: bool
 
     async def write(self, work: Work, *, alone: bool = False, script: Script | None = None) -> bool:
         """Run `work` in a transaction, append its events, commit, push. Run it again if its fate is unknown.
@@ -165,9 +167,6 @@ class Store(Protocol):
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
         """Run one reading statement, beside the writer."""
-
-    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        """Run one reading statement where transactions are written, for what is written next."""
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         """Run several reading statements that all see the board at one moment."""

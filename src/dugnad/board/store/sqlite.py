@@ -74,7 +74,7 @@ class SqliteTx(Tx):
 class SqliteStore(Pushing):
     """Made by `open_sqlite`."""
 
-    looks_ahead = False  # Every statement is immediate.
+    over_a_wire = False  # Every statement is immediate.
 
     def __init__(
         self, path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
@@ -137,9 +137,6 @@ class SqliteStore(Pushing):
             return self._fetch(self._quick_reader, name, arguments)
         return (await self.snapshot([(name, arguments)]))[0]
 
-    async def look(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        return await self.read(name, **arguments)
-
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         def fetch() -> Sequence[Sequence[Row]]:
             if len(asks) == 1:
@@ -192,7 +189,10 @@ class SqliteStore(Pushing):
                 else:
                     run_now(cast(Coroutine[Any, Any, None], work(cast(Tx, tx))))
                 if tx.events:
-                    self.writer.execute(self.queries["append_events"].text, (as_json(tx.events),))
+                    at = self.sources.now_ms()
+                    self._write(
+                        "append_events", [{**each, "data": as_json(each["data"]), "at": at} for each in tx.events]
+                    )
                 self.writer.execute("COMMIT")
             except BaseException:
                 if self.writer.in_transaction:
@@ -209,9 +209,11 @@ class SqliteStore(Pushing):
         found: dict[str, Sequence[Row]] = {}
         with contextlib.suppress(sqlite3.IntegrityError):  # A key was used before, so the verb has to find its answer.
             for name, given, rows in script.steps:
-                cursor = self.writer.execute(self.queries[name].text, (as_json(given),))
-                found[name] = _rows(cursor) if name in script.tells else cursor.fetchall()
-                if len(found[name]) != rows:
+                if name in script.tells or self.queries[name].of_entry is None:
+                    found[name] = _rows(self.writer.execute(self.queries[name].text, (as_json(given),)))
+                    if len(found[name]) != rows:
+                        break
+                elif self._write(name, given) != rows:
                     break
             else:
                 script.told(found)
@@ -219,6 +221,11 @@ class SqliteStore(Pushing):
         self.writer.execute("ROLLBACK")
         _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
         return False
+
+    def _write(self, name: str, entries: Sequence[Mapping[str, Any]]) -> int:
+        """Run a statement for each of these entries. Returns how many rows it changed."""
+        query = self.queries[name].of_entry or self.queries[name]
+        return self.writer.executemany(query.text, (query.arguments(each) for each in entries)).rowcount
 
     def _heard(self, payload: str) -> None:
         self.tell({"?": 1} if payload == "?" else json.loads(payload))
@@ -252,9 +259,7 @@ def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: flo
             time.sleep(_NAP_SECONDS)
 
 
-def _connect(
-    path: Path | None, sources: Sources, patience: Patience, *, known: bool = False
-) -> sqlite3.Connection:  # fmt: skip
+def _connect(path: Path | None, sources: Sources, patience: Patience, *, known: bool = False) -> sqlite3.Connection:
     """`known`: this process has looked at the file before."""
     if sqlite3.sqlite_version_info < _SQLITE_MIN:
         raise BoardUnreachable(
@@ -276,7 +281,8 @@ def _connect(
             for name in (*(("shrinking",) if new else ()), "journal", "durable", "cache"):
                 _patiently(connection, setup[name], patience.busy_seconds)
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.create_function("now_ms", 0, sources.now_ms)
+            # The time does not change within a statement, so SQLite asks once and not for every row.
+            connection.create_function("now_ms", 0, sources.now_ms, deterministic=True)
         except BaseException:
             connection.close()
             raise

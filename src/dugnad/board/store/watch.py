@@ -1,9 +1,9 @@
 """Waiting without polling: one hub in each process wakes the waiters that a commit concerns.
 
 A push says what changed ("ready:coder": 3 tasks, "inbox:alice": 1 message). Ready tasks wake as many waiters as there
-are tasks, not all who could claim them; "ready:coder!alice" is for any coder but Alice. Pushes can be lost, so while
-anybody waits, a slow sweep asks the database for ready work, for messages and for new events; it also wakes waiters
-when a task is due.
+are tasks, not all who could claim them; "ready:coder!alice,bob" is for any coder but these two. Pushes can be lost, so
+while anybody waits, a slow sweep asks the database for ready work, for messages and for new events; it also wakes
+waiters when a task is due.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Hub:
             return
         # Ready work wakes as many waiters as there are tasks; any other topic wakes all its waiters.
         left = count if topic.startswith("ready:") else len(waiting)
-        barred = self._watches.get(f"inbox:{but}", {}) if but else {}
+        barred = {watch for name in but.split(",") for watch in self._watches.get(f"inbox:{name}", ())}
         for watch in list(waiting):
             if left <= 0:
                 return

@@ -150,9 +150,7 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
             await _unpark(tx, account["root_id"])
 
 
-def note_spent(
-    tx: Noting, kind: str, actor: str, of: tuple[str, int, int], held: Amount, spent: Amount
-) -> None:  # fmt: skip
+def note_spent(tx: Noting, kind: str, actor: str, of: tuple[str, int, int], held: Amount, spent: Amount) -> None:
     """`of`: the reservation's key, task and root."""
     key, task, root = of
     over = {name: max(0, used - getattr(held, name)) for name, used in plain(spent).items()}

@@ -17,20 +17,27 @@ _CAREFUL_CLAIMS = 16  # After a script was not enough: other hosts look for the 
 
 
 class ClaimScript(Script):
-    """Knows its answers when it has run: they are made of the rows that it wrote."""
+    """Knows its answers when it has run: they are made of the tasks as they were seen, and of the attempts it wrote."""
 
-    def __init__(self, attempts: Sequence[dict[str, Any]]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.tells = ("take_tasks", "open_attempts")
-        self._attempts = attempts
+        self.tells = ("open_attempts",)
+        self._taken: list[tuple[Row, dict[str, Any]]] = []
+
+    def take(self, seen: Row, attempt: dict[str, Any]) -> None:
+        place = {"teammate": attempt["teammate"], "host": attempt["host"]}
+        self.step("take_tasks", id=seen["id"], epoch=seen["epoch"], lane=seen["lane"], **place)
+        self.step("open_attempts", **attempt)
+        changes = {"state": "claimed", "epoch": attempt["epoch"], "claims": seen["claims"] + 1, "due_at": None}
+        place = {"teammate": attempt["teammate"], "host_id": attempt["host"], "reason": None}
+        self._taken.append(({**seen, **changes, **place}, attempt))
 
     def told(self, found: Mapping[str, Sequence[Row]]) -> None:
-        tasks = {row["id"]: row for row in found["take_tasks"]}
         opened = {row["task_id"]: row for row in found["open_attempts"]}
-        for each in self._attempts:
-            facts = {name: each[name] for name in ("epoch", "continues", "teammate", "context", "host")}
-            facts |= {name: opened[each["task"]][name] for name in ("number", "follows")}
-            self.answers.append(Claim(task=records.task(tasks[each["task"]]), **facts))
+        for row, attempt in self._taken:
+            facts = {name: attempt[name] for name in ("epoch", "continues", "teammate", "context", "host")}
+            facts |= {name: opened[row["id"]][name] for name in ("number", "follows")}
+            self.answers.append(Claim(task=records.task(row), **facts))
 
 
 class ClaimScripts:
@@ -43,7 +50,7 @@ class ClaimScripts:
         self._last: Script | None = None
 
     async def of(self, asks: Sequence[Ask]) -> Script | None:
-        if not self._store.looks_ahead or self._is_careful() or any(ask.task is not None for ask in asks):
+        if not self._store.over_a_wire or self._is_careful() or any(ask.task is not None for ask in asks):
             return None
         seats = await self._known(asks)
         scopes = {row["scope"] for row in seats}
@@ -73,7 +80,7 @@ class ClaimScripts:
         unknown = [ask for ask in asks if (ask.teammate, ask.host) not in self._seats]
         if unknown:
             asked = as_json([{"teammate": ask.teammate, "host": ask.host} for ask in unknown])
-            for row in await self._store.look("claimants", claimants=asked, lease_max=self._lease_max):
+            for row in await self._store.read("claimants", claimants=asked, lease_max=self._lease_max):
                 if row["host_id"] is not None and row["host_id"] == row["known_host"]:
                     self._seats[row["name"], row["host_id"]] = row
         found = [self._seats.get((ask.teammate, ask.host)) for ask in asks]
@@ -82,26 +89,23 @@ class ClaimScripts:
     async def _look(self, lanes: set[str], count: int, scope: str | None) -> Sequence[Row]:
         wanted = {"lanes": as_json([{"lane": lane} for lane in sorted(lanes)]), "count": count}
         if scope is None:
-            return await self._store.look("view_candidates", **wanted)
-        return await self._store.look("view_candidates_under", **wanted, roots=scope)
+            return await self._store.read("view_candidates", **wanted)
+        return await self._store.read("view_candidates_under", **wanted, roots=scope)
 
     def _script(
         self, asks: Sequence[Ask], seats: Sequence[Row], given: Mapping[int, Candidate], rows: Mapping[int, Row]
     ) -> Script:
-        attempts = []
-        for place, ask in enumerate(asks):
-            row, seat = rows[given[place].id], seats[place]
-            after = {**row, "epoch": row["epoch"] + 1}
-            attempts.append(opened_attempt(ask, after, keeps=bool(seat["lead"] or seat["keep_context"])))
-        script = ClaimScript(attempts)
+        script = ClaimScript()
         script.step("no_task_due", state="scheduled")
         for place, (ask, seat) in enumerate(zip(asks, seats, strict=True)):
             names = ("name", "roles", "lead", "keep_context", "scope")
             script.step("seated", host=ask.host, lease_max=self._lease_max, **{name: seat[name] for name in names})
             row = rows[given[place].id]
-            script.step("take_tasks", id=row["id"], teammate=ask.teammate, host=ask.host, seen=row["epoch"])
-            script.step("open_attempts", **attempts[place])
-            note_claim(script, given[place], attempts[place], row["attempts"] + 1)
+            attempt = opened_attempt(
+                ask, {**row, "epoch": row["epoch"] + 1}, keeps=bool(seat["lead"] or seat["keep_context"])
+            )
+            script.take(row, attempt)
+            note_claim(script, given[place], attempt, row["attempts"] + 1)
         # All processes lock rows in one order; or two could wait for each other.
         script.given["take_tasks"].sort(key=lambda taken: taken["id"])
         script.given["charge_accounts"] = charged(given.values())

@@ -142,7 +142,7 @@ def _refused(this: _Round, place: int, lanes: tuple[str, ...], row: Row | None) 
         return NotReady(f"#{task} is not under the goal of this run; `dugnad work` or --all works on it.")
     if row["lane"] not in lanes:
         return NotReady(f"#{task} is for {row['lane'] or 'anybody but a lead'}, and {teammate} may not claim it.")
-    if row["not_for"] == teammate:
+    if teammate in rules.shut_out(row["not_for"]):
         return NotReady(f"#{task} is not for {teammate}; another teammate must claim it.")
     root = row["root_id"]
     if rules.may_begin(this.runs_left(root), candidate(row)):
@@ -204,9 +204,7 @@ async def _next(this: _Round, lanes: Lanes, scope: str | None) -> dict[int, tupl
 
 def first_shut_out(asks: Sequence[Ask], lanes: Lanes, rows: Sequence[Row]) -> int | None:
     """The first asker that one of these tasks is `not_for`."""
-    named = {(row["not_for"], row["lane"]) for row in rows if row["not_for"] is not None}
-    if not named:
-        return None
+    named = {(each, row["lane"]) for row in rows for each in rules.shut_out(row["not_for"])}
     return next((at for at, own in lanes.items() if any((asks[at].teammate, lane) in named for lane in own)), None)
 
 

@@ -67,10 +67,10 @@ class Scripts:
 
     async def _meet(self, draft: _Draft, ended: Sequence[Settle]) -> bool:
         """Meet the needs for these tasks, if none is broken by their ends."""
-        if not self._store.looks_ahead:
+        if not self._store.over_a_wire:
             return False
         outcomes = {call.task: getattr(call.outcome, "outcome", None) for call in ended}
-        edges = await self._store.look("view_dependents", ids=ids_json(outcomes))
+        edges = await self._store.read("view_dependents", ids=ids_json(outcomes))
         met: dict[int, list[Row]] = {}
         for edge in edges:
             if rules.judge(edge["outcome"], "done", outcomes[edge["needs_id"]]) != "met" or edge["due_at"] is not None:

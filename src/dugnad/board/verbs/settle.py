@@ -205,7 +205,7 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
             await tx.fetch("insert_need", task=call.task, needs=task, outcome="ended", state="open")
         await lift_chains(tx, dict.fromkeys(still_open, chain + 1))
         # A teammate that waits for a review of its own work continues the task itself.
-        own = any(needed[task]["not_for"] == call.teammate for task in outcome.tasks)
+        own = any(call.teammate in rules.shut_out(needed[task]["not_for"]) for task in outcome.tasks)
         lane = f"@{call.teammate}" if own else None
         return replace(move, open_needs=len(still_open), lane=lane) if still_open else replace(ready, lane=lane)
     if outcome.on == "budget":

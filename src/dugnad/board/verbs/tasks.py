@@ -275,7 +275,7 @@ async def assign(tx: Tx, *, task: int, assignee: str | None, by: str, key: str) 
         raise NotReady(f"#{task} is {row['state']}; only a task that is not claimed can be assigned.")
     if assignee is not None:
         await member(tx, assignee)
-        if assignee == row["not_for"]:
+        if assignee in rules.shut_out(row["not_for"]):
             raise NotReady(f"#{task} is not for {assignee}; assign it to another teammate.")
     lane = rules.lane(row["role"], assignee)
     if (assignee, lane) == (row["assignee"], row["lane"]):

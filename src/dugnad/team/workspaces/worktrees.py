@@ -227,9 +227,7 @@ class Worktree(TreeWorkspace):
     async def _brought_in(self, trial: TrialMerge) -> Told:
         """What the mind is told when the target was brought into its tree."""
         others = "\n".join(map(clean, await came_between(self.work.git, trial, trial.files)))
-        told = tell(
-            "delivery.target_brought_in", target=self.owner.trees.target, head=trial.head[:12], others=others
-        )  # fmt: skip
+        told = tell("delivery.target_brought_in", target=self.owner.trees.target, head=trial.head[:12], others=others)
         if not trial.files:
             return told
         said = clean("\n".join(trial.said))

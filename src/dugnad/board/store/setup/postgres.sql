@@ -43,7 +43,7 @@ SET LOCAL synchronous_commit = off; COMMIT; SELECT pg_logical_emit_message(true,
 COMMIT; SELECT pg_logical_emit_message(true, 'dugnad', '') WHERE pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()
 
 -- name: run_script
-CALL pg_temp.run_script($1, $2, $3, $4, $5, NULL)
+CALL pg_temp.run_script($1, $2, $3, $4, $5, $6, $7, $8, NULL)
 
 -- name: script_step
 WHEN 'NAME' THEN
@@ -55,11 +55,12 @@ WHEN 'NAME' THEN
 -- Runs the steps of a script, appends its events, and commits as `commit_then_flush` does. It is for this connection
 -- only, so that processes of two versions do not change each other's.
 CREATE OR REPLACE PROCEDURE pg_temp.run_script(
-  given_steps text, given_events text, given_count bigint, given_channel text, given_topics text, INOUT all_told text
+  given_steps text[], given_lists text[], given_rows bigint[], given_tells text[],
+  given_events text, given_count bigint, given_channel text, given_topics text, INOUT all_told text
 ) LANGUAGE plpgsql AS $procedure$
 #variable_conflict use_column
 DECLARE
-  this_step jsonb;
+  this_step text;
   this_given text;
   this_count bigint;
   is_told boolean;
@@ -67,17 +68,18 @@ DECLARE
   told jsonb := '{}';
   this_end text;
 BEGIN
-  FOR this_step IN SELECT value FROM json_each(given_steps) LOOP
-    this_given := this_step ->> 'given';
-    is_told := (this_step ->> 'tells')::boolean;
-    CASE this_step ->> 'name'
+  FOR this_place IN 1 .. cardinality(given_steps) LOOP
+    this_step := given_steps[this_place];
+    this_given := given_lists[this_place];
+    is_told := this_step = ANY (given_tells);
+    CASE this_step
 STEPS
     END CASE;
-    IF this_count <> (this_step ->> 'rows')::bigint THEN
+    IF this_count <> given_rows[this_place] THEN
       RAISE EXCEPTION 'a step of a script found something else' USING ERRCODE = 'DG001';
     END IF;
     IF these_rows IS NOT NULL THEN
-      told := told || jsonb_build_object(this_step ->> 'name', these_rows);
+      told := told || jsonb_build_object(this_step, these_rows);
     END IF;
   END LOOP;
   APPEND_EVENTS INTO this_end;

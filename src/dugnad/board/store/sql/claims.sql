@@ -22,7 +22,7 @@ SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.n
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
-    AND not_for IS DISTINCT FROM :asker
+    AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || :asker || ',', '') = ',' || not_for || ',')
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 
@@ -32,7 +32,7 @@ FROM json_each(CAST(:lanes AS text)) AS asked
 CROSS JOIN LATERAL (
   SELECT id, lane, priority, chain, root_id, not_for, continues FROM tasks
   WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
-    AND not_for IS DISTINCT FROM CAST(:asker AS text)
+    AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || CAST(:asker AS text) || ',', '') = ',' || not_for || ',')
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
 ) AS best
 
@@ -42,7 +42,7 @@ SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.n
 FROM json_each(:lanes) AS asked, json_each(:roots) AS scope
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
-    AND state = 'ready' AND shelved = 0 AND not_for IS DISTINCT FROM :asker
+    AND state = 'ready' AND shelved = 0 AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || :asker || ',', '') = ',' || not_for || ',')
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 
@@ -52,7 +52,7 @@ FROM json_each(CAST(:lanes AS text)) AS asked, json_each(CAST(:roots AS text)) A
 CROSS JOIN LATERAL (
   SELECT id, lane, priority, chain, root_id, not_for, continues FROM tasks
   WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
-    AND state = 'ready' AND shelved = 0 AND not_for IS DISTINCT FROM CAST(:asker AS text)
+    AND state = 'ready' AND shelved = 0 AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || CAST(:asker AS text) || ',', '') = ',' || not_for || ',')
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
 ) AS best
 
@@ -101,18 +101,21 @@ RETURNING *
 -- name: open_attempts
 -- The first attempt at a task goes on from the last task of its conversation that is done. A later attempt begins anew, so
 -- that a conversation that cannot go on does not fail a task for good.
+WITH new AS MATERIALIZED (
+  SELECT CAST(value ->> 'task' AS bigint) AS task, CAST(value ->> 'epoch' AS bigint) AS epoch, value ->> 'key' AS claim_key,
+    value ->> 'teammate' AS teammate, value ->> 'host' AS host, CAST(value ->> 'continues' AS bigint) AS continues,
+    value ->> 'context' AS context,
+    (SELECT count(*) FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)) AS earlier
+  FROM json_each(CAST(:attempts AS text))
+)
 INSERT INTO attempts (task_id, epoch, number, claim_key, teammate, host_id, continues, context, follows, claimed_at)
-SELECT CAST(value ->> 'task' AS bigint), CAST(value ->> 'epoch' AS bigint),
-  (SELECT count(*) + 1 FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)),
-  value ->> 'key', value ->> 'teammate', value ->> 'host', CAST(value ->> 'continues' AS bigint), value ->> 'context',
-  CASE WHEN value ->> 'context' IS NOT NULL
-    AND (SELECT count(*) FROM attempts WHERE task_id = CAST(value ->> 'task' AS bigint)) = 0
-  THEN (
+SELECT task, epoch, earlier + 1, claim_key, teammate, host, continues, context,
+  CASE WHEN context IS NOT NULL AND earlier = 0 THEN (
     SELECT before.task_id FROM attempts AS before
-    WHERE before.context = value ->> 'context' AND before.ended_as = 'done'
+    WHERE before.context = new.context AND before.ended_as = 'done'
     ORDER BY before.ended_at DESC, before.task_id DESC LIMIT 1
   ) END, now_ms()
-FROM json_each(CAST(:attempts AS text)) WHERE true
+FROM new WHERE true
 RETURNING task_id, epoch, number, follows
 
 -- name: attempts_by_key

@@ -1,10 +1,10 @@
 -- The log: one event per change, in the same transaction.
 
 -- name: append_events (sqlite)
+-- One event.
 INSERT INTO events (seq, at, kind, task_id, root_id, actor, data)
-SELECT (SELECT max(seq) FROM (SELECT max(seq) AS seq FROM events UNION ALL SELECT snapshot_seq FROM head)) + 1 + key,
-  now_ms(), value ->> 'kind', value ->> 'task', value ->> 'root', value ->> 'actor', value ->> 'data'
-FROM json_each(:events)
+SELECT max(seq) + 1, :at, :kind, :task, :root, :actor, :data
+FROM (SELECT max(seq) AS seq FROM events UNION ALL SELECT snapshot_seq FROM head)
 
 -- name: append_events (postgres)
 -- The row lock on `head` is held until the commit, so numbers have no gaps and readers miss none.

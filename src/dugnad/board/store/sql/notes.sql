@@ -9,9 +9,6 @@ RETURNING *
 -- name: note_by_key
 SELECT * FROM notes WHERE key = :key
 
--- name: read_note
-SELECT * FROM notes WHERE id = :id
-
 -- name: search_notes
 -- The notes that contain every word; without words, all notes. Newest first.
 SELECT * FROM notes

@@ -81,8 +81,7 @@ WHERE parents.teammate = tasks.put_by AND parents.state IN ('claimed', 'waiting'
 
 -- name: view_candidates (sqlite)
 -- What a claim would find, with nothing locked: the first few tasks of each lane, and the account of each.
-SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues, tasks.epoch,
-  tasks.kind, budgets.held, budgets.tasks_max, budgets.runs,
+SELECT tasks.*, budgets.held, budgets.tasks_max, budgets.runs,
   (SELECT count(*) FROM attempts WHERE attempts.task_id = tasks.id) AS attempts
 FROM json_each(:lanes) AS asked
 JOIN tasks ON tasks.id IN (
@@ -96,16 +95,14 @@ SELECT best.*, budgets.held, budgets.tasks_max, budgets.runs,
   (SELECT count(*) FROM attempts WHERE attempts.task_id = best.id) AS attempts
 FROM json_each(CAST(:lanes AS text)) AS asked
 CROSS JOIN LATERAL (
-  SELECT id, lane, priority, chain, root_id, not_for, continues, epoch, kind FROM tasks
-  WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
+  SELECT * FROM tasks WHERE state = 'ready' AND shelved = 0 AND lane = asked.value ->> 'lane'
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 ) AS best
 JOIN budgets ON budgets.root_id = best.root_id
 
 -- name: view_candidates_under (sqlite)
 -- The same under some roots only.
-SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.not_for, tasks.continues, tasks.epoch,
-  tasks.kind, budgets.held, budgets.tasks_max, budgets.runs,
+SELECT tasks.*, budgets.held, budgets.tasks_max, budgets.runs,
   (SELECT count(*) FROM attempts WHERE attempts.task_id = tasks.id) AS attempts
 FROM json_each(:lanes) AS asked, json_each(:roots) AS scope
 JOIN tasks ON tasks.id IN (
@@ -120,8 +117,7 @@ SELECT best.*, budgets.held, budgets.tasks_max, budgets.runs,
   (SELECT count(*) FROM attempts WHERE attempts.task_id = best.id) AS attempts
 FROM json_each(CAST(:lanes AS text)) AS asked, json_each(CAST(:roots AS text)) AS scope
 CROSS JOIN LATERAL (
-  SELECT id, lane, priority, chain, root_id, not_for, continues, epoch, kind FROM tasks
-  WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
+  SELECT * FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
     AND state = 'ready' AND shelved = 0
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 ) AS best
@@ -143,16 +139,18 @@ SELECT tasks.id FROM json_each(CAST(:given AS text)) AS once
 JOIN tasks ON tasks.state = once.value ->> 'state' AND tasks.state = 'scheduled' AND tasks.due_at <= now_ms()
 
 -- name: take_tasks
--- As `claim_tasks`, of tasks that are as they were seen. The sum keeps the planner from the index of all ready work.
+-- As `claim_tasks`, of tasks that are as they were seen: the claim tells of the row that was seen, as long texts make a
+-- slow script. The sum keeps the planner from the index of all ready work.
 UPDATE tasks SET state = 'claimed', epoch = epoch + 1, claims = claims + 1, due_at = NULL,
   teammate = taken.taker, host_id = taken.taker_host, reason = NULL
 FROM (
   SELECT CAST(value ->> 'id' AS bigint) AS taken_id, value ->> 'teammate' AS taker, value ->> 'host' AS taker_host,
-    CAST(value ->> 'seen' AS bigint) AS seen
+    CAST(value ->> 'epoch' AS bigint) AS seen_epoch, value ->> 'lane' AS seen_lane
   FROM json_each(CAST(:given AS text))
 ) AS taken
-WHERE tasks.id = taken.taken_id AND epoch = taken.seen AND state = 'ready' AND shelved + 0 = 0
-RETURNING *
+WHERE tasks.id = taken.taken_id AND epoch = taken.seen_epoch AND lane = taken.seen_lane AND state = 'ready'
+  AND shelved + 0 = 0
+RETURNING id
 
 -- name: charge_accounts
 UPDATE budgets SET runs = runs + charged.n

@@ -27,7 +27,7 @@ function factsOf(task, summary) {
     ["Kind", task.kind !== "work" && plain(task.kind?.replace("_", " "))],
     ["Role", task.role && plain(task.role)],
     ["For", task.assignee && html`<${Who} name=${task.assignee} />`],
-    ["Not for", task.not_for && html`<${Who} name=${task.not_for} />`],
+    ["Not for", task.not_for && task.not_for.split(",").map((name) => html`<${Who} name=${name} /> `)],
     [OPEN_STATES.has(task.state) ? "Holder" : "By", task.teammate && html`<${Who} name=${task.teammate} />`],
     ["Added by", task.put_by && html`<${Who} name=${task.put_by} />, ${html`<${At} at=${task.put_at} />`}`],
     ["Due", task.due_at && task.due_at > now && `in ${span(task.due_at - now)}`],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dugnad.board import Board
-from dugnad.board.give_back import give_back
+from dugnad.team.guardian import give_back
 from dugnad.types import Amount, Budget
 
 
