@@ -88,7 +88,10 @@ async def test_a_run_of_the_whole_board_also_ends_what_was_put_on_it_meanwhile(u
         await team.board.put("Second")
         model.go.set()
         report = await running
+        await team.board.put("Third")
+        again = await within(team.run())
     assert [(task.title, task.state) for task in report.tasks] == [("First", "done"), ("Second", "done")]
+    assert [task.title for task in again.tasks] == ["Third"]
 
 
 async def test_a_run_that_is_stopped_reports_all_that_was_worked_in_it(url: str) -> None:

@@ -229,6 +229,8 @@ class Team:
     async def _until_over(self, roots: list[int] | None, forever: bool) -> None:
         with suppress(BoardTrouble):
             self._began_ms, self._began = await self.board.now_ms(), self.board.sources.uptime()
+        if self._host is not None:
+            self._host.roots.clear()  # Of an earlier run.
         host = await self.start()
         while True:
             with suppress(BoardTrouble):  # The teammates wait for the board too, and the host says so.
