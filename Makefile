@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Two workers for each core, since many tests wait for a program; one that has nothing left takes tests from another.
-PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) * 2)') --dist worksteal
+# More workers than cores, since many tests wait for a program; one that has nothing left takes tests from another.
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)') --dist worksteal
 # Otherwise each program that a test starts compiles its source anew, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
 

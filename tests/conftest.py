@@ -56,6 +56,7 @@ def pytest_collection() -> Iterator[None]:
     yield
     gc.freeze()
     gc.enable()
+    gc.set_threshold(20_000, 20, 20)  # A twentieth of the time went into looking for garbage.
 
 
 @pytest.hookimpl(specname="pytest_collection", tryfirst=True)

@@ -1,4 +1,7 @@
-"""A stream put together is what the official SDKs make of the same bytes, or it is no answer at all."""
+"""A stream put together is what the official SDKs make of the same bytes, or it is no answer at all.
+
+The SDKs take a second to import, so only the workers that run such a test import them.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,8 @@ import random
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
-from anthropic.types.beta import BetaMessage
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
-from pydantic_ai.messages import ModelRequest
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from dugnad.models.native import parts_of
 from dugnad.models.streaming import Folded, events, fold_chat, fold_messages, fold_responses
@@ -82,6 +76,9 @@ def playing(data: bytes) -> httpx2.AsyncClient:
 
 async def final(protocol: str, data: bytes) -> Any:
     """What the official SDK puts together from the same bytes."""
+    import anthropic
+    import openai
+
     async with playing(data) as client:
         if protocol == "anthropic":
             one = anthropic.AsyncAnthropic(api_key="k", http_client=client)
@@ -110,6 +107,10 @@ def plain(value: Any) -> Any:
 
 
 def typed(protocol: str, answer: Any) -> Any:
+    from anthropic.types.beta import BetaMessage
+    from openai.types.chat import ChatCompletion
+    from openai.types.responses import Response
+
     kind = {"anthropic": BetaMessage, "chat": ChatCompletion, "responses": Response}[protocol]
     return plain(kind.model_validate(answer).model_dump(mode="json"))
 
@@ -126,6 +127,11 @@ async def test_a_fold_gives_what_the_sdk_gives(protocol: str, kind: str, seed: i
 
 @pytest.mark.parametrize("kind", [*ANSWERS, "length"])
 async def test_a_chat_is_what_the_library_reads_from_the_same_stream(kind: str) -> None:
+    from pydantic_ai.messages import ModelRequest
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     answer = Answer(text="And then", stop="length") if kind == "length" else ANSWERS[kind]
     async with playing(body(answer, "chat")) as client:
         native = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(api_key="k", http_client=client))
