@@ -64,7 +64,12 @@ SPEAKS_LAST = (
 os.kill(shell, signal.SIGSTOP)
 if os.fork() == 0:
     os.setsid()
-    while open(f"/proc/{agent}/stat").read().rpartition(")")[2].split()[0] != "Z":
+    while True:
+        try:
+            if open(f"/proc/{agent}/stat").read().rpartition(")")[2].split()[0] == "Z":
+                break
+        except OSError:  # The shell heard of its end before it stopped.
+            break
         time.sleep(0.01)
     os.write(out, block)
     os.kill(shell, signal.SIGCONT)

@@ -17,6 +17,7 @@ from ...logs import about, logger
 from .seam import Script, Store, Tx, ids_json
 
 _BATCH_MAX = 256
+_HALVED = 16  # So many calls at once are worth two transactions.
 _LOG = logger(__name__)
 
 
@@ -63,12 +64,19 @@ class Gatherer:
         Claims learn which budgets they touch as they go; other set-based verbs know it before, and lock them in
         ascending order. Keeping the two apart makes deadlocks between transactions rare. When one happens, the database
         ends one of the two, which then runs again.
+
+        Callers whose calls are written together get their answers together, and then make their next calls together:
+        the database would do nothing meanwhile. So after a rest, the first transaction over a wire takes half of the
+        calls. From then on the database writes the calls of one half while the other half goes on.
         """
+        after_rest = self._store.over_a_wire and len(self._drains) == 1
         try:
             while any(self._waiting[kind] for kind in kinds):
                 for waiting in filter(None, (self._waiting[kind] for kind in kinds)):
-                    batch = waiting[:_BATCH_MAX]
-                    del waiting[:_BATCH_MAX]
+                    most = len(waiting) // 2 if after_rest and len(waiting) >= _HALVED else _BATCH_MAX
+                    after_rest = False
+                    batch = waiting[: min(most, _BATCH_MAX)]
+                    del waiting[: len(batch)]
                     await self._commit(batch)
         finally:
             del self._drains[kinds]
