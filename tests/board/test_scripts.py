@@ -41,6 +41,16 @@ async def scripts_of(board: Board, work: Callable[[], Awaitable[Any]]) -> list[b
     return enough
 
 
+async def test_over_a_wire_one_half_of_many_calls_is_written_while_the_other_goes_on(board: Board, url: str) -> None:
+    async def puts(count: int) -> int:
+        async def works() -> None:
+            await asyncio.gather(*(board.put("a task") for _ in range(count)))
+
+        return len(await scripts_of(board, works))
+
+    assert [await puts(count) for count in (1, 8, 32)] == [1, 1, 2 if url.startswith("postgres") else 1]
+
+
 async def test_a_task_of_a_holder_is_written_by_scripts(board: Board, url: str) -> None:
     team = await crew(board)
     task = await board.put("one")
