@@ -213,8 +213,8 @@ ONE_IN = {
     "tests/workspace/test_updating.py::test_stopped_at_any_step": 5,
 }  # fmt: skip
 
-# What a verb refuses before it asks the database, in many variants. `make test` runs all of them on SQLite, and on
-# PostgreSQL the first of so many.
+# What a verb refuses before it asks the database, in many variants, and what takes long on PostgreSQL. `make test` runs
+# all of it on SQLite, and on PostgreSQL the first of so many.
 ONE_IN_ON_POSTGRES = {
     "tests/board/test_growing_boards.py": 0,
     "tests/board/test_budgets.py::test_a_budget_that_is_no_quantity": 8,
