@@ -1,12 +1,16 @@
-"""Which disk a board is on, told from the text of /proc/mounts."""
+"""Which disk a board is on, told from the text of /proc/mounts; and the board's folder while others use it."""
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dugnad.board.store.disk import network_filesystem, read_mounts
+from dugnad.board.store.disk import enter, network_filesystem, read_mounts
 
 MOUNTS = """\
 proc /proc proc rw,nosuid 0 0
@@ -84,3 +88,24 @@ def test_a_text_that_says_nothing_is_no_reason_to_refuse(text: str) -> None:
 def test_this_machines_own_mounts_can_be_read() -> None:
     text = read_mounts()
     assert network_filesystem(Path("/proc"), text) is None
+
+
+def test_a_file_that_another_process_has_just_removed_is_no_trouble(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, listed, scanned = folder / ".dugnad", os.listdir, os.scandir
+    enter(own)
+    (own / "board.db.wake").mkdir(mode=0o700)
+    pushed = own / "board.db.wake" / "x.1"
+
+    def scan(at: Any) -> Iterator[os.DirEntry[str]]:
+        found = list(scanned(at))
+        pushed.unlink()
+        return iter(found)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.bind(str(pushed))
+        monkeypatch.setattr(os, "listdir", lambda at: [*listed(at), "board.db-journal"])
+        monkeypatch.setattr(os, "scandir", scan)
+        enter(own)
+    assert not pushed.exists()

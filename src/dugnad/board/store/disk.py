@@ -51,12 +51,8 @@ def enter(folder: Path) -> None:
     try:
         with held(folder, make=True) as inside:
             for name in (".", *os.listdir(inside)):
-                found = os.stat(name, dir_fd=inside, follow_symlinks=False)
-                _check(folder / name, found)
-                if found.st_mode & 0o077 and os.geteuid() in (0, found.st_uid):
-                    os.chmod(name, stat.S_IMODE(found.st_mode) & 0o700, dir_fd=inside)
-                if stat.S_ISDIR(found.st_mode) and name != ".":
-                    _look_through(folder / name)
+                with contextlib.suppress(FileNotFoundError):  # Other processes come and go, and their files with them.
+                    _look_at(folder, name, inside)
         if not ignored.exists() or ignored.stat().st_size != 2 or ignored.read_bytes() != b"*\n":
             ignored.write_bytes(b"*\n")
     except OSError as trouble:
@@ -65,11 +61,21 @@ def enter(folder: Path) -> None:
         raise BoardReadOnly(f"The folder {folder} for the board cannot be made: {trouble.strerror}.") from None
 
 
+def _look_at(folder: Path, name: str, inside: int) -> None:
+    found = os.stat(name, dir_fd=inside, follow_symlinks=False)
+    _check(folder / name, found)
+    if found.st_mode & 0o077 and os.geteuid() in (0, found.st_uid):
+        os.chmod(name, stat.S_IMODE(found.st_mode) & 0o700, dir_fd=inside)
+    if stat.S_ISDIR(found.st_mode) and name != ".":
+        _look_through(folder / name)
+
+
 def _look_through(folder: Path) -> None:
     with held(folder) as inside:
         for entry in os.scandir(inside):
             if not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
-                _check(folder / entry.name, entry.stat(follow_symlinks=False), (stat.S_ISSOCK,))
+                with contextlib.suppress(FileNotFoundError):
+                    _check(folder / entry.name, entry.stat(follow_symlinks=False), (stat.S_ISSOCK,))
 
 
 def _check(path: Path, found: os.stat_result, kinds: tuple[Callable[[int], bool], ...] = _PLAIN) -> None:

@@ -190,9 +190,8 @@ class SqliteStore(Pushing):
                     run_now(cast(Coroutine[Any, Any, None], work(cast(Tx, tx))))
                 if tx.events:
                     at = self.sources.now_ms()
-                    self._write(
-                        "append_events", [{**each, "data": as_json(each["data"]), "at": at} for each in tx.events]
-                    )
+                    told = [{**each, "data": as_json(each["data"]), "at": at} for each in tx.events]
+                    self._write("append_events", told)
                 self.writer.execute("COMMIT")
             except BaseException:
                 if self.writer.in_transaction:

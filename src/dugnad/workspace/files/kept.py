@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,12 +32,17 @@ def open_file(folder: Path, name: str) -> BinaryIO:
 
 def files_in(folder: Path, ending: str) -> list[tuple[os.stat_result, str]]:
     """The files whose names end with `ending`, each with its stat."""
+    found = []
     with held(folder) as inside:
-        names = [name for name in os.listdir(inside) if name.endswith(ending)]
-        return [(os.stat(name, dir_fd=inside, follow_symlinks=False), name) for name in names]
+        for name in os.listdir(inside):
+            with suppress(FileNotFoundError):  # Another process has removed it.
+                if name.endswith(ending):
+                    found.append((os.stat(name, dir_fd=inside, follow_symlinks=False), name))
+    return found
 
 
 def remove_files(folder: Path, *names: str) -> None:
     with held(folder) as inside:
         for name in names:
-            os.unlink(name, dir_fd=inside)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=inside)

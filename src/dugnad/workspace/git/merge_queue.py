@@ -209,6 +209,4 @@ def _turn(trees: Trees, what: str) -> AbstractAsyncContextManager[None]:
     """One merge at a time for each target."""
     name = trees.target.removeprefix(BRANCHES).replace("/", "%")
     path = trees.git.directory / "dugnad" / f"{name}.lock"
-    return turn(
-        path, what, lease_seconds=trees.lease_seconds, tell=trees.on_wait, tell_seconds=trees.tell_seconds
-    )  # fmt: skip
+    return turn(path, what, lease_seconds=trees.lease_seconds, tell=trees.on_wait, tell_seconds=trees.tell_seconds)

@@ -55,9 +55,7 @@ class CommandResult:
     refused: tuple[str, ...] = ()  # Of the network: sentences that say what and why.
 
 
-async def probe(
-    path: str, *, outside: Path, beside: Path = Path(sys.executable), bwrap: Path | None = None
-) -> Probe:  # fmt: skip
+async def probe(path: str, *, outside: Path, beside: Path = Path(sys.executable), bwrap: Path | None = None) -> Probe:
     """Find out what this machine can do, by attempts and not by versions. `path` is where programs are looked for,
     and never in the project at `outside`."""
     install = how_to_install(path)
