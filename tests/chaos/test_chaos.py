@@ -1,7 +1,7 @@
 """Storms over real hosts on each database: nothing acknowledged is lost, and no promise is broken.
 
-A small storm on SQLite is part of `make test`, and larger ones on both are part of `make proof`. The long version is
-`make chaos`. Where a fault cannot be made on this machine the test fails and says why.
+They are part of `make proof`. The long version is `make chaos`. Where a fault cannot be made on this machine the test
+fails and says why.
 """
 
 from __future__ import annotations
