@@ -120,7 +120,7 @@ ONE_IN = {
     "tests/real_agents/test_agents_page.py::test_a_command": 0,
     "tests/real_agents/test_alone.py": 0,
     "tests/real_agents/test_commands.py": 0,
-    "tests/real_agents/test_mcp.py": 0,
+    "tests/real_agents/test_mcp.py": 3,
     "tests/real_agents/test_mcp_troubles.py": 0,
     "tests/simulation/test_mutants.py::test_a_planted_bug_is": 2,
     "tests/simulation/test_sweep.py::test_a_seed_is_the_same": 0,

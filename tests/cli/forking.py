@@ -7,7 +7,6 @@ bounds on memory and time before the command line is called, as a shell would ha
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
 import resource
@@ -89,7 +88,6 @@ def _serve() -> None:
     for name in main.list_commands(context):
         main.get_command(context, name)
     _warm(asyncio, sqlite3, SECTIONS)
-    gc.freeze()  # A child would copy every page to look for garbage in what was imported.
     for line in sys.stdin:
         ran = _run(Call(**json.loads(line)))
         sys.stdout.write(json.dumps(asdict(ran)) + "\n")
