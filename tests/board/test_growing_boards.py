@@ -209,6 +209,35 @@ async def test_a_call_costs_the_same_on_a_larger_board(url: str, postgres: str, 
         await connection.close()
 
 
+# A PostgreSQL that has no statistics of a table yet chooses its indexes by the table's size alone.
+BACKLOG = (
+    """INSERT INTO tasks (id, root_id, depth, scope, key, title, body, lane, priority, state, open_needs, put_by,
+         put_at)
+       SELECT n, n, 0, 0, 'backlog ' || n, 'task ' || n, '', 'coder', 0, 'ready', 0, 'human', 0
+       FROM generate_series(1000001, 1060000) AS n""",
+    "INSERT INTO budgets (root_id) SELECT generate_series(1000001, 1060000)",
+)
+
+
+async def test_a_large_backlog_costs_no_more_before_it_has_statistics(postgres: str) -> None:
+    stage = Stage()
+    stage.url = url = f"{postgres}?board=backlog"
+    async with await open_board(url, limits=LIMITS) as board:
+        for table in GROWS:
+            await run(url, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+        await stage.set(board)
+        for statement in BACKLOG:
+            await run(url, statement)
+    read = {}
+    for name, act in ACTS.items():
+        before = await _rows(url)
+        async with await open_board(url, limits=LIMITS) as board:
+            await act(board, stage)
+        read[name] = await _rows(url) - before
+    await run(url, "DROP SCHEMA backlog CASCADE")
+    assert max(read.values()) < 3_000, {name: rows for name, rows in read.items() if rows >= 3_000}
+
+
 # Statements that read all of something that grows, and why they may.
 WHOLE = {
     "sum_budgets": "one row for each goal; to keep the sums at every turn would cost more than to add them up",

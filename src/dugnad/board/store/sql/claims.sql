@@ -42,7 +42,7 @@ SELECT tasks.id, tasks.lane, tasks.priority, tasks.chain, tasks.root_id, tasks.n
 FROM json_each(:lanes) AS asked, json_each(:roots) AS scope
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
-    AND state = 'ready' AND shelved = 0 AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || :asker || ',', '') = ',' || not_for || ',')
+    AND state = 'ready' AND shelved * 1 = 0 AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || :asker || ',', '') = ',' || not_for || ',')
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 
@@ -52,7 +52,7 @@ FROM json_each(CAST(:lanes AS text)) AS asked, json_each(CAST(:roots AS text)) A
 CROSS JOIN LATERAL (
   SELECT id, lane, priority, chain, root_id, not_for, continues FROM tasks
   WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
-    AND state = 'ready' AND shelved = 0 AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || CAST(:asker AS text) || ',', '') = ',' || not_for || ',')
+    AND state = 'ready' AND shelved * 1 = 0 AND (not_for IS NULL OR replace(',' || not_for || ',', ',' || CAST(:asker AS text) || ',', '') = ',' || not_for || ',')
   ORDER BY priority DESC, chain DESC, id LIMIT :count FOR UPDATE SKIP LOCKED
 ) AS best
 
@@ -236,18 +236,18 @@ SELECT DISTINCT lane, 1 FROM tasks WHERE state = 'scheduled' AND due_at <= now_m
 WITH RECURSIVE found (root, lane) AS (
   SELECT CAST(value ->> 'id' AS bigint), (
     SELECT min(lane) FROM tasks
-    WHERE root_id = CAST(value ->> 'id' AS bigint) AND state = 'ready' AND shelved = 0
+    WHERE root_id = CAST(value ->> 'id' AS bigint) AND state = 'ready' AND shelved * 1 = 0
   ) FROM json_each(CAST(:roots AS text))
   UNION ALL
   SELECT found.root, (
     SELECT min(lane) FROM tasks
-    WHERE root_id = found.root AND state = 'ready' AND shelved = 0 AND lane > found.lane
+    WHERE root_id = found.root AND state = 'ready' AND shelved * 1 = 0 AND lane > found.lane
   ) FROM found WHERE found.lane IS NOT NULL
 )
 SELECT lane, (
   SELECT count(*) FROM (
     SELECT 1 FROM tasks
-    WHERE root_id = found.root AND tasks.lane = found.lane AND state = 'ready' AND shelved = 0 AND not_for IS NULL
+    WHERE root_id = found.root AND tasks.lane = found.lane AND state = 'ready' AND shelved * 1 = 0 AND not_for IS NULL
     LIMIT :most
   ) AS few
 ) AS n FROM found WHERE lane IS NOT NULL

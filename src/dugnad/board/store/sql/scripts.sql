@@ -107,7 +107,7 @@ SELECT tasks.*, budgets.held, budgets.tasks_max, budgets.runs,
 FROM json_each(:lanes) AS asked, json_each(:roots) AS scope
 JOIN tasks ON tasks.id IN (
   SELECT id FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
-    AND state = 'ready' AND shelved = 0
+    AND state = 'ready' AND shelved * 1 = 0
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 )
 JOIN budgets ON budgets.root_id = tasks.root_id
@@ -118,7 +118,7 @@ SELECT best.*, budgets.held, budgets.tasks_max, budgets.runs,
 FROM json_each(CAST(:lanes AS text)) AS asked, json_each(CAST(:roots AS text)) AS scope
 CROSS JOIN LATERAL (
   SELECT * FROM tasks WHERE root_id = CAST(scope.value ->> 'id' AS bigint) AND lane = asked.value ->> 'lane'
-    AND state = 'ready' AND shelved = 0
+    AND state = 'ready' AND shelved * 1 = 0
   ORDER BY priority DESC, chain DESC, id LIMIT :count
 ) AS best
 JOIN budgets ON budgets.root_id = best.root_id
