@@ -79,10 +79,13 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
         return run(name, {rows: json.dumps([arguments])})
 
     def write(name: str, entry: dict[str, object]) -> None:
-        if "data" in entry:
-            entry = {**entry, "data": json.dumps(entry["data"]), "at": time.time_ns() // 1_000_000}
-        query = queries[name].of_entry or queries[name]
-        connection.execute(query.text, query.arguments(entry))
+        query = queries[name]
+        connection.execute(query.of_entries(1), [entry[field] for field in query.fields])
+
+    def append(kind: str, task: int, epoch: int) -> None:
+        entry, last = event_arguments(kind, task, epoch), run("last_seq", {})[0]["seq"]
+        at = time.time_ns() // 1_000_000
+        write("append_events", {**entry, "data": json.dumps(entry["data"]), "seq": last + 1, "at": at})
 
     begin = time.perf_counter()
     for _ in range(pairs):
@@ -95,7 +98,7 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
         task = each("claim_tasks", "tasks", take)[0]
         each("open_attempts", "attempts", attempt_arguments(task["id"], task["epoch"], f"raw{task['id']}"))
         run("charge_runs", take)
-        write("append_events", event_arguments("claimed", task["id"], task["epoch"]))
+        append("claimed", task["id"], task["epoch"])
         connection.execute("COMMIT")
         connection.execute("BEGIN IMMEDIATE")
         settle = settle_arguments(task["id"])
@@ -103,7 +106,7 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
         write("settle_tasks", settle)
         write("close_attempts", close_arguments(task["id"], task["epoch"]))
         run("open_reservations_of", settle)
-        write("append_events", event_arguments("done", task["id"], task["epoch"]))
+        append("done", task["id"], task["epoch"])
         connection.execute("COMMIT")
     seconds = time.perf_counter() - begin
     connection.close()

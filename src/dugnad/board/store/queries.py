@@ -6,7 +6,7 @@ A file is a list of statements, each under a line `-- name: words_like_this`. A 
 Parameters are written `:name` in the files and become `?1` or `$1`, so callers pass them by name on both.
 
 Many statements write a list that they get as JSON. SQLite makes text of a whole entry again for each of its fields, so
-there such a statement also has a text for one entry, with the fields as its parameters.
+there such a statement also has a text whose parameters are the fields of a few entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Dialect = Literal["sqlite", "postgres"]
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z_]+)(?: \((?P<dialect>sqlite|postgres)\))?$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)")
-_LIST = re.compile(r"\bFROM json_each\(CAST\(:[a-z_]+ AS text\)\)(?= WHERE|\n\))")
+_LIST = re.compile(r"\bFROM json_each\(CAST\(\?1 AS text\)\)(?= WHERE|\n\)|$)")
 _FIELD = re.compile(r"CAST\(value ->> '([a-z_]+)' AS bigint\)|value ->> '([a-z_]+)'")
 
 
@@ -32,10 +32,14 @@ class Query:
     name: str
     text: str
     parameters: tuple[str, ...]
-    of_entry: Query | None = None  # What writes one entry of its list, on SQLite.
+    fields: tuple[str, ...] = ()  # Of an entry of its list, if it writes one on SQLite.
 
     def arguments(self, given: Mapping[str, object]) -> tuple[object, ...]:
         return tuple([given[name] for name in self.parameters])
+
+    def of_entries(self, count: int) -> str:
+        """The text that writes so many entries of its list. Its parameters are their fields, entry after entry."""
+        return _of_entries(self.text, self.fields, count)
 
 
 @cache
@@ -51,7 +55,7 @@ def load(dialect: Dialect) -> dict[str, Query]:
                     known[name] = text
     if lone := texts["sqlite"].keys() ^ texts["postgres"].keys():
         raise ValueError(f"these statements exist for one database only: {sorted(lone)}")
-    return {name: _with_entry(name, text, dialect) for name, text in texts[dialect].items()}
+    return {name: _with_fields(_prepare(name, text, dialect)) for name, text in texts[dialect].items()}
 
 
 @cache
@@ -70,13 +74,17 @@ def _statements(source: str) -> list[tuple[str, str | None, str]]:
     ]
 
 
-def _with_entry(name: str, text: str, dialect: Dialect) -> Query:
-    query = _prepare(name, text, dialect)
-    one, lists = _LIST.subn("", _COMMENT.sub("", text))
-    if dialect == "postgres" or lists != 1 or not query.text.startswith(("INSERT", "UPDATE")):
+def _with_fields(query: Query) -> Query:
+    if not query.text.startswith(("INSERT", "UPDATE")) or len(_LIST.findall(query.text)) != 1:
         return query
-    one = _FIELD.sub(lambda field: f":{field[1] or field[2]}", one.partition("RETURNING")[0])
-    return replace(query, of_entry=_prepare(name, one, dialect))
+    return replace(query, fields=tuple(dict.fromkeys(field[1] or field[2] for field in _FIELD.finditer(query.text))))
+
+
+@cache
+def _of_entries(text: str, fields: tuple[str, ...], count: int) -> str:
+    entry = f"({', '.join('?' * len(fields))})"
+    listed = _LIST.sub(f"FROM (VALUES {', '.join([entry] * count)})", text.partition("RETURNING")[0].strip())
+    return _FIELD.sub(lambda field: f"column{fields.index(field[1] or field[2]) + 1}", listed)
 
 
 def _prepare(name: str, text: str, dialect: Dialect) -> Query:

@@ -39,7 +39,9 @@ _DAMAGES = ("Could not decode to UTF-8", "malformed JSON", "string or blob too b
 _QUICK_SECONDS = 0.05  # A lone call may hold the event loop up for this long ...
 _CAREFUL_SECONDS = 10.0  # ... and if one took longer, all go to the thread for a while.
 # These read a row or two by key: the way to the thread and back would cost more than the read.
-_AT_ONCE = frozenset({"read_budget", "first_unread"})
+_READ_AT_ONCE = frozenset({"read_budget", "first_unread"})
+# Of the parts in which a list is written. Each is a statement of its own, which SQLite prepares once.
+_SIZES = (64, 8, 1)
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
@@ -133,22 +135,24 @@ class SqliteStore(Pushing):
         return by_script
 
     async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        if name in _AT_ONCE and time.monotonic() > self._threads_until:
-            return self._fetch(self._quick_reader, name, arguments)
         return (await self.snapshot([(name, arguments)]))[0]
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
-        def fetch() -> Sequence[Sequence[Row]]:
-            if len(asks) == 1:
-                return [self._fetch(self._reader, *asks[0])]
-            with _named_troubles(self._path):
-                self._reader.execute("BEGIN")
-                try:
-                    return [self._fetch(self._reader, *ask) for ask in asks]
-                finally:
-                    self._reader.execute("COMMIT")
+        if _READ_AT_ONCE.issuperset(name for name, _ in asks) and time.monotonic() > self._threads_until:
+            return self._fetch_all(self._quick_reader, asks)
+        if self._read_thread is None:
+            return self._fetch_all(self._reader, asks)
+        return await self._read_thread.ask(lambda: self._fetch_all(self._reader, asks))
 
-        return fetch() if self._read_thread is None else await self._read_thread.ask(fetch)
+    def _fetch_all(self, reader: sqlite3.Connection, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
+        if len(asks) == 1:
+            return [self._fetch(reader, *asks[0])]
+        with _named_troubles(self._path):
+            reader.execute("BEGIN")
+            try:
+                return [self._fetch(reader, *ask) for ask in asks]
+            finally:
+                reader.execute("COMMIT")
 
     def _fetch(self, reader: sqlite3.Connection, name: str, given: Mapping[str, object]) -> Sequence[Row]:
         query = self.queries[name]
@@ -189,9 +193,9 @@ class SqliteStore(Pushing):
                 else:
                     run_now(cast(Coroutine[Any, Any, None], work(cast(Tx, tx))))
                 if tx.events:
-                    at = self.sources.now_ms()
+                    at, last = self.sources.now_ms(), self.writer.execute(self.queries["last_seq"].text).fetchone()[0]
                     told = [{**each, "data": as_json(each["data"]), "at": at} for each in tx.events]
-                    self._write("append_events", told)
+                    self._write("append_events", [{**each, "seq": seq} for seq, each in enumerate(told, last + 1)])
                 self.writer.execute("COMMIT")
             except BaseException:
                 if self.writer.in_transaction:
@@ -208,7 +212,7 @@ class SqliteStore(Pushing):
         found: dict[str, Sequence[Row]] = {}
         with contextlib.suppress(sqlite3.IntegrityError):  # A key was used before, so the verb has to find its answer.
             for name, given, rows in script.steps:
-                if name in script.tells or self.queries[name].of_entry is None:
+                if name in script.tells or not self.queries[name].fields:
                     found[name] = _rows(self.writer.execute(self.queries[name].text, (as_json(given),)))
                     if len(found[name]) != rows:
                         break
@@ -222,9 +226,14 @@ class SqliteStore(Pushing):
         return False
 
     def _write(self, name: str, entries: Sequence[Mapping[str, Any]]) -> int:
-        """Run a statement for each of these entries. Returns how many rows it changed."""
-        query = self.queries[name].of_entry or self.queries[name]
-        return self.writer.executemany(query.text, (query.arguments(each) for each in entries)).rowcount
+        """Run a statement with these entries, some at once. Returns how many rows it changed."""
+        query, begin, changed = self.queries[name], 0, 0
+        for size in _SIZES:
+            while len(entries) - begin >= size:
+                values = [each[field] for each in entries[begin : begin + size] for field in query.fields]
+                changed += self.writer.execute(query.of_entries(size), values).rowcount
+                begin += size
+        return changed
 
     def _heard(self, payload: str) -> None:
         self.tell({"?": 1} if payload == "?" else json.loads(payload))

@@ -1,10 +1,10 @@
 -- The log: one event per change, in the same transaction.
 
 -- name: append_events (sqlite)
--- One event.
 INSERT INTO events (seq, at, kind, task_id, root_id, actor, data)
-SELECT max(seq) + 1, :at, :kind, :task, :root, :actor, :data
-FROM (SELECT max(seq) AS seq FROM events UNION ALL SELECT snapshot_seq FROM head)
+SELECT CAST(value ->> 'seq' AS bigint), CAST(value ->> 'at' AS bigint), value ->> 'kind',
+  CAST(value ->> 'task' AS bigint), CAST(value ->> 'root' AS bigint), value ->> 'actor', value ->> 'data'
+FROM json_each(CAST(:events AS text))
 
 -- name: append_events (postgres)
 -- The row lock on `head` is held until the commit, so numbers have no gaps and readers miss none.
