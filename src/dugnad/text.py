@@ -112,8 +112,7 @@ def one_line(text: object, most: int = 120) -> str:
 
 
 def _mark(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return chr(_PICTURES + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+    return chr(_PICTURES + code) if (code := ord(found[0])) < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
 def counted(count: int, noun: str) -> str:

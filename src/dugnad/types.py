@@ -366,7 +366,8 @@ class Teammate:
     plan: bool  # It may only read until the plan of its task is approved.
     keep_context: bool = False  # Its conversation goes on from task to task.
     status: TeammateStatus
-    task: int | None = None  # What it works on.
+    task: int | None = None  # What it works on,
+    task_title: str | None = None  # and its title.
     host: str | None
     seat: int  # Grows whenever a host takes the teammate; an old host's seat is void.
     reason: str | None

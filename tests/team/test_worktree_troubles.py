@@ -66,7 +66,7 @@ async def test_a_conflict_in_a_file_whose_name_is_no_text_is_told_of(opener: Ope
     assert "conflicts with what others merged" in all_told([each for each in model.asked if each.title == "Second"][-1])
 
 
-@pytest.mark.parametrize("verb", ["attempts", "find", "find_all", "needs_of", "follow_up"])
+@pytest.mark.parametrize("verb", ["beginning", "find", "find_all", "needs_of", "follow_up"])
 async def test_a_board_in_trouble_is_waited_for(opener: Opener, tmp_path: Path, verb: str) -> None:
     board = await opener(limits=SOON)
     root = new_repository(tmp_path / "p")

@@ -332,7 +332,7 @@ async def test_the_attempts_at_a_task_are_read_once_for_each_attempt(opener: Ope
     """Also when it goes on after a review, which the workspace, the mind and the delivery all want to know."""
     board = await opener(limits=SOON)
     read: list[int] = []
-    counting = Between(board, "attempts", busy, where=lambda task: bool(read.append(task)))
+    counting = Between(board, "beginning", busy, where=lambda claim: bool(read.append(claim.task.id)))
     root = new_repository(tmp_path / "p")
     await board.spawn("alice", roles=["coder"])
     await board.spawn("bob", roles=["reviewer"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..board import Board
+from ..board.around import Beginning
 from ..board.roots import root_name
 from ..clock import Sources
 from ..errors import ContextOverflow, ModelMisconfigured, ModelTrouble, RequestRejected
@@ -34,7 +35,7 @@ from .conversation import BYTES_PER_TOKEN, Conversation, Untold, size_bytes
 from .decide import decide, nudge, reminder
 from .model_calls import Asker, ModelAnswer, PutDown
 from .packet import guide_text, identity, name_text, packet, standing, standing_is_due, system_text
-from .resume import Attempts, hand_over, recall, record_verdict, take_messages
+from .resume import hand_over, recall, record_verdict, take_messages
 from .stop import Stop
 from .tool_calls import Actor, Result
 
@@ -88,16 +89,16 @@ class Agent:
         self._tools = {each.name: each for each in every if self._decide(each.name) != "deny"}
         self._untold, self._follows = Untold(workspace=told), follows
 
-    async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
+    async def work(self, claim: Claim, *, told: Told = NOTHING, beginning: Beginning | None = None) -> Outcome:
         """Work on a task until its outcome is decided. `told` is something new to continue with, like a red check.
-        `attempts` are those at the task, if the caller knows them already."""
+        `beginning`: what the board has of the claim, if the caller has just read it."""
         await self._find_skills()
         review, plan = claim.task.kind == "review", claim.task.plan or self.teammate.plan
         offers = offered(self._tools, review=review, plan=plan, lead=self.teammate.lead)
         self._specs = tuple(each.spec for each in offers)
         self._system = _shared(system_text(self.teammate, self.team, self._skills, self.role_prompt))
         self._untold.news = told or self._untold.news
-        talk, resumed = await self._begin(claim, attempts)
+        talk, resumed = await self._begin(claim, beginning)
         self._talk = talk
         try:
             while True:
@@ -107,9 +108,10 @@ class Agent:
                     break
                 if self.stop:
                     raise PutDown(Released(self.stop.why, resume=True))
+                before = talk.spending
                 await self._take_messages(claim, talk)
                 await self._make_room(claim, talk)
-                await self._turn(claim, talk)
+                await self._turn(claim, talk, before)
                 resumed = False
         except PutDown as put_down:
             outcome = put_down.outcome
@@ -143,20 +145,14 @@ class Agent:
     def _note(self, doing: str) -> None:
         self.doing, self.doing_since = doing, self.sources.now_ms()
 
-    async def _begin(self, claim: Claim, attempts: Attempts | None) -> tuple[Conversation, bool]:
+    async def _begin(self, claim: Claim, beginning: Beginning | None) -> tuple[Conversation, bool]:
         """The conversation as far as it is recorded, in this attempt and those it continues."""
         talk = Conversation(desk=Desk(follows=self._follows, joins=self.joins))
-        talk.spending = await self.board.budget(claim.task.root)
-        for model in (self.model, self.summary_model or self.model):
-            if talk.spending.microdollars_max is not None and model.facts.price is None:
-                raise ModelMisconfigured(
-                    f"{root_name(claim.task.root)} has a cap in dollars, but the price of {model.name} is not known. "
-                    "Give its price, or cap the tokens instead."
-                )
+        attempts = await recall(self.board, claim, talk, beginning, follow=True)
+        self._must_be_priced(talk.spending)
         needs_plan = claim.task.plan or self.teammate.plan
         talk.plan_missing = needs_plan and not await self.board.plan_approved(claim.task.id)
         talk.may_end = not talk.plan_missing or claim.task.kind in MESSAGES
-        attempts = await recall(self.board, claim, talk, attempts, follow=True)
         talk.untold, resumed = self._untold, talk.replies > 0
         if resumed and (who := talk.authors.get(talk.reply_at[0], claim.teammate)) != claim.teammate:
             talk.say(tell("teammate.taken_over", who=who))
@@ -175,6 +171,14 @@ class Agent:
         if talk.untold.workspace and talk.ended is None:  # Otherwise the model is not asked any more.
             talk.say(talk.untold.workspace)
         return talk, resumed
+
+    def _must_be_priced(self, spending: Spending | None) -> None:
+        for model in (self.model, self.summary_model or self.model):
+            if spending is not None and spending.microdollars_max is not None and model.facts.price is None:
+                raise ModelMisconfigured(
+                    f"{root_name(spending.root)} has a cap in dollars, but the price of {model.name} is not known. "
+                    "Give its price, or cap the tokens instead."
+                )
 
     async def _go_on(self, claim: Claim, talk: Conversation, told: Told) -> None:
         """The attempt had ended and goes on: calls behind the end were never run, and something new is said."""
@@ -208,11 +212,11 @@ class Agent:
             if text:
                 talk.say(text)
 
-    async def _turn(self, claim: Claim, talk: Conversation) -> None:
-        """Build the request, ask within the budget, record the reply and its cost."""
-        before = talk.spending
+    async def _turn(self, claim: Claim, talk: Conversation, before: Spending | None) -> None:
+        """Build the request, ask within the budget, record the reply and its cost. `before`: the account as it was at
+        the turn before."""
         for overflowed in range(3):
-            if talk.turns or overflowed or talk.spending is None:  # `_begin` has just read it for the first turn.
+            if overflowed or talk.spending is None:
                 talk.spending = await self.board.budget(claim.task.root)
             spending = talk.spending
             who = self._who if talk.who != self._who else NOTHING
@@ -339,7 +343,7 @@ class Agent:
             who = self._who if talk.who != self._who else NOTHING
             request = compaction.sum_up_request(self._request(claim, talk, None), talk, kept_from, who, self.limits)
         try:
-            asker = self._asker(claim, self.summary_model)
+            asker, talk.spending = self._asker(claim, self.summary_model), None  # It spends.
             return await asker.ask(request, await self.board.budget(claim.task.root))
         except ModelMisconfigured:
             raise

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from ..board import Board
+from ..board.around import Beginning
 from ..models.port import Reply
 from ..prompts import tell
 from ..text import Told, clean, shorten
@@ -31,15 +32,16 @@ def continued(this: Claim | Attempt, attempts: Attempts) -> list[Attempt]:
 
 
 async def recall(
-    board: Board, claim: Claim, talk: Conversation, attempts: Attempts | None, *, follow: bool = False
+    board: Board, claim: Claim, talk: Conversation, beginning: Beginning | None, *, follow: bool = False
 ) -> Attempts:
     """Fold the transcript into a fresh conversation, with what it waited for last; with `follow`, behind those of the
-    tasks whose conversation it goes on from. Returns the attempts at the task, which are read here unless they were
-    given."""
-    found = await board.attempts(claim.task.id) if attempts is None else attempts
+    tasks whose conversation it goes on from. What the board has of the claim is read here, unless it is given. Returns
+    the attempts at the task."""
+    beginning = beginning or await board.beginning(claim)
+    found, turns, talk.spending = beginning.attempts, list(beginning.turns), beginning.spending
     chain = continued(claim, found)
-    epochs = [*(each.epoch for each in chain), claim.epoch]
-    own = [(epoch, await _turns(board, claim.task.id, epoch)) for epoch in epochs]
+    own = [(each.epoch, await _turns(board, claim.task.id, each.epoch)) for each in chain]
+    own.append((claim.epoch, await _turns(board, claim.task.id, claim.epoch, turns) if turns else turns))
     if follow:
         await _fold_earlier(board, talk, chain[0].follows if chain else claim.follows, own)
         talk.part = f"t{claim.task.id}." if claim.context else ""
@@ -80,8 +82,8 @@ def _is_carried(turns: Sequence[_Turns]) -> bool:
     return first is not None and first.kind == "summary" and "carried" in orjson.loads(first.body)
 
 
-async def _turns(board: Board, task: int, epoch: int) -> list[Turn]:
-    found: list[Turn] = []
+async def _turns(board: Board, task: int, epoch: int, first: Sequence[Turn] = ()) -> list[Turn]:
+    found = list(first)
     while page := await board.transcript(task, epoch, after=found[-1].number if found else 0):
         found += page
     return found
@@ -95,10 +97,10 @@ def _fold(talk: Conversation, attempts: Sequence[_Turns]) -> None:
 
 
 async def take_messages(board: Board, claim: Claim, talk: Conversation) -> None:
-    """Show new messages to the teammate with the next request, once."""
-    name = claim.teammate
-    if await board.has_unread(name):
-        messages = await board.take(name, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
+    """Show new messages to the teammate with the next request, once; and look at the root's account."""
+    mail, talk.spending = await board.mail_and_budget(claim.teammate, claim.task.root)
+    if mail:
+        messages = await board.take(claim.teammate, f"t{claim.task.id}.e{talk.epoch}.{talk.number}")
         leads = frozenset(member.name for member in await board.team() if member.lead)
         if messages:
             # People come before the work, also before its packet.

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import types
+from ..errors import UnknownTask
 from . import records
+from .roots import root_name
 from .store.seam import Asked, Row, as_json, ids_json
 
 
@@ -19,6 +21,16 @@ class Surroundings:
     notes: Sequence[types.Note]
     talk: Sequence[types.Message]
     requests: Sequence[types.Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the board has of a claim when a mind begins with it."""
+
+    attempts: Sequence[types.Attempt]
+    behind: Sequence[tuple[int, str | None]]  # The tasks that wait for the task, as above.
+    turns: Sequence[types.Turn]  # The first page of the claim's own.
+    spending: types.Spending
 
 
 def asks(task: types.Task, teammate: str, page: int, team: Asked, notes: Asked) -> list[Asked]:
@@ -47,6 +59,12 @@ def needs(rows: Sequence[Row]) -> list[tuple[types.Need, str]]:
 
 def behind(rows: Sequence[Row]) -> list[tuple[int, str | None]]:
     return [(row["task_id"], row["outcome"]) for row in rows]
+
+
+def account(root: int, rows: Sequence[Row]) -> types.Spending:
+    for row in rows:
+        return records.spending(row)
+    raise UnknownTask(f"{root_name(root)} has no budget of its own; a follow-up uses the budget of its goal.")
 
 
 def listing(states: Iterable[str] | None, root: int | None, **given: object) -> Asked:

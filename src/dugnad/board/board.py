@@ -10,26 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import types
 from ..errors import BadInput, HostLost
 from ..logs import logger
-from ..types import (
-    HUMAN,
-    Amount,
-    Budget,
-    Claim,
-    Cooldown,
-    Message,
-    MessageKind,
-    Need,
-    NewTask,
-    NewTurn,
-    Note,
-    Outcome,
-    Pace,
-    Spending,
-    Task,
-    Teammate,
-)
+from ..types import HUMAN, Amount, Budget, Claim, NewTask, Pace, Spending, Task, Teammate
 from . import log, prune, records, rules
 from .prune import Pruned
 from .reads import Reading
@@ -78,7 +62,7 @@ class Board(Reading):
         by = self._name("sender", by)
         return await self._do(tasks.put, tasks=keyed, by=by, claim=claim, key=self._key(key)) if keyed else []
 
-    async def add_need(self, task: int, need: Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
+    async def add_need(self, task: int, need: types.Need | int, *, by: str = HUMAN, key: str | None = None) -> None:
         """Make a task that is not claimed yet wait for another. A circle is refused, and the error names it."""
         edge = rules.edge(need)
         if edge.outcome is not None:
@@ -118,7 +102,7 @@ class Board(Reading):
             pass  # Bounded: each round shelves up to 2,000 tasks.
         return answer
 
-    async def settle(self, claim: Claim, outcome: Outcome, *, handover: str | None = None) -> str:
+    async def settle(self, claim: Claim, outcome: types.Outcome, *, handover: str | None = None) -> str:
         """End the claim with an outcome. Tasks that wait for it change in the same transaction."""
         call = settle.Settle(
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
@@ -144,7 +128,7 @@ class Board(Reading):
 
     # Attempts and turns.
 
-    async def record(self, claim: Claim, turn: NewTurn) -> int:
+    async def record(self, claim: Claim, turn: types.NewTurn) -> int:
         """Append a turn to the claim's transcript, settle its reservation, mark its messages as shown."""
         call = turns.Record(
             task=claim.task.id, epoch=claim.epoch, root=claim.task.root, teammate=claim.teammate,
@@ -157,7 +141,7 @@ class Board(Reading):
     async def keep_traceback(self, claim: Claim, traceback: str) -> None:
         """Store the traceback of a bug that ended the attempt, as its last turn. Only people read it, never a mind."""
         body = as_json({"traceback": traceback})
-        await self.record(claim, NewTurn(number=rules.TURNS_MAX, kind="trouble", body=body))
+        await self.record(claim, types.NewTurn(number=rules.TURNS_MAX, kind="trouble", body=body))
 
     async def hand_over(self, claim: Claim, handover: str) -> None:
         """Leave a handover for later attempts while the work goes on."""
@@ -209,18 +193,16 @@ class Board(Reading):
         caps = rules.caps(budget)
         return await self._do(budgets.set_budget, root=root, caps=caps, add=False, by=by, key=self._key(key))
 
-    async def raise_budget(
-        self, root: int, by_how_much: Budget, *, by: str = HUMAN, key: str | None = None
-    ) -> Spending:
+    async def raise_budget(self, root: int, more: Budget, *, by: str = HUMAN, key: str | None = None) -> Spending:
         """Add to the root's caps; held work goes on."""
-        caps = rules.caps(by_how_much)
+        caps = rules.caps(more)
         return await self._do(budgets.set_budget, root=root, caps=caps, add=True, by=by, key=self._key(key))
 
     # Cool-downs.
 
     async def cool_down(
         self, pace_key: str, *, reason: str, by: str, seconds: float | None = None, key: str | None = None
-    ) -> Cooldown:
+    ) -> types.Cooldown:
         """Let a provider key cool down for the whole team, after the provider refused a call for its rate.
 
         `seconds` is what the provider asked for, if it did; if not, each refusal in a row doubles the pause. A refusal
@@ -236,9 +218,9 @@ class Board(Reading):
     # Messages.
 
     async def tell(
-        self, sender: str, recipient: str, text: str, *, kind: MessageKind = "text", request: str | None = None,
+        self, sender: str, recipient: str, text: str, *, kind: types.MessageKind = "text", request: str | None = None,
         task: int | None = None, claim: Claim | None = None, key: str | None = None,
-    ) -> Message:  # fmt: skip
+    ) -> types.Message:  # fmt: skip
         """Put a message into an inbox. A question, plan or shutdown is a request; `reply` answers it by its id."""
         own = self._key(key)
         rules.message_kind(kind)
@@ -253,7 +235,7 @@ class Board(Reading):
 
     async def broadcast(
         self, sender: str, text: str, *, claim: Claim | None = None, key: str | None = None
-    ) -> list[Message]:
+    ) -> list[types.Message]:
         """Tell the human and every teammate that was not shut down, except the sender."""
         return await self._do(
             messages.tell,
@@ -261,7 +243,7 @@ class Board(Reading):
             claim=claim, key=self._key(key),
         )  # fmt: skip
 
-    async def take(self, recipient: str, key: str, *, count: int = 100) -> list[Message]:
+    async def take(self, recipient: str, key: str, *, count: int = 100) -> list[types.Message]:
         """The unread messages, in the order shutdown, human, lead, teammates. The same key returns the same."""
         return await self._do(messages.take, recipient=recipient, key=key, count=rules.count(count))
 
@@ -269,7 +251,7 @@ class Board(Reading):
         """Mark messages as shown outside a turn; the human's inbox is read this way."""
         await self._do(messages.show, recipient=recipient, messages=tuple(shown))
 
-    async def reply(self, request: str, sender: str, text: str = "", *, accepted: bool | None = None) -> Message:
+    async def reply(self, request: str, sender: str, text: str = "", *, accepted: bool | None = None) -> types.Message:
         """Answer a question, or accept or refuse a plan or a shutdown. The task that waits for it becomes ready."""
         text = self._text("reply", text)
         return await self._do(messages.reply, request=request, sender=sender, text=text, accepted=accepted)
@@ -279,7 +261,7 @@ class Board(Reading):
     async def write_note(
         self, author: str, title: str, text: str, *, claim: Claim | None = None, everyone: bool = False,
         key: str | None = None,
-    ) -> Note:  # fmt: skip
+    ) -> types.Note:  # fmt: skip
         """Write a note. Under a claim it belongs to that goal; without one, or for `everyone`, to all goals."""
         rules.text("title", title, characters=self.limits.title_chars_max)
         text = self._text("note", text)

@@ -8,12 +8,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from .. import types
 from ..clock import Sources
-from ..errors import BoardClosed, BoardUnreachable, DugnadError, StaleClaim, UnknownTask
+from ..errors import BoardClosed, BoardUnreachable, DugnadError, StaleClaim
 from ..logs.steps import count
 from ..settings import Limits, Patience
 from ..types import HUMAN
 from . import around, records, rules
-from .roots import root_name
 from .store.batching import Gatherer
 from .store.migrations import latest
 from .store.seam import Asked, Row, Store, Topics, Tx, ids_json, storable
@@ -100,9 +99,13 @@ class Reading:
         """The needs of a task, each with open, met or broken."""
         return around.needs(await self._read("needs_of", task=task))
 
-    async def needed_by(self, task: int) -> list[tuple[int, str | None]]:
-        """The tasks that wait for this one, each with the outcome it asks for, if any."""
-        return around.behind(await self._read("needs_behind", ids=ids_json([task])))
+    async def beginning(self, claim: types.Claim) -> around.Beginning:
+        task, root = claim.task.id, claim.task.root
+        own = {"task": task, "epoch": claim.epoch, "page": self._page(1_000), "after": 0}
+        asks: list[Asked] = [("attempts_of", {"task": task}), ("needs_behind", {"ids": ids_json([task])})]
+        found = await self._read_together([*asks, ("read_turns", own), ("read_budget", {"root": root})])
+        attempts, turns = [records.attempt(row) for row in found[0]], [records.turn(row) for row in found[2]]
+        return around.Beginning(attempts, around.behind(found[1]), turns, around.account(root, found[3]))
 
     async def all_needs(self, tasks: Iterable[int]) -> list[tuple[int, types.Need, str]]:
         """The needs of these tasks, each with the task that has it, and open, met or broken."""
@@ -131,9 +134,7 @@ class Reading:
         return {number: str(json.loads(turns[0].body)["traceback"]) for number, turns in kept.items() if turns}
 
     async def budget(self, root: int) -> types.Spending:
-        for found in await self._list(records.spending, "read_budget", root=root):
-            return found
-        raise UnknownTask(f"{root_name(root)} has no budget of its own; a follow-up uses the budget of its goal.")
+        return around.account(root, await self._read("read_budget", root=root))
 
     async def budgets(self, *, page: int = 100) -> list[types.Spending]:
         """The accounts of the newest goals, and of the newest budgets that several tasks share."""
@@ -160,6 +161,12 @@ class Reading:
     async def requests(self, recipient: str = HUMAN) -> list[types.Message]:
         """The requests that wait for this recipient's answer."""
         return await self._list(records.message, "open_requests", recipient=recipient)
+
+    async def mail_and_budget(self, name: str, root: int) -> tuple[bool, types.Spending]:
+        """Whether an inbox has unread messages, and the account of a root."""
+        asks: list[Asked] = [("first_unread", {"recipient": name}), ("read_budget", {"root": root})]
+        mail, found = await self._read_together(asks)
+        return bool(mail), around.account(root, found)
 
     async def request(self, request: str) -> tuple[types.Message, types.Message | None]:
         """A request and its reply, if there is one."""

@@ -7,7 +7,7 @@ the same key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..agent.resume import continued
@@ -56,8 +56,9 @@ class Delivery:
             return None
         return Done(f"#{number} has ended as {found.state}; there is nothing to look at.", CHANGES)
 
-    async def follows(self, task: Task) -> Told:
-        """What the runtime does after `finish`, and what depends on it; empty: nothing more is expected of the end."""
+    def follows(self, task: Task, waiting: Iterable[tuple[int, str | None]]) -> Told:
+        """What the runtime does after `finish`, and what depends on it; empty: nothing more is expected of the end.
+        `waiting`: the tasks that wait for this one, each with the outcome it asks for, if any."""
         if task.kind in MESSAGES:
             return NOTHING
         if task.kind == "review":
@@ -68,10 +69,9 @@ class Delivery:
             when = self.plan.review.when if self.plan.review and not task.review else ""
             follows = tell("delivery.follows_reviewer", role=role)
             parts.append(joined((follows, tell("delivery.follows_if", when=when) if when else None), " "))
-        behind = await self.board.needed_by(task.id)
         parts += [
             tell("delivery.follows_outcome", id=each, outcome=outcome)
-            for each, outcome in behind
+            for each, outcome in waiting
             if outcome not in (None, *ENDINGS)
         ]
         return joined(parts, "; ")

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ..agent.mind import ExternalAgent, Mind, OutsideMind
 from ..board import Board
+from ..board.around import Beginning
 from ..board.store.watch import Watch
 from ..errors import (
     BoardTrouble,
@@ -67,6 +68,7 @@ class Worker:
     _claim_key: str | None = None
     _why_dropped: str = ""
     _workspace: Workspace | None = None
+    _beginning: Beginning | None = None
     _closing: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
@@ -120,15 +122,15 @@ class Worker:
         return trouble is None
 
     async def _attempt(self, claim: Claim) -> Outcome:
-        attempts = await self._patiently(self.board.attempts, claim.task.id)
-        with step("attempt", self.name, claim=claim, attempts=attempts) as facts:
-            outcome = facts["outcome"] = await self._until_outcome(claim, attempts)
+        self._beginning = beginning = await self._patiently(self.board.beginning, claim)
+        with step("attempt", self.name, claim=claim, attempts=beginning.attempts) as facts:
+            outcome = facts["outcome"] = await self._until_outcome(claim, beginning)
         return outcome
 
-    async def _until_outcome(self, claim: Claim, attempts: Sequence[Attempt]) -> Outcome:
+    async def _until_outcome(self, claim: Claim, beginning: Beginning) -> Outcome:
         """Open a workspace, let the mind work there, and deliver; again, as long as the delivery sends it back."""
         try:
-            workspace = self._workspace = await self._open(claim, attempts)
+            workspace = self._workspace = await self._open(claim, attempts := beginning.attempts)
         except GitTrouble as trouble:  # Trying again would not help.
             why = f"#{claim.task.id} cannot be begun: {str(trouble).rstrip('.')}"
             return Waiting(on="human", question=f"{why}. Fix that, then answer.")
@@ -139,10 +141,10 @@ class Worker:
         delivery = Delivery(board=self.board, plan=self.plan, workspace=workspace, attempts=attempts, outside=outside)
         if (outcome := await self._patiently(delivery.needs_no_work, claim)) is not None:
             return outcome
-        told = self._told_at_first(claim, delivery, await self._patiently(delivery.follows, claim.task))
+        told = self._told_at_first(claim, delivery, delivery.follows(claim.task, beginning.behind))
         left = self.plan.limits.check_rounds_max
         while True:
-            outcome = await self._think(claim, told, attempts)
+            outcome = await self._think(claim, told)
             if not isinstance(outcome, Done):
                 return outcome
             end = await self._patiently(delivery.deliver, claim, outcome, left)
@@ -331,14 +333,15 @@ class Worker:
         if workspace is not None:
             await workspace.close(outcome, settled=settled)
 
-    async def _think(self, claim: Claim, told: Told, attempts: Sequence[Attempt]) -> Outcome:
+    async def _think(self, claim: Claim, told: Told) -> Outcome:
         """Let the mind work. What a board in trouble interrupted continues from its last recorded step."""
         interrupted = False
         while True:
             try:
                 if interrupted:  # Otherwise it might wait for ever for what it has reserved itself.
                     await self.board.forfeit(claim)
-                outcome = await self.agent.work(claim, told=told, attempts=attempts)
+                beginning, self._beginning = self._beginning, None  # More is recorded as the mind works.
+                outcome = await self.agent.work(claim, told=told, beginning=beginning)
                 self.trouble = ""
                 return outcome
             except BoardTrouble as trouble:
@@ -373,8 +376,7 @@ class Worker:
         if self.claim is not None:
             with suppress(DugnadError):  # Another teammate holds the task, or a bug is kept already.
                 await self._patiently(self.board.keep_traceback, self.claim, traceback_text(bug))
-        what = without_secrets(f"{type(bug).__name__}: {bug}")
-        return f"{self.name} failed: {shorten(what, 2_000)}"
+        return f"{self.name} failed: {shorten(without_secrets(f'{type(bug).__name__}: {bug}'), 2_000)}"
 
     async def _fail(self, ending: Exception) -> None:
         kind = "" if isinstance(ending, DugnadError) else f"{type(ending).__name__}: "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..board import Board
 from ..prompts import tell
 from ..text import Told
-from ..types import Task, Teammate
+from ..types import Teammate
 from .context import Context
 from .message_tools import may_come_back
 from .task_tools import waits_for
@@ -20,19 +20,17 @@ def roles_of(member: Teammate) -> str:
 
 async def described(board: Board, members: Sequence[Teammate]) -> list[Told]:
     """Each with its roles and what it is doing."""
-    tasks = await board.find_all(each.task for each in members if each.task)
-    doing = [await how_it_is(board, each, tasks) for each in members]
+    doing = [await how_it_is(board, each) for each in members]
     return [
         tell("packet.mate", name=each.name, roles=roles_of(each), doing=how)
         for each, how in zip(members, doing, strict=True)
     ]
 
 
-async def how_it_is(board: Board, member: Teammate, tasks: Mapping[int, Task] | None = None) -> Told:
-    """What the teammate is doing, or why it is not there. `tasks`: those that teammates work on, if they were read."""
+async def how_it_is(board: Board, member: Teammate) -> Told:
+    """What the teammate is doing, or why it is not there."""
     if member.task is not None:
-        task = (tasks or await board.find_all([member.task]))[member.task]
-        return tell("packet.working", id=task.id, title=task.title)
+        return tell("packet.working", id=member.task, title=member.task_title or "")
     waiting = await board.list_tasks(states=["waiting"], teammate=member.name) if member.status == "waiting" else ()
     if waiting:
         return tell("packet.waits_now", what=await waits_for(board, waiting[0]))

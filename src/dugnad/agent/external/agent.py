@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...board import Board
+from ...board.around import Beginning
 from ...board.roots import root_name
 from ...clock import Sources, new_secret
 from ...errors import BoardTrouble, DugnadError, ModelMisconfigured, StaleClaim
@@ -31,7 +32,7 @@ from ...workspace.sandbox.sandbox import Sandbox
 from ..conversation import GUARD, Conversation, Untold
 from ..model_calls import PutDown
 from ..packet import packet, standing
-from ..resume import Attempts, hand_over, must_be_trusted, recall, take_messages
+from ..resume import hand_over, must_be_trusted, recall, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
 from .answer import TOOLS, has_block, own_words, protocol, remove_file, tools_at_hand, with_file, without_blocks
@@ -83,13 +84,13 @@ class ExternalAgent:
         """Set the workspace of the next task. The command has tools of its own."""
         self.tree, self._untold, self._readable = tree or self.tree, Untold(workspace=told), readable
 
-    async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
+    async def work(self, claim: Claim, *, told: Told = NOTHING, beginning: Beginning | None = None) -> Outcome:
         """Work on a task until its outcome is decided; see `Agent.work`."""
         talk = Conversation(outside=True)
         try:
             sandbox, tree = self._workspace(claim)
             self._untold.news = told or self._untold.news
-            await self._begin(claim, talk, attempts)
+            await self._begin(claim, talk, beginning)
             if claim.task.kind == "review" and not talk.replies:
                 talk.say(await shown_change(sandbox, tree, self._readable, said=joined(talk.to_say)))
             called, resumed = 0, talk.replies > 0
@@ -125,10 +126,9 @@ class ExternalAgent:
 
     # The beginning, and what is said.
 
-    async def _begin(self, claim: Claim, talk: Conversation, attempts: Attempts | None) -> None:
-        talk.spending = await self.board.budget(claim.task.root)
+    async def _begin(self, claim: Claim, talk: Conversation, beginning: Beginning | None) -> None:
+        attempts = await recall(self.board, claim, talk, beginning)
         self._must_be_counted(talk.spending)
-        attempts = await recall(self.board, claim, talk, attempts)
         talk.untold = self._untold
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
         await must_be_trusted(self.board, claim, self.teammate, self.command.name, answer)
@@ -143,8 +143,8 @@ class ExternalAgent:
         if talk.untold.workspace and talk.ended is None:
             talk.say(talk.untold.workspace)
 
-    def _must_be_counted(self, spending: Spending) -> None:
-        if spending.microdollars_max is not None and not self.command.reports_dollars:
+    def _must_be_counted(self, spending: Spending | None) -> None:
+        if spending is not None and spending.microdollars_max is not None and not self.command.reports_dollars:
             raise ModelMisconfigured(
                 f"{root_name(spending.root)} has a cap in dollars, but {self.command.name} does not say what it costs. "
                 "Cap the tokens or the time instead."

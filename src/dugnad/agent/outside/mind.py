@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...board import Board
+from ...board.around import Beginning
 from ...clock import Sources
 from ...errors import DugnadError, NotReady, StaleClaim
 from ...prompts import tell
@@ -31,7 +32,7 @@ from ..external.command import ExternalCommand
 from ..external.running import reserve_run
 from ..model_calls import PutDown
 from ..packet import packet, standing
-from ..resume import Attempts, hand_over, must_be_trusted, recall, record_verdict, take_messages
+from ..resume import hand_over, must_be_trusted, recall, record_verdict, take_messages
 from ..stop import Stop
 from ..tool_calls import Actor, Result
 from .choice import payable
@@ -109,13 +110,13 @@ class OutsideMind:
                     return found  # type: ignore[no-any-return]
         return None
 
-    async def work(self, claim: Claim, *, told: Told = NOTHING, attempts: Attempts | None = None) -> Outcome:
+    async def work(self, claim: Claim, *, told: Told = NOTHING, beginning: Beginning | None = None) -> Outcome:
         """Let the client work until the outcome is decided; see `Agent.work`."""
         talk = Conversation(desk=Desk(follows=self._follows, joins=self.joins), client=True)
         actor = self._actor(claim, talk)
         told = self._untold.news = told or self._untold.news
         try:
-            await self._begin(claim, talk, actor, attempts)
+            await self._begin(claim, talk, actor, beginning)
             outcome = talk.ended or await self._with_client(claim, talk, actor, told)
         except PutDown as put_down:
             outcome = put_down.outcome
@@ -148,10 +149,9 @@ class OutsideMind:
 
     # The beginning.
 
-    async def _begin(self, claim: Claim, talk: Conversation, actor: Actor, attempts: Attempts | None) -> None:
+    async def _begin(self, claim: Claim, talk: Conversation, actor: Actor, beginning: Beginning | None) -> None:
         """The conversation as far as it is recorded, with what is new for the client."""
-        talk.spending = await self.board.budget(claim.task.root)
-        attempts = await recall(self.board, claim, talk, attempts)
+        attempts = await recall(self.board, claim, talk, beginning)
         talk.untold, told = self._untold, self._untold.news
         answer = await answer_since(self.board, claim.task.id, talk.since) if not talk.open_calls else None
         await must_be_trusted(self.board, claim, self.teammate, f"{self.teammate.name}, a client over MCP,", answer)

@@ -100,10 +100,8 @@ class ClaimScripts:
         for place, (ask, seat) in enumerate(zip(asks, seats, strict=True)):
             names = ("name", "roles", "lead", "keep_context", "scope")
             script.step("seated", host=ask.host, lease_max=self._lease_max, **{name: seat[name] for name in names})
-            row = rows[given[place].id]
-            attempt = opened_attempt(
-                ask, {**row, "epoch": row["epoch"] + 1}, keeps=bool(seat["lead"] or seat["keep_context"])
-            )
+            row, keeps = rows[given[place].id], bool(seat["lead"] or seat["keep_context"])
+            attempt = opened_attempt(ask, {**row, "epoch": row["epoch"] + 1}, keeps=keeps)
             script.take(row, attempt)
             note_claim(script, given[place], attempt, row["attempts"] + 1)
         # All processes lock rows in one order; or two could wait for each other.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,7 +113,7 @@ async def _lanes(this: _Round) -> dict[int, tuple[str, ...]]:
         else:
             this.scopes[place] = row["scope"]
             this.keeping |= {place} if row["lead"] or row["keep_context"] else set()
-            lanes[place] = rules.lanes(ask.teammate, json.loads(row["roles"]), bool(row["lead"]))
+            lanes[place] = rules.lanes(ask.teammate, records.kept_json(row["roles"]), bool(row["lead"]))
     return lanes
 
 
@@ -138,7 +137,7 @@ def _refused(this: _Round, place: int, lanes: tuple[str, ...], row: Row | None) 
     if row["state"] != "ready" or any(grant.id == task for grant in this.grants.values()):
         holder = f" by {row['teammate']}" if row["state"] == "claimed" else ""
         return NotReady(f"#{task} is {row['state']}{holder}; only a ready task can be claimed.")
-    if (scope := this.scopes[place]) is not None and {"id": row["root_id"]} not in json.loads(scope):
+    if (scope := this.scopes[place]) is not None and {"id": row["root_id"]} not in records.kept_json(scope):
         return NotReady(f"#{task} is not under the goal of this run; `dugnad work` or --all works on it.")
     if row["lane"] not in lanes:
         return NotReady(f"#{task} is for {row['lane'] or 'anybody but a lead'}, and {teammate} may not claim it.")
@@ -223,19 +222,13 @@ async def _take(this: _Round) -> None:
     """Write the claims: the tasks, their attempts, the runs charged."""
     if not this.grants:
         return
-    tx = this.tx
-    taken = [
-        {"id": granted.id, "teammate": this.asks[place].teammate, "host": this.asks[place].host}
-        for place, granted in this.grants.items()
-    ]
+    tx, asks, grants = this.tx, this.asks, this.grants
+    taken = [{"id": each.id, "teammate": asks[at].teammate, "host": asks[at].host} for at, each in grants.items()]
     rows = {row["id"]: row for row in await tx.fetch("claim_tasks", tasks=as_json(taken))}
-    attempts = [
-        opened_attempt(this.asks[place], rows[granted.id], keeps=place in this.keeping)
-        for place, granted in this.grants.items()
-    ]
+    attempts = [opened_attempt(asks[at], rows[each.id], keeps=at in this.keeping) for at, each in grants.items()]
     opened = {row["task_id"]: row for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
-    await tx.fetch("charge_runs", roots=as_json(charged(this.grants.values())))
-    for (place, granted), attempt in zip(this.grants.items(), attempts, strict=True):
+    await tx.fetch("charge_runs", roots=as_json(charged(grants.values())))
+    for (place, granted), attempt in zip(grants.items(), attempts, strict=True):
         attempt.update({name: opened[granted.id][name] for name in ("number", "follows")})
         this.answers[place] = _claim(rows[granted.id], attempt, attempt["host"])
         note_claim(tx, granted, attempt, attempt["number"])

@@ -59,9 +59,8 @@ async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
 async def _skip(tx: Tx, broken: Mapping[int, str]) -> Sequence[Row]:
     if not broken:
         return ()
-    rows = await tx.fetch(
-        "skip_tasks", tasks=as_json([{"id": task, "reason": why} for task, why in sorted(broken.items())])
-    )
+    skipped = [{"id": task, "reason": why} for task, why in sorted(broken.items())]
+    rows = await tx.fetch("skip_tasks", tasks=as_json(skipped))
     for row in rows:
         event(tx, "skipped", "board", task=row["id"], root=row["root_id"], reason=row["reason"])
     return rows

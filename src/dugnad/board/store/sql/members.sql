@@ -100,6 +100,8 @@ SELECT teammates.*,
   CASE WHEN hosts.stopped_at IS NOT NULL THEN 1 ELSE 0 END AS left_in_order,
   (SELECT min(id) FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
     AND tasks.state = 'claimed') AS task_id,
+  (SELECT title FROM tasks WHERE tasks.host_id = teammates.host_id AND tasks.teammate = teammates.name
+    AND tasks.state = 'claimed' ORDER BY id LIMIT 1) AS task_title,
   (SELECT count(*) FROM tasks WHERE tasks.teammate = teammates.name AND tasks.state = 'waiting') AS waiting
 FROM teammates LEFT JOIN hosts ON hosts.id = teammates.host_id
 WHERE teammates.state <> 'human' AND (CAST(:name AS text) IS NULL OR teammates.name = :name)
