@@ -153,8 +153,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an interrupted call is run again", 8, "agent/tool_calls.py",
            "if resumed and not found.keyed and not asked_again:", "if False:", seed=112),
     Mutant("acknowledged, and rolled back", 8, "board/store/sqlite.py",
-           'self._write("append_events", told)\n                self.writer.execute("COMMIT")',
-           'self._write("append_events", told)\n'
+           '                self.writer.execute("COMMIT")',
            '                self.writer.execute("ROLLBACK" if len(tx.events) == 4 else "COMMIT")', seed=1205),
     Mutant("a lost attempt is begun from nothing", 8, "board/store/sql/claims.sql",
            "tries = tries + 1, continues = tasks.epoch,", "tries = tries + 1, continues = NULL,"),
