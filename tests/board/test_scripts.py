@@ -73,6 +73,24 @@ async def test_a_task_of_a_holder_is_written_by_scripts(board: Board, url: str) 
     assert not await board.has_unread("alice")
 
 
+@pytest.mark.parametrize("count", [7, 9, 64, 73, 130])
+async def test_each_of_many_calls_at_once_is_written_as_it_was_made(board: Board, count: int) -> None:
+    names = [f"mate{number}" for number in range(count)]
+    host = await board.start_host("one")
+    await asyncio.gather(*(board.spawn(name, host=host) for name in names))
+    await asyncio.gather(*(board.put(f"for {name}", assignee=name) for name in names))
+    claims = [claim for claim in await asyncio.gather(*(board.claim(name, host) for name in names)) if claim]
+    await asyncio.gather(*(board.record(each, turn(1)) for each in claims[::2]))
+    await asyncio.gather(*(board.settle(each, Done(f"done by {each.teammate}")) for each in claims))
+    done = {task.assignee: task.result for task in await board.list_tasks(page=1_000)}
+    assert done == {name: f"done by {name}" for name in names}
+    turns = [len(await board.transcript(each.task.id, each.epoch)) for each in claims]
+    assert turns == [number % 2 == 0 for number in range(count)]
+    told = await board.events()
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    assert sorted(event.actor for event in told if event.kind == "done") == sorted(names)
+
+
 async def test_the_verbs_decide_where_something_stands_in_the_way(opener: Opener) -> None:
     board = await opener()
     team = await crew(board)
