@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +79,32 @@ async def test_a_write_that_the_board_refuses_is_counted(board: Board, monkeypat
             with pytest.raises(StaleClaim):
                 await board.hand_over(claim, "late")
         assert collector.numbers["dugnad.stale_writes"] == {(): 3}
+
+
+class Slowly(dict[str, int]):
+    """It takes longer to read than the interval between two collections."""
+
+    def items(self) -> Any:
+        time.sleep(0.3)
+        return super().items()
+
+
+async def test_the_last_numbers_are_sent_on_a_machine_that_takes_long_to_collect_them(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow:
+        def __getattr__(self, name: str) -> object:
+            return getattr(board, name)
+
+        async def health(self) -> Health:
+            found = await board.health()
+            return replace(found, tasks=Slowly(found.tasks))
+
+    await board.put("task")
+    with collecting(monkeypatch, **OFTEN) as collector:
+        async with exporting(Slow()):  # type: ignore[arg-type]
+            pass
+        assert collector.numbers["dugnad.tasks"]["ready",] == 1
 
 
 async def test_attempts_that_merge_or_wait_for_their_turn_are_the_queue(

@@ -204,6 +204,8 @@ class Exporter:
 
         def flush() -> None:
             for provider in self._providers:
+                with suppress(Exception):  # The SDK's own last collection has no more time than one interval.
+                    provider.force_flush(int(_FLUSH_SECONDS * 1000))
                 with suppress(Exception):
                     provider.shutdown()
             with suppress(RuntimeError):  # The loop was closed, since nobody waited any longer.
