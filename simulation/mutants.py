@@ -136,7 +136,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # 7. Messages.
     Mutant("a message is marked before it is shown", 7, "agent/resume.py",
            "talk.shown += [message.id for message in messages]",
-           "await board.show(name, [message.id for message in messages])", seed=29),
+           "await board.show(claim.teammate, [message.id for message in messages])", seed=29),
     Mutant("a message is never marked", 7, "agent/agent.py",
            "reservation=answer.reservation, shown=tuple(talk.shown))", "reservation=answer.reservation)"),
     Mutant("peers before people", 7, "board/rules.py",

@@ -35,8 +35,8 @@ SCRIPT = {
     "*": [Step(say="All right.")],
 }
 READING = (
-    "budget", "has_unread", "hosts", "inbox", "next_lapse", "ready_work", "requests",
-    "shutdown_requests", "surroundings", "team", "transcript",
+    "beginning", "budget", "has_unread", "hosts", "inbox", "mail_and_budget", "next_lapse", "ready_work", "requests",
+    "shutdown_requests", "surroundings", "team",
 )  # fmt: skip
 WRITING = (
     "claim", "put", "record", "reply", "reserve", "seat", "settle", "spawn", "stop_teammate", "take",
