@@ -222,19 +222,21 @@ BACKLOG = (
 async def test_a_large_backlog_costs_no_more_before_it_has_statistics(postgres: str) -> None:
     stage = Stage()
     stage.url = url = f"{postgres}?board=backlog"
-    async with await open_board(url, limits=LIMITS) as board:
-        for table in GROWS:
-            await run(url, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
-        await stage.set(board)
-        for statement in BACKLOG:
-            await run(url, statement)
-    read = {}
-    for name, act in ACTS.items():
-        before = await _rows(url)
+    read: dict[str, int] = {}
+    try:
         async with await open_board(url, limits=LIMITS) as board:
-            await act(board, stage)
-        read[name] = await _rows(url) - before
-    await run(url, "DROP SCHEMA backlog CASCADE")
+            for table in GROWS:
+                await run(url, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+            await stage.set(board)
+            for statement in BACKLOG:
+                await run(url, statement)
+        for name, act in ACTS.items():
+            before = await _rows(url)
+            async with await open_board(url, limits=LIMITS) as board:
+                await act(board, stage)
+            read[name] = await _rows(url) - before
+    finally:
+        await run(url, "DROP SCHEMA backlog CASCADE")
     assert max(read.values()) < 3_000, {name: rows for name, rows in read.items() if rows >= 3_000}
 
 

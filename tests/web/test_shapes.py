@@ -49,11 +49,9 @@ async def test_a_task_is_what_the_board_says_it_is(tides: Told) -> None:
         needs = [(need.task, need.outcome, state) for need, state in await tides.board.needs_of(int(each))]
         assert sorted((need["task"], need["outcome"], need["state"]) for need in shape["needs"]) == sorted(needs)
         behind = {(found["task"], found["outcome"]) for found in shape["needed_by"] if found["need"] == "open"}
-        assert behind == set(
-            (
-                await tides.board.surroundings(await tides.board.find(int(each)), "alice", mates=1, notes=1, messages=1)
-            ).behind
-        )
+        task = await tides.board.find(int(each))
+        around = await tides.board.surroundings(task, "alice", mates=1, notes=1, messages=1)
+        assert behind == set(around.behind)
     assert task_detail(tides.view, 999, tides.now) is None
 
 
