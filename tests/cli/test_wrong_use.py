@@ -45,6 +45,7 @@ BAD_USE = [
     (["add", "t", "--under", "1", "--tasks", "5"], "Only a goal has a budget"),
     (["add", "t", "--role", "two words"], "cannot be a role"),
     (["add", "t", "--priority", "high"], "not a valid integer"),
+    (["run", "Build it", "--dollars", "two"], "'two' is not a valid number"),
     (["add", "t", "--priority", "99999999"], "priority"),
     (["add", "t", "--delay", "soon"], "not a time"),
     (["add", "t", "--delay", "nan"], "cannot be nan"),

@@ -143,6 +143,8 @@ class Span(Parameter):
 class BoundedNumber(click.FloatRange):
     """A number within bounds. NaN is refused."""
 
+    name = "number"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
         if math.isnan(found):
