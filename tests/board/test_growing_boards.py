@@ -240,6 +240,33 @@ async def test_a_large_backlog_costs_no_more_before_it_has_statistics(postgres: 
     assert max(read.values()) < 3_000, {name: rows for name, rows in read.items() if rows >= 3_000}
 
 
+CROWD = (
+    """INSERT INTO teammates (name, roles, lead, prompt, model, state, host_id, spawned_at)
+       SELECT 'other' || n, '[]', 0, '', '', 'seated', id, 0 FROM hosts, generate_series(1, 1000) AS n""",
+    "INSERT INTO hosts (id, label, lease_until, started_at) SELECT n, 'h', 2^50, 1 FROM generate_series(1, 1000) AS n",
+)
+
+
+async def test_a_claim_reads_no_seat_but_those_of_who_asks(postgres: str) -> None:
+    """With many teammates at a host, and many hosts, before the server has statistics of them."""
+    url = f"{postgres}?board=seats"
+    try:
+        async with await open_board(url, limits=LIMITS) as board:
+            host, mates = await board.start_host("one"), [f"mate{n}" for n in range(4)]
+            for name in mates:
+                await board.spawn(name, host=host)
+            await board.put_many([NewTask(title=f"task {n}") for n in range(20)])
+        for statement in CROWD:
+            await run(url, statement)
+        before = await _rows(url)
+        async with await open_board(url, limits=LIMITS) as board:
+            for _ in range(3):
+                assert all(await asyncio.gather(*(board.claim(name, host) for name in mates)))
+        assert await _rows(url) - before < 1_000
+    finally:
+        await run(url, "DROP SCHEMA seats CASCADE")
+
+
 # Statements that read all of something that grows, and why they may.
 WHOLE = {
     "sum_budgets": "one row for each goal; to keep the sums at every turn would cost more than to add them up",

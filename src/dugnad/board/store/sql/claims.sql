@@ -113,7 +113,7 @@ SELECT task, epoch, earlier + 1, claim_key, teammate, host, continues, context,
   CASE WHEN context IS NOT NULL AND earlier = 0 THEN (
     SELECT before.task_id FROM attempts AS before
     WHERE before.context = new.context AND before.ended_as = 'done'
-    ORDER BY before.ended_at DESC, before.task_id DESC LIMIT 1
+    ORDER BY before.claimed_at DESC, before.task_id DESC LIMIT 1
   ) END, now_ms()
 FROM new WHERE true
 RETURNING task_id, epoch, number, follows

@@ -124,14 +124,16 @@ CROSS JOIN LATERAL (
 JOIN budgets ON budgets.root_id = best.root_id
 
 -- name: seated
--- The teammates that ask are as they were when the lanes were chosen, and their hosts are alive.
+-- The teammates that ask are as they were when the lanes were chosen, and their hosts are alive. Each is found by its
+-- name, and each host by its id: the conditions are written so that the smaller indexes of all seated teammates, and of
+-- all hosts that are up, are not read for each of them.
 SELECT teammates.name FROM json_each(CAST(:given AS text)) AS asked
-JOIN teammates ON teammates.name = asked.value ->> 'name' AND teammates.state = 'seated'
+JOIN teammates ON teammates.name = asked.value ->> 'name' AND teammates.state || '' = 'seated'
   AND teammates.host_id = asked.value ->> 'host' AND teammates.roles = asked.value ->> 'roles'
   AND teammates.lead = CAST(asked.value ->> 'lead' AS bigint)
   AND teammates.keep_context = CAST(asked.value ->> 'keep_context' AS bigint)
 JOIN hosts ON hosts.id = teammates.host_id AND hosts.scope IS NOT DISTINCT FROM asked.value ->> 'scope'
-  AND hosts.stopped_at IS NULL AND hosts.lost_at IS NULL AND hosts.lease_until > now_ms()
+  AND coalesce(hosts.stopped_at, hosts.lost_at) IS NULL AND hosts.lease_until > now_ms()
   AND hosts.lease_until <= now_ms() + CAST(asked.value ->> 'lease_max' AS bigint)
 
 -- name: no_task_due
