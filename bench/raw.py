@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 
 from dugnad.board.store.pool import split_url
-from dugnad.board.store.queries import Query, load
+from dugnad.board.store.queries import Query, load, of_entries
 
 HOST, TEAMMATE = "bench-host", "bench"
 LOG = {"count": 1, "channel": "dugnad_bench", "topics": '{"log":1}'}
@@ -41,7 +41,8 @@ def _charge(root: int) -> str:
 
 
 def attempt_arguments(task: int, epoch: int, key: str) -> dict[str, object]:
-    return {"task": task, "epoch": epoch, "key": key, "teammate": TEAMMATE, "host": HOST, "continues": None}
+    place = {"teammate": TEAMMATE, "host": HOST}
+    return {"task": task, "epoch": epoch, "key": key, **place, "continues": None, "context": None}
 
 
 def event_arguments(kind: str, task: int, epoch: int) -> dict[str, object]:
@@ -75,12 +76,9 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
         query = queries[name]
         return connection.execute(query.text, query.arguments(arguments)).fetchall()
 
-    def each(name: str, rows: str, arguments: dict[str, object]) -> list[Any]:
-        return run(name, {rows: json.dumps([arguments])})
-
-    def write(name: str, entry: dict[str, object]) -> None:
+    def write(name: str, entry: dict[str, object], *, told: bool = False) -> list[Any]:
         query = queries[name]
-        connection.execute(query.of_entries(1), [entry[field] for field in query.fields])
+        return connection.execute(of_entries(query, 1, told=told), [entry[field] for field in query.fields]).fetchall()
 
     def append(kind: str, task: int, epoch: int) -> None:
         entry, last = event_arguments(kind, task, epoch), run("last_seq", {})[0]["seq"]
@@ -95,9 +93,9 @@ def sqlite_pairs(path: Path, pairs: int) -> float:
         best = run("claim_candidates", claim_arguments())[0]
         take = take_arguments(best["id"], best["root_id"])
         run("hold_budgets", take)
-        task = each("claim_tasks", "tasks", take)[0]
-        each("open_attempts", "attempts", attempt_arguments(task["id"], task["epoch"], f"raw{task['id']}"))
-        run("charge_runs", take)
+        task = write("claim_tasks", take, told=True)[0]
+        write("open_attempts", attempt_arguments(task["id"], task["epoch"], f"raw{task['id']}"), told=True)
+        write("charge_runs", {"root": best["root_id"], "n": 1})
         append("claimed", task["id"], task["epoch"])
         connection.execute("COMMIT")
         connection.execute("BEGIN IMMEDIATE")

@@ -114,6 +114,8 @@ class Port:
         self.wire.reads += 1
         return await self.wire.store.snapshot(asks)
 
+    def get_ready(self) -> None: ...
+
     async def shrink(self, *, whole: bool) -> bool:
         return await self.wire.store.shrink(whole=whole)
 

@@ -15,7 +15,7 @@ from typing import Any
 from dugnad.agent.agent import Agent
 from dugnad.board import records
 from dugnad.board.store.seam import Topics
-from dugnad.board.store.sqlite import open_sqlite, run_now
+from dugnad.board.store.sqlite import SqliteStore, run_now
 from dugnad.clock import Sources
 from dugnad.errors import DugnadError
 from dugnad.settings import AgentLimits, Limits, Patience, TeamLimits
@@ -87,7 +87,7 @@ class World:
         self.outside = OutsideWorld(self.witness, self.storm, self.random, self.note)
         sandbox().enter(self.outside)
         true = Sources(now_ms=self._now_ms, new_id=self._ids("database"), chance=self.random.random)
-        store = open_sqlite(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
+        store = SqliteStore(None, limits=LIMITS, patience=PATIENCE, sources=true, threads=False)
         self.witness.lease_left = self._lease_left
         self.wire = DatabaseWire(
             self.loop, store, self.storm, self._committed, self.note, self.freeze, over_a_wire=bool(seed % 2)

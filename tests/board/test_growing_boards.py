@@ -241,6 +241,8 @@ async def test_a_large_backlog_costs_no_more_before_it_has_statistics(postgres: 
 
 
 CROWD = (
+    "ALTER TABLE teammates SET (autovacuum_enabled = off)",
+    "ALTER TABLE hosts SET (autovacuum_enabled = off)",
     """INSERT INTO teammates (name, roles, lead, prompt, model, state, host_id, spawned_at)
        SELECT 'other' || n, '[]', 0, '', '', 'seated', id, 0 FROM hosts, generate_series(1, 1000) AS n""",
     "INSERT INTO hosts (id, label, lease_until, started_at) SELECT n, 'h', 2^50, 1 FROM generate_series(1, 1000) AS n",

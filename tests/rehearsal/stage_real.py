@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from dugnad.agent.agent import Agent
 from dugnad.board import Board
-from dugnad.board.store.sqlite import open_sqlite
+from dugnad.board.store.sqlite import SqliteStore
 from dugnad.clock import Sources
 from dugnad.models import ScriptedModel
 from dugnad.models.port import Facts, Price, Reply, Request, Usage
@@ -76,7 +76,7 @@ class Reality:
         """How long it really takes, in milliseconds, and what it costs in micro-dollars."""
         self.loop, self._chance, self._hosts = VirtualLoop(0), random.Random(0), list[tuple[Process, Host]]()
         self.model, desk = Timed(self.plan, self.draws), Process("person")
-        store = open_sqlite(None, limits=self.limits, patience=Patience(), sources=self._sources("db"), threads=False)
+        store = SqliteStore(None, limits=self.limits, patience=Patience(), sources=self._sources("db"), threads=False)
         storm = Storm(frozenset(), self._chance)
         self.wire = DatabaseWire(
             self.loop, store, storm, lambda who, topics: None, lambda who, what: None, lambda process: None

@@ -26,16 +26,21 @@ async def open_board(
     hide_password(url)
     store: Store
     if url.startswith("sqlite://"):
-        from .store.sqlite import open_sqlite
+        from .store.sqlite import SqliteStore
 
         path = sqlite_path(url)
         if not make and (path is None or not path.exists()):
             raise BoardUnreachable(f"There is no board at {path or url} yet; `dugnad add` or `dugnad run` makes one.")
-        store = open_sqlite(path, limits=limits, patience=patience, sources=sources, threads=threads)
+        store = SqliteStore(path, limits=limits, patience=patience, sources=sources, threads=threads)
     elif url.startswith(("postgresql://", "postgres://")):
-        from .store.postgres import open_postgres  # Imported here: a SQLite board needs no driver.
+        from .store.postgres import PostgresStore  # Imported here: a SQLite board needs no driver.
 
-        store = await open_postgres(url, limits=limits, patience=patience, sources=sources, make=make)
+        store = PostgresStore(url, limits=limits, patience=patience, sources=sources)
+        try:
+            await store.open(make=make)
+        except BaseException:
+            await store.close()
+            raise
     else:
         raise BadBoardURL(
             f"{url.partition(':')[0]!r} is not a kind of board; use sqlite:///path/to/board.db or postgresql://host/database."

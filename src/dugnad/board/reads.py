@@ -35,6 +35,7 @@ class Reading:
         self.limits = limits
         self.sources = sources
         self._store = store
+        self.get_ready = store.get_ready  # For many calls at once: begins to connect, so that the first ones need not.
         self._gatherer = Gatherer(store, Scripts(store, self._lease_max()).of)
         self._hub = Hub(self._look, patience.poll_seconds)
         store.on_push(self._hub.heard)

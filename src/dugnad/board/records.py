@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -90,18 +91,22 @@ def facts(row: Row, names: Iterable[str]) -> dict[str, Any]:
 
 
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a record, and whether each is true or false; then its column holds 1 or 0."""
-    return tuple((each.name, str(each.type).startswith("bool")) for each in fields(kind))
+def _columns(kind: Any, derived: frozenset[str]) -> tuple[tuple[str, ...], Callable[[Row], tuple[Any, ...]], list[str]]:
+    """The fields of a record that are read from a row, what reads them, and which are true or false: their columns
+    hold 1 or 0."""
+    read = [each for each in fields(kind) if each.name not in derived]
+    columns = itemgetter(*(_COLUMNS.get(each.name, each.name) for each in read))
+    return tuple(each.name for each in read), columns, [each.name for each in read if str(each.type).startswith("bool")]
 
 
 def _made(kind: Callable[..., T], row: Row, **derived: object) -> T:
     """A record of a row. `derived`: fields whose value is not in a column."""
-    for name, is_bool in _fields(kind):
-        if name not in derived:
-            value = row[_COLUMNS.get(name, name)]
-            derived[name] = bool(value) if is_bool and value is not None else value
-    return kind(**derived)
+    names, columns, bools = _columns(kind, frozenset(derived))
+    values = dict(zip(names, columns(row), strict=True))
+    for name in bools:
+        if values[name] is not None:
+            values[name] = bool(values[name])
+    return kind(**values, **derived)
 
 
 task = partial(_made, types.Task)

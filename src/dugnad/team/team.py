@@ -66,6 +66,7 @@ class Team:
     async def __aenter__(self) -> Team:
         Policy.of(self.plan.policies)  # Refuses wrong policies before anything begins.
         self._board = self._given or await self._closing.enter_async_context(opened(self.plan))
+        self.board.get_ready()
         self._closing.push_async_callback(self._models.close)
         self._closing.push_async_callback(self.leave, "the team was closed")
         return self

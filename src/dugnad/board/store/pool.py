@@ -79,8 +79,6 @@ class Readers:
     def terminate(self) -> None:
         for connection in self._all:
             connection.terminate()
-        self._all.clear()
-        self._resting.clear()
 
 
 @dataclass(slots=True)

@@ -23,10 +23,10 @@ from . import migrations
 from .composed import script_procedure, together
 from .pool import Connection, Readers, Writer, split_url
 from .queries import load, load_setup
-from .seam import Asked, Pushing, Row, Script, Topics, TryAgain, Tx, Work, as_json, topics_json, urgent
+from .seam import STEPS, Asked, BaseStore, Row, Script, Topics, TryAgain, Tx, Work, as_json, topics_json, urgent
 
 _VERSION_MIN = 140_000
-_COLLISIONS_MAX, _READERS_MAX = 10, 4
+_COLLISIONS_MAX, _READERS_MAX, _READERS_SOON = 10, 3, 2
 _NAP_SECONDS_MAX, _PAUSE_SECONDS = 1.0, 0.02  # Between tries to connect, at most; before a push that can wait.
 _TOGETHER_MAX = 20  # Statements that are read as one.
 # Statements must use an index, and read no more of it than they need. A planner that takes the tables for empty would
@@ -70,14 +70,11 @@ class PostgresTx(Tx):
         return _is_gone(trouble) or isinstance(trouble, _COLLIDED)
 
 
-class PostgresStore(Pushing):
-    """Made by `open_postgres`."""
-
+class PostgresStore(BaseStore):
     over_a_wire = True
 
     def __init__(self, url: str, *, limits: Limits, patience: Patience, sources: Sources) -> None:
-        super().__init__()
-        self.limits, self.sources, self._patience = limits, sources, patience
+        super().__init__(limits, patience, sources)
         self.queries = load("postgres")
         self._address, self._board = split_url(url)
         self._channel = f"dugnad_{self._board}"
@@ -118,9 +115,6 @@ class PostgresStore(Pushing):
         self._owe(topics)
         return bool(by_script)
 
-    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        return (await self.snapshot([(name, arguments)]))[0]
-
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         queries = [(self.queries[name].text, self.queries[name].arguments(given)) for name, given in asks]
         if 1 < len(asks) <= _TOGETHER_MAX:  # One statement sees the board at one moment, and takes one round trip.
@@ -136,11 +130,27 @@ class PostgresStore(Pushing):
     async def shrink(self, *, whole: bool) -> bool:
         return True  # The server does so by itself (autovacuum).
 
+    def get_ready(self) -> None:
+        self._do_meanwhile(self._get_ready())
+
+    async def _get_ready(self) -> None:
+        """Connect, and let the server plan the steps of scripts, so that the first calls do not wait for it."""
+        empty = Script()
+        empty.given = {name: [] for name in STEPS}
+        with contextlib.suppress(BoardTrouble, *_GONE, asyncpg.PostgresError, asyncpg.InterfaceError):
+            for writer in reversed(self._writers):  # The first one is in use by now.
+                async with writer.lock:
+                    await self._reach(writer)
+                    if writer.has_scripts:
+                        await self._is_enough(writer, empty)
+            await asyncio.gather(*(self.read("read_identity") for _ in range(_READERS_SOON)))  # One for each.
+
     async def close(self) -> None:
         await self._push()
         self._closed = True
-        for chore in list(self._chores):
+        for chore in (chores := list(self._chores)):
             chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
         for connection in (*(writer.connection for writer in self._writers), self._listener):
             if connection is not None and not connection.is_closed():
                 with contextlib.suppress(*_GONE):
@@ -263,16 +273,20 @@ class PostgresStore(Pushing):
         )  # fmt: skip
         # Both ends of the wire notice when the other falls silent.
         connection.notice_silence(patience.network_seconds)
-        with contextlib.suppress(asyncpg.PostgresError):  # The server's system may not have these settings.
+        try:
             await connection.execute(
                 f"SET tcp_user_timeout = {int(patience.network_seconds * 1000)}; "
                 "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
             )
+        except BaseException as trouble:
+            if not isinstance(trouble, asyncpg.PostgresError):  # The server's system may not have these settings.
+                connection.terminate()  # Nobody else knows of it yet.
+                raise
         return connection
 
     async def _listen(self) -> None:
         self._listener = await self._connect({})
-        self._listener.add_termination_listener(self._lost_listener)
+        self._listener.add_termination_listener(lambda _: self._closed or self._do_meanwhile(self._listen_again()))
         await self._listener.add_listener(self._channel, self._heard)
 
     def _owe(self, topics: Topics) -> None:
@@ -297,14 +311,11 @@ class PostgresStore(Pushing):
         self._heard_since += 1
         self.tell(json.loads(str(payload)))
 
-    def _lost_listener(self, _connection: object) -> None:
-        if not self._closed:
-            self._do_meanwhile(self._listen_again())
-
-    def _do_meanwhile(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do_meanwhile(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         chore = asyncio.get_running_loop().create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
+        return chore
 
     async def _listen_again(self) -> None:
         nap = 0.05
@@ -357,15 +368,3 @@ async def _apply(connection: Any, setup: dict[str, str], board: str) -> None:
         for statement in statements:
             await connection.execute(statement)
         await connection.execute(setup["set_version"], number)
-
-
-async def open_postgres(
-    url: str, *, limits: Limits, patience: Patience, sources: Sources, make: bool = True
-) -> PostgresStore:
-    store = PostgresStore(url, limits=limits, patience=patience, sources=sources)
-    try:
-        await store.open(make=make)
-    except BaseException:
-        await store.close()
-        raise
-    return store

@@ -18,11 +18,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from .seam import as_json
+
 Dialect = Literal["sqlite", "postgres"]
 
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z_]+)(?: \((?P<dialect>sqlite|postgres)\))?$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)")
+_WRITES = re.compile(r"^(INSERT|UPDATE)\b", re.MULTILINE)
 _LIST = re.compile(r"\bFROM json_each\(CAST\(\?1 AS text\)\)(?= WHERE|\n\)|$)")
 _FIELD = re.compile(r"CAST\(value ->> '([a-z_]+)' AS bigint\)|value ->> '([a-z_]+)'")
 
@@ -35,11 +38,18 @@ class Query:
     fields: tuple[str, ...] = ()  # Of an entry of its list, if it writes one on SQLite.
 
     def arguments(self, given: Mapping[str, object]) -> tuple[object, ...]:
-        return tuple([given[name] for name in self.parameters])
+        values = [given[name] for name in self.parameters]
+        return tuple([as_json(value) if isinstance(value, list) else value for value in values])
 
-    def of_entries(self, count: int) -> str:
-        """The text that writes so many entries of its list. Its parameters are their fields, entry after entry."""
-        return _of_entries(self.text, self.fields, count)
+
+@cache
+def of_entries(query: Query, count: int, *, told: bool) -> str:
+    """The text that writes so many entries of a list, and returns rows only if they are told. Its parameters are their
+    fields, entry after entry."""
+    entry = f"({', '.join('?' * len(query.fields))})"
+    text = query.text if told else query.text.partition("RETURNING")[0].strip()
+    listed = _LIST.sub(f"FROM (VALUES {', '.join([entry] * count)})", text)
+    return _FIELD.sub(lambda field: f"column{query.fields.index(field[1] or field[2]) + 1}", listed)
 
 
 @cache
@@ -75,16 +85,9 @@ def _statements(source: str) -> list[tuple[str, str | None, str]]:
 
 
 def _with_fields(query: Query) -> Query:
-    if not query.text.startswith(("INSERT", "UPDATE")) or len(_LIST.findall(query.text)) != 1:
+    if not _WRITES.search(query.text) or len(query.parameters) != 1 or len(_LIST.findall(query.text)) != 1:
         return query
     return replace(query, fields=tuple(dict.fromkeys(field[1] or field[2] for field in _FIELD.finditer(query.text))))
-
-
-@cache
-def _of_entries(text: str, fields: tuple[str, ...], count: int) -> str:
-    entry = f"({', '.join('?' * len(fields))})"
-    listed = _LIST.sub(f"FROM (VALUES {', '.join([entry] * count)})", text.partition("RETURNING")[0].strip())
-    return _FIELD.sub(lambda field: f"column{fields.index(field[1] or field[2]) + 1}", listed)
 
 
 def _prepare(name: str, text: str, dialect: Dialect) -> Query:

@@ -15,7 +15,7 @@ import orjson
 
 from ...clock import Sources
 from ...errors import BadInput
-from ...settings import Limits
+from ...settings import Limits, Patience
 from .. import rules
 
 Row = Mapping[str, Any]
@@ -111,7 +111,7 @@ class Tx(Noting, ABC):
 
     @abstractmethod
     async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        """Run the statement of that name."""
+        """Run the statement of that name. It gets a list as JSON, or in another form that it has for lists."""
 
     @abstractmethod
     async def execute(self, *statements: str) -> None:
@@ -137,11 +137,18 @@ class Tx(Noting, ABC):
         await self.execute("RELEASE one_call")
 
 
-class Pushing:
-    """Tells listeners of commits."""
+class BaseStore(ABC):
+    """What both databases have in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits, patience: Patience, sources: Sources) -> None:
+        self.limits, self.sources, self._patience = limits, sources, patience
         self._listeners: list[Callable[[Topics], None]] = []
+
+    @abstractmethod
+    async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]: ...
+
+    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
+        return (await self.snapshot([(name, arguments)]))[0]
 
     def on_push(self, listener: Callable[[Topics], None]) -> None:
         self._listeners.append(listener)
@@ -170,6 +177,9 @@ class Store(Protocol):
 
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         """Run several reading statements that all see the board at one moment."""
+
+    def get_ready(self) -> None:
+        """Begin to prepare what many calls at once will need."""
 
     async def shrink(self, *, whole: bool) -> bool:
         """Give unused space back to the disk, if that is possible. `whole`: nobody else would have to wait."""

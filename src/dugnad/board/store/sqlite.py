@@ -12,7 +12,7 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -22,8 +22,8 @@ from ...errors import BoardBusy, BoardFull, BoardReadOnly, BoardTrouble, BoardUn
 from ...settings import Limits, Patience
 from . import migrations
 from .disk import check_place, shrink
-from .queries import load, load_setup
-from .seam import Asked, Noting, Pushing, Row, Script, Topics, Tx, Work, as_json, topics_json
+from .queries import Query, load, load_setup, of_entries
+from .seam import Asked, BaseStore, Noting, Row, Script, Topics, Tx, Work, as_json, topics_json
 from .thread import DatabaseThread
 from .wakeup import Nudge
 
@@ -58,11 +58,12 @@ class SqliteTx(Tx):
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store.limits, store.sources)
-        self._connection = store.writer
-        self._queries = store.queries
+        self._store, self._connection = store, store.writer
 
     async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        query = self._queries[name]
+        query = self._store.queries[name]
+        if query.fields:
+            return self._store.write_list(query, cast(list[Any], arguments[query.parameters[0]]), told=True)[1]
         return _rows(self._connection.execute(query.text, query.arguments(arguments)))
 
     async def execute(self, *statements: str) -> None:
@@ -73,19 +74,14 @@ class SqliteTx(Tx):
         return not self._connection.in_transaction  # A full disk ends the whole transaction.
 
 
-class SqliteStore(Pushing):
-    """Made by `open_sqlite`."""
-
+class SqliteStore(BaseStore):
     over_a_wire = False  # Every statement is immediate.
 
     def __init__(
         self, path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
     ) -> None:
-        super().__init__()
-        self.limits = limits
-        self.sources = sources
+        super().__init__(limits, patience, sources)
         self.queries = load("sqlite")
-        self._patience = patience
         self._path = path
         self._threads_until = 0.0
         if path is not None:
@@ -110,14 +106,13 @@ class SqliteStore(Pushing):
             for reader in (self._reader, self._quick_reader):
                 reader.execute(load_setup("sqlite")["reading"])
             self._read_thread = DatabaseThread("dugnad board reader")
+            self._listen(path)
 
-    def listen(self) -> None:
-        """Hear of other processes' commits. Needs the running loop, so it is not part of making the store."""
-        if self._path is None or self._write_thread is None:
-            return
+    def _listen(self, path: Path) -> None:
+        """Hear of other processes' commits."""
         # Without the folder (on a read-only disk) the slow sweep must be enough.
         with contextlib.suppress(OSError):
-            self._nudge = Nudge(self._path.with_name(self._path.name + ".wake"), self.sources.new_id())
+            self._nudge = Nudge(path.with_name(path.name + ".wake"), self.sources.new_id())
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._nudge.socket, self._nudge.drain, self._heard)
 
@@ -134,9 +129,6 @@ class SqliteStore(Pushing):
         self.tell(topics)
         return by_script
 
-    async def read(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        return (await self.snapshot([(name, arguments)]))[0]
-
     async def snapshot(self, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
         if _READ_AT_ONCE.issuperset(name for name, _ in asks) and time.monotonic() > self._threads_until:
             return self._fetch_all(self._quick_reader, asks)
@@ -145,9 +137,9 @@ class SqliteStore(Pushing):
         return await self._read_thread.ask(lambda: self._fetch_all(self._reader, asks))
 
     def _fetch_all(self, reader: sqlite3.Connection, asks: Sequence[Asked]) -> Sequence[Sequence[Row]]:
-        if len(asks) == 1:
-            return [self._fetch(reader, *asks[0])]
         with _named_troubles(self._path):
+            if len(asks) == 1:
+                return [self._fetch(reader, *asks[0])]
             reader.execute("BEGIN")
             try:
                 return [self._fetch(reader, *ask) for ask in asks]
@@ -156,8 +148,9 @@ class SqliteStore(Pushing):
 
     def _fetch(self, reader: sqlite3.Connection, name: str, given: Mapping[str, object]) -> Sequence[Row]:
         query = self.queries[name]
-        with _named_troubles(self._path):
-            return _rows(reader.execute(query.text, query.arguments(given)))
+        return _rows(reader.execute(query.text, query.arguments(given)))
+
+    def get_ready(self) -> None: ...  # Nothing has to be connected.
 
     async def shrink(self, *, whole: bool) -> bool:
         connection = _connect(self._path, self.sources, self._patience, known=True)
@@ -194,8 +187,9 @@ class SqliteStore(Pushing):
                     run_now(cast(Coroutine[Any, Any, None], work(cast(Tx, tx))))
                 if tx.events:
                     at, last = self.sources.now_ms(), self.writer.execute(self.queries["last_seq"].text).fetchone()[0]
-                    told = [{**each, "data": as_json(each["data"]), "at": at} for each in tx.events]
-                    self._write("append_events", [{**each, "seq": seq} for seq, each in enumerate(told, last + 1)])
+                    told = enumerate(tx.events, last + 1)
+                    rows = [{**each, "data": as_json(each["data"]), "at": at, "seq": seq} for seq, each in told]
+                    self.write_list(self.queries["append_events"], rows)
                 self.writer.execute("COMMIT")
             except BaseException:
                 if self.writer.in_transaction:
@@ -208,32 +202,33 @@ class SqliteStore(Pushing):
         return {**tx.topics, "log": 1}, tx is script
 
     def _is_enough(self, script: Script) -> bool:
-        """Run a script. If it is not enough, the transaction begins again."""
-        found: dict[str, Sequence[Row]] = {}
+        """Run a script; none tells rows here. If it is not enough, the transaction begins again."""
         with contextlib.suppress(sqlite3.IntegrityError):  # A key was used before, so the verb has to find its answer.
             for name, given, rows in script.steps:
-                if name in script.tells or not self.queries[name].fields:
-                    found[name] = _rows(self.writer.execute(self.queries[name].text, (as_json(given),)))
-                    if len(found[name]) != rows:
-                        break
-                elif self._write(name, given) != rows:
+                query = self.queries[name]
+                if query.fields:
+                    found = self.write_list(query, given)[0]
+                else:
+                    found = len(self.writer.execute(query.text, (as_json(given),)).fetchall())
+                if found != rows:
                     break
             else:
-                script.told(found)
                 return True
         self.writer.execute("ROLLBACK")
         _patiently(self.writer, "BEGIN IMMEDIATE", self._patience.busy_seconds)
         return False
 
-    def _write(self, name: str, entries: Sequence[Mapping[str, Any]]) -> int:
-        """Run a statement with these entries, some at once. Returns how many rows it changed."""
-        query, begin, changed = self.queries[name], 0, 0
+    def write_list(self, query: Query, entries: Sequence[Row], *, told: bool = False) -> tuple[int, list[Row]]:
+        """Run a statement with these entries, some at once: how many rows it changed, and those that it tells."""
+        begin, changed, rows = 0, 0, list[Row]()
         for size in _SIZES:
             while len(entries) - begin >= size:
-                values = [each[field] for each in entries[begin : begin + size] for field in query.fields]
-                changed += self.writer.execute(query.of_entries(size), values).rowcount
+                values = [each.get(field) for each in entries[begin : begin + size] for field in query.fields]
+                cursor = self.writer.execute(of_entries(query, size, told=told), values)
+                rows += _rows(cursor)
+                changed += cursor.rowcount
                 begin += size
-        return changed
+        return changed, rows
 
     def _heard(self, payload: str) -> None:
         self.tell({"?": 1} if payload == "?" else json.loads(payload))
@@ -257,7 +252,7 @@ def _patiently(connection: sqlite3.Connection, statement: str, busy_seconds: flo
             connection.execute(statement)
             return
         except sqlite3.OperationalError as trouble:
-            if not _is_busy(trouble):
+            if not isinstance(_name(trouble, None), BoardBusy):
                 raise
             if time.monotonic() > deadline:
                 raise BoardBusy(
@@ -349,24 +344,17 @@ def _migrate(connection: sqlite3.Connection, patience: Patience) -> None:
         raise
 
 
-def _is_busy(trouble: sqlite3.Error) -> bool:
-    return (trouble.sqlite_errorcode or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-class _named_troubles:
+@contextlib.contextmanager
+def _named_troubles(path: Path | None) -> Iterator[None]:
     """Turns SQLite's errors about the file into ours. Its errors about a statement are bugs and pass."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, trouble: BaseException | None, trace: object) -> None:
-        if isinstance(trouble, sqlite3.Error):
-            if named := _name(trouble, self._path):
-                raise named from trouble
-        elif isinstance(trouble, OSError):
-            raise BoardUnreachable(f"Cannot use {self._path} as a board: {trouble.strerror}.") from trouble
+    try:
+        yield
+    except sqlite3.Error as trouble:
+        if named := _name(trouble, path):
+            raise named from trouble
+        raise
+    except OSError as trouble:
+        raise BoardUnreachable(f"Cannot use {path} as a board: {trouble.strerror}.") from trouble
 
 
 def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
@@ -388,11 +376,3 @@ def _name(trouble: sqlite3.Error, path: Path | None) -> BoardTrouble | None:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BoardBusy()
     return None
-
-
-def open_sqlite(
-    path: Path | None, *, limits: Limits, patience: Patience, sources: Sources, threads: bool
-) -> SqliteStore:
-    store = SqliteStore(path, limits=limits, patience=patience, sources=sources, threads=threads)
-    store.listen()
-    return store

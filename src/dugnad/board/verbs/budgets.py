@@ -96,7 +96,7 @@ async def _write(tx: Tx, made: Sequence[Reserve]) -> None:
     if not made:
         return
     rows = [call.row for call in made]
-    await tx.fetch("insert_reservations", reservations=as_json(rows))
+    await tx.fetch("insert_reservations", reservations=rows)
     await move(tx, [(call.root, plain(call.amount, "_reserved")) for call in made])
     for call in made:
         event(tx, "reserved", call.teammate, **call.row)
@@ -129,7 +129,7 @@ def summed(moves: Iterable[tuple[int, dict[str, int]]]) -> list[dict[str, int]]:
 async def move(tx: Tx, moves: Iterable[tuple[int, dict[str, int]]]) -> Sequence[Row]:
     """Add to what each root has spent and reserved: (root, columns)."""
     rows = summed(moves)
-    return await tx.fetch("move_amounts", roots=as_json(rows)) if rows else []
+    return await tx.fetch("move_amounts", roots=rows) if rows else []
 
 
 async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, str]]) -> None:
@@ -137,7 +137,7 @@ async def close_reservations(tx: Tx, closed: Sequence[tuple[Row, Amount, str, st
     if not closed:
         return
     given = [{"key": row["key"], "state": state, "tokens": spent.tokens} for row, spent, state, _ in closed]
-    await tx.fetch("close_reservations", reservations=as_json(given))
+    await tx.fetch("close_reservations", reservations=given)
     moves = []
     for row, spent, state, actor in closed:
         held = records.amount(row)

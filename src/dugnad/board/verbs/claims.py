@@ -77,7 +77,7 @@ async def _claimed_before(tx: Tx, asks: Sequence[Ask]) -> dict[int, Claim]:
     """Claims that an earlier try of the same call made, whose answer was lost."""
     if not tx.repeated and not any(ask.may_repeat for ask in asks):
         return {}
-    rows = await tx.fetch("attempts_by_key", keys=as_json([{"key": ask.key} for ask in asks]))
+    rows = await tx.fetch("attempts_by_key", keys=[{"key": ask.key} for ask in asks])
     if not rows:
         return {}
     tasks = {row["id"]: row for row in await tx.fetch("tasks_by_id", ids=ids_json(row["task_id"] for row in rows))}
@@ -94,7 +94,7 @@ async def _lanes(this: _Round) -> dict[int, tuple[str, ...]]:
     """The lanes of each asker and the scope of its host, or why it is refused."""
     tx, answers = this.tx, this.answers
     asked = [{"teammate": ask.teammate, "host": ask.host} for ask in this.asks]
-    rows = await tx.fetch("claimants", claimants=as_json(asked), lease_max=int(tx.limits.lease_seconds_max * 1000))
+    rows = await tx.fetch("claimants", claimants=asked, lease_max=int(tx.limits.lease_seconds_max * 1000))
     seats = {(row["name"], row["known_host"]): row for row in rows}
     known = {row["name"] for row in rows}
     lanes: dict[int, tuple[str, ...]] = {}
@@ -224,10 +224,10 @@ async def _take(this: _Round) -> None:
         return
     tx, asks, grants = this.tx, this.asks, this.grants
     taken = [{"id": each.id, "teammate": asks[at].teammate, "host": asks[at].host} for at, each in grants.items()]
-    rows = {row["id"]: row for row in await tx.fetch("claim_tasks", tasks=as_json(taken))}
+    rows = {row["id"]: row for row in await tx.fetch("claim_tasks", tasks=taken)}
     attempts = [opened_attempt(asks[at], rows[each.id], keeps=at in this.keeping) for at, each in grants.items()]
-    opened = {row["task_id"]: row for row in await tx.fetch("open_attempts", attempts=as_json(attempts))}
-    await tx.fetch("charge_runs", roots=as_json(charged(grants.values())))
+    opened = {row["task_id"]: row for row in await tx.fetch("open_attempts", attempts=attempts)}
+    await tx.fetch("charge_runs", roots=charged(grants.values()))
     for (place, granted), attempt in zip(grants.items(), attempts, strict=True):
         attempt.update({name: opened[granted.id][name] for name in ("number", "follows")})
         this.answers[place] = _claim(rows[granted.id], attempt, attempt["host"])

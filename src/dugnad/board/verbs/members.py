@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...errors import BadInput, HostLost, NotReady, UnknownHost
 from ...types import Teammate
 from .. import records, rules
-from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake
+from ..store.seam import TryAgain, Tx, as_json, event, ids_json, wake
 from .idempotency import once
-from .messages import show
+from .messages import member, show
 
 CLIENT_LEFT = "its client left"  # Why a teammate stopped whose mind is a client of the host.
 
@@ -87,7 +87,7 @@ async def seat(tx: Tx, *, host: str, name: str | None, count: int, key: str) -> 
 async def _seat(tx: Tx, host: str, name: str | None, count: int, *, key: str) -> list[str]:
     await _must_live(tx, host)
     if name is not None:
-        row = await _hold(tx, name)
+        row = await member(tx, name, statement="hold_teammate")
         if row["state"] == "seated" and row["host_id"] == host:
             return [name]
     await tx.fetch("lock_seats")
@@ -120,7 +120,7 @@ async def end_teammate(
     `seat`: only if it still has this seat, so that an old host cannot stop a teammate that moved. `if_quiet`: only if
     it has read all messages, so that none is lost between working and resting.
     """
-    row = await _hold(tx, name)
+    row = await member(tx, name, statement="hold_teammate")
     state = "failed" if failed else "stopped"
     if row["state"] == state:
         return
@@ -145,13 +145,6 @@ async def end_outsiders(tx: Tx, host: str) -> None:
         await end_teammate(
             tx, name=row["name"], by="board", reason=CLIENT_LEFT, failed=False, seat=None, if_quiet=False
         )  # fmt: skip
-
-
-async def _hold(tx: Tx, name: str) -> Row:
-    rows = await tx.fetch("hold_teammate", name=name)
-    if not rows:
-        raise rules.unknown_teammate(name)
-    return rows[0]
 
 
 async def _read(tx: Tx, name: str) -> Teammate:

@@ -40,7 +40,7 @@ async def tell(
         return [records.message(row) for row in there]
     if claim:
         await fence(tx, claim)
-    from_lead = await _is_lead(tx, sender)
+    from_lead = bool((await member(tx, sender))["lead"])
     if kind in rules.REPLY_TO and await tx.fetch("request_messages", request=request):
         raise BadInput(f"The request id {request!r} is already used; leave it out, or choose another.")
     if recipient is None:
@@ -56,15 +56,11 @@ async def tell(
     return [records.message(row) for row in await tx.fetch("messages_by_key", key=key)]
 
 
-async def member(tx: Tx, name: str) -> Row:
-    rows = await tx.fetch("recipient", name=name)
+async def member(tx: Tx, name: str, *, statement: str = "recipient") -> Row:
+    rows = await tx.fetch(statement, name=name)
     if not rows:
         raise rules.unknown_teammate(name)
     return rows[0]
-
-
-async def _is_lead(tx: Tx, name: str) -> bool:
-    return bool((await member(tx, name))["lead"])
 
 
 async def _reachable(tx: Tx, name: str) -> str:
@@ -95,7 +91,7 @@ async def ask_for(tx: Tx, task: int, asker: str, outcome: Waiting, request: str)
     recipient = await _reachable(tx, outcome.ask)
     letter = _Letter(
         sender=asker, text=outcome.question, kind="plan" if outcome.on == "plan" else "question", key=request,
-        from_lead=await _is_lead(tx, asker), request=request, task=task,
+        from_lead=bool((await member(tx, asker))["lead"]), request=request, task=task,
     )  # fmt: skip
     await _send(tx, letter, recipient)
 
@@ -125,8 +121,8 @@ async def reply(tx: Tx, *, request: str, sender: str, text: str, accepted: bool 
     if sender not in (asked["recipient"], HUMAN):
         raise NotReady(f"This was asked of {asked['recipient']}; only {asked['recipient']} or the human can answer.")
     letter = _Letter(
-        sender=sender, text=text, kind=kind, key=f"reply:{request}", from_lead=await _is_lead(tx, sender),
-        request=request, accepted=accepted, task=asked["task_id"],
+        sender=sender, text=text, kind=kind, key=f"reply:{request}", request=request, accepted=accepted,
+        from_lead=bool((await member(tx, sender))["lead"]), task=asked["task_id"],
     )  # fmt: skip
     # Accepted even if the asker was shut down: another teammate continues its task with the answer.
     await _send(tx, letter, asked["sender"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...errors import NotReady
 from ...types import Need
 from .. import rules
-from ..store.seam import Row, Tx, as_json, event, ids_json, made_ready, wake
+from ..store.seam import Row, Tx, event, ids_json, made_ready, wake
 from .budgets import forfeit
 from .fence import hold_tasks, known
 from .followed import tell_of_ends
@@ -39,7 +39,7 @@ async def after_end(tx: Tx, ended: Mapping[int, tuple[str, str | None]]) -> None
             else:
                 reason = rules.broken_reason(edge["needs_id"], edge["outcome"], state, outcome)
                 broken.setdefault(edge["task_id"], reason)
-        await tx.fetch("mark_needs", needs=as_json(judged))
+        await tx.fetch("mark_needs", needs=judged)
         await count_down(tx, met)
         now = await _skip(tx, broken)
         skipped += now
@@ -50,8 +50,7 @@ async def after_end(tx: Tx, ended: Mapping[int, tuple[str, str | None]]) -> None
 async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
     if not met:
         return
-    counts = as_json([{"id": task, "n": n} for task, n in sorted(met.items())])
-    for row in await tx.fetch("count_down", tasks=counts):
+    for row in await tx.fetch("count_down", tasks=[{"id": task, "n": n} for task, n in sorted(met.items())]):
         if row["open_needs"] == 0 and row["state"] in ("ready", "scheduled"):
             made_ready(tx, row)
 
@@ -59,8 +58,7 @@ async def count_down(tx: Tx, met: Mapping[int, int]) -> None:
 async def _skip(tx: Tx, broken: Mapping[int, str]) -> Sequence[Row]:
     if not broken:
         return ()
-    skipped = [{"id": task, "reason": why} for task, why in sorted(broken.items())]
-    rows = await tx.fetch("skip_tasks", tasks=as_json(skipped))
+    rows = await tx.fetch("skip_tasks", tasks=[{"id": task, "reason": why} for task, why in sorted(broken.items())])
     for row in rows:
         event(tx, "skipped", "board", task=row["id"], root=row["root_id"], reason=row["reason"])
     return rows
@@ -112,4 +110,4 @@ async def lift_chains(tx: Tx, chains: Mapping[int, int]) -> None:
     """Raise the chain of these tasks, and of those they wait for, to at least this. It is derived, so not logged."""
     if chains:
         lifted = [{"id": task, "chain": min(chain, tx.limits.chain_max)} for task, chain in sorted(chains.items())]
-        await tx.fetch("raise_chains", tasks=as_json(lifted), chain_max=tx.limits.chain_max)
+        await tx.fetch("raise_chains", tasks=lifted, chain_max=tx.limits.chain_max)

@@ -12,7 +12,7 @@ from ...errors import CoolingDown
 from ...settings import Limits
 from ...types import Cooldown, Pace
 from .. import records
-from ..store.seam import Row, Tx, as_json, event, wake
+from ..store.seam import Row, Tx, event, wake
 from .idempotency import once
 
 _WINDOW_MS = 60_000
@@ -122,11 +122,9 @@ async def look(tx: Tx, paces: Iterable[Pace | None]) -> Paces:
         return Paces((), (), tx.sources.chance)
     counted = _labels(pace for pace in given if pace.requests_per_minute or pace.tokens_per_minute)
     if counted:
-        await tx.fetch("lock_paces", keys=as_json(counted))
-    rows = await tx.fetch("read_paces", keys=as_json(_labels(given)))
-    used: Sequence[Row] = ()
-    if counted:
-        used = await tx.fetch("used_of_paces", keys=as_json(counted), since=rows[0]["now"] - _WINDOW_MS)
+        await tx.fetch("lock_paces", keys=counted)
+    rows = await tx.fetch("read_paces", keys=_labels(given))
+    used = await tx.fetch("used_of_paces", keys=counted, since=rows[0]["now"] - _WINDOW_MS) if counted else ()
     return Paces(rows, used, tx.sources.chance)
 
 

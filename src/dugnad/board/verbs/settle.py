@@ -11,7 +11,7 @@ from ...errors import BadInput, DugnadError, StaleClaim, UnknownTask
 from ...settings import Limits
 from ...types import HUMAN, Done, Failed, Outcome, Released, Waiting
 from .. import rules
-from ..store.seam import Noting, Row, Tx, as_json, event, ids_json, wake, wake_for
+from ..store.seam import Noting, Row, Tx, event, ids_json, wake, wake_for
 from .budgets import forfeit, park
 from .fence import hold_tasks, refused
 from .followed import tell_of_ends
@@ -61,9 +61,9 @@ class Move:
         return self.state in ("done", "failed")
 
     @property
-    def delivery(self) -> dict[str, str | None]:
+    def delivery(self) -> dict[str, str]:
         """What a task that is done says, and who did it; nothing of any other."""
-        return {name: getattr(self.done, name, None) for name in Done.__slots__}
+        return _said(self.done) if self.done else {}
 
 
 def check_outcome(outcome: Outcome, limits: Limits) -> Outcome:
@@ -179,7 +179,7 @@ async def settle(tx: Tx, calls: Sequence[Settle]) -> list[str | DugnadError]:
 async def _said_before(tx: Tx, calls: Sequence[Settle], places: Sequence[int]) -> dict[int, str]:
     """The answers of calls that settled the same before, and whose answer was lost."""
     asked = [{"task": calls[place].task, "epoch": calls[place].epoch} for place in places]
-    rows = await tx.fetch("attempts_settled", claims=as_json(asked))
+    rows = await tx.fetch("attempts_settled", claims=asked)
     found = {(row["task_id"], row["epoch"]): row for row in rows}
     told = {}
     for place in places:
@@ -217,7 +217,7 @@ async def _wait(tx: Tx, call: Settle, outcome: Outcome, move: Move, chain: int) 
 
 async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping[int, Row]) -> None:
     settled = [settled_row(task, move) for task, (_, move) in sorted(moves.items())]
-    due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=as_json(settled))}
+    due = {row["id"]: row["due_at"] for row in await tx.fetch("settle_tasks", tasks=settled)}
     await _close(tx, [settled_attempt(call, move) for call, move in moves.values()])
     # Waits come first: one may be for a task that ends in this batch.
     for task, (call, move) in sorted(moves.items(), key=lambda each: each[1][1].ended):
@@ -228,7 +228,7 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
             await notice(tx, f"guard-{task}-{call.epoch}", f"A guard stopped #{task}: {move.guard}.", task)
     # After the settles: reservations that are given back may let a task go on that has just begun to wait.
     await forfeit(tx, list(moves), "board")
-    ended = {task: (move.state, move.delivery["outcome"]) for task, (_, move) in moves.items() if move.ended}
+    ended = {task: (move.state, move.delivery.get("outcome")) for task, (_, move) in moves.items() if move.ended}
     # The chain is 0 for a task without dependents.
     awaited = {task for call, _ in moves.values() if isinstance(call.outcome, Waiting) for task in call.outcome.tasks}
     await after_end(tx, {task: how for task, how in ended.items() if rows[task]["chain"] > 0 or task in awaited})
@@ -236,13 +236,19 @@ async def _write(tx: Tx, moves: Mapping[int, tuple[Settle, Move]], rows: Mapping
 
 
 def settled_row(task: int, move: Move) -> dict[str, Any]:
-    names = [name for name in Move.__slots__ if name != "done"]
-    return {"id": task, **{name: getattr(move, name) for name in names}, **move.delivery}
+    """What is missing in an entry is NULL in its statement."""
+    row = {**_said(move), **move.delivery, "id": task}
+    row.pop("done", None)
+    return row
 
 
 def settled_attempt(call: Settle, move: Move) -> dict[str, Any]:
     row = _closed({"id": call.task, "epoch": call.epoch}, move.ended_as, move.reason)
     return {**row, "settled_as": call.fingerprint, "handover": call.handover}
+
+
+def _said(record: Any) -> dict[str, Any]:
+    return {name: value for name in record.__slots__ if (value := getattr(record, name)) is not None}
 
 
 def note_settled(tx: Noting, call: Settle, move: Move, due_at: int | None = None) -> None:
@@ -271,7 +277,7 @@ def _closed(row: Row, ended_as: str, reason: str | None) -> dict[str, Any]:
 
 async def _close(tx: Tx, attempts: Sequence[Mapping[str, object]]) -> None:
     if attempts:
-        await tx.fetch("close_attempts", attempts=as_json(attempts))
+        await tx.fetch("close_attempts", attempts=attempts)
 
 
 async def close_by_hand(tx: Tx, rows: Sequence[Row], ended_as: str, why: str) -> None:
@@ -304,7 +310,7 @@ async def take_back(tx: Tx, *, count: int, silent: str | None, key: str) -> list
         if state == "failed":
             reason = f"guard: lost {row['tries'] + 1} times, last with {row['teammate']}"
         given.append({"id": task, "state": state, "delay": delay, "reason": reason})
-    due = {row["id"]: row["due_at"] for row in await tx.fetch("take_back_tasks", tasks=as_json(given))}
+    due = {row["id"]: row["due_at"] for row in await tx.fetch("take_back_tasks", tasks=given)}
     await _close(tx, [_closed(row, "lost", f"host {row['host_id']} was lost") for row in rows.values()])
     await forfeit(tx, list(rows), "board")
     for each in given:

@@ -11,7 +11,7 @@ from ...errors import BadInput, LimitReached, NotReady, UnknownTask
 from ...types import ENDED, GIVEN, Claim, Need, NewTask, Task
 from .. import records, rules
 from ..roots import root_name
-from ..store.seam import Row, TryAgain, Tx, as_json, event, ids_json, wake, wake_for
+from ..store.seam import Row, TryAgain, Tx, event, ids_json, wake, wake_for
 from .budgets import hold
 from .fence import fence, hold_task, hold_tasks, known
 from .followed import tell_of_ends
@@ -81,13 +81,13 @@ async def _existing(tx: Tx, plan: _PutPlan, parents: Mapping[int, Row]) -> dict[
         {"scope": parents[task.parent]["root_id"] if task.parent else task.account or 0, "key": task.key}
         for task in plan.tasks if task.parent is None or task.parent > 0
     ]  # fmt: skip
-    rows = await tx.fetch("find_keys", keys=as_json(asked)) if asked else []
+    rows = await tx.fetch("find_keys", keys=asked) if asked else []
     return {(row["scope"], row["key"]): row for row in rows}
 
 
 async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, str], Row], plan: _PutPlan) -> None:
     """Give every entry its id, its root and its depth."""
-    fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=as_json([0] * len(plan.tasks)))])
+    fresh = iter([row["id"] for row in await tx.fetch("new_task_ids", places=[0] * len(plan.tasks))])
     known: dict[int, tuple[int, int, int | None]] = {}  # id: root, depth, and the message it follows from.
     seen: dict[tuple[int, str], int] = {}
     for task in plan.tasks:
@@ -104,7 +104,7 @@ async def _place(tx: Tx, parents: Mapping[int, Row], existing: dict[tuple[int, s
         place = (root or 0, task.key)
         if task.parent is not None and task.parent < 0 and root not in known:
             # Its parent is an entry of the batch but its root is not, so the task may exist already.
-            for row in await tx.fetch("find_keys", keys=as_json([{"scope": root, "key": task.key}])):
+            for row in await tx.fetch("find_keys", keys=[{"scope": root, "key": task.key}]):
                 existing[place] = row
         if place in existing or place in seen:
             plan.ids.append(existing[place]["id"] if place in existing else seen[place])
@@ -146,7 +146,7 @@ async def _count_tasks(tx: Tx, plan: _PutPlan, holder: Row | None) -> Mapping[in
     roots = [row for row in plan.new if row["root"] == row["id"]]
     if roots:
         caps = [{"root": row["id"], **rules.caps(plan.entries[row["id"]].budget)} for row in roots]
-        await tx.fetch("insert_budgets", budgets=as_json(caps))
+        await tx.fetch("insert_budgets", budgets=caps)
     counts = Counter(row["root"] for row in plan.new)
     budgets = await hold(tx, counts)
     for root in counts.keys() - budgets.keys():
@@ -156,7 +156,7 @@ async def _count_tasks(tx: Tx, plan: _PutPlan, holder: Row | None) -> Mapping[in
             name, most = root_name(root), tx.limits.tasks_per_root_max
             told = f"Goal {name} has {budgets[root]['tasks']} tasks; at most {most} are allowed."
             raise LimitReached(told, guard="tasks")
-    await tx.fetch("count_tasks_of_roots", roots=as_json([{"root": root, "n": n} for root, n in counts.items()]))
+    await tx.fetch("count_tasks_of_roots", roots=[{"root": root, "n": n} for root, n in counts.items()])
     return budgets
 
 
@@ -201,11 +201,11 @@ async def _needs_of_new(tx: Tx, plan: _PutPlan) -> None:
 async def _insert(tx: Tx, plan: _PutPlan, budgets: Mapping[int, Row]) -> None:
     for row in plan.new:
         row["shelved"] = int(budgets[row["root"]]["held"] is not None)
-    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=as_json(plan.new), put_by=plan.by)}
+    inserted = {row["id"]: row for row in await tx.fetch("insert_tasks", tasks=plan.new, put_by=plan.by)}
     if len(inserted) < len(plan.new):
         raise TryAgain  # Another process has just used one of the keys; the next try finds its task.
     if plan.needs:
-        await tx.fetch("insert_needs", needs=as_json(plan.needs))
+        await tx.fetch("insert_needs", needs=plan.needs)
     needs: dict[int, list[list[object]]] = {}
     for need in plan.needs:
         needs.setdefault(need["task"], []).append([need["needs"], need["outcome"], need["state"]])
@@ -305,7 +305,7 @@ async def retry(tx: Tx, *, task: int, by: str, key: str) -> list[int]:
         edges = await tx.fetch("broken_behind", id=row["id"])
         behind = [await _hold_with_needs(tx, edge["task_id"]) for edge in edges]
         marks = [{"task": each["id"], "needs": row["id"], "state": "open"} for each in behind]
-        await tx.fetch("mark_needs", needs=as_json(marks))
+        await tx.fetch("mark_needs", needs=marks)
         for each in behind:
             states = {need["state"] for need in await tx.fetch("needs_of", task=each["id"])}
             if each["state"] == "skipped" and "broken" not in states and each["id"] not in opened:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import BadInput, DugnadError, UnknownReservation
 from ...types import Amount, Claim, NewTurn
-from ..store.seam import Noting, Row, Tx, as_json, event, wake
+from ..store.seam import Noting, Row, Tx, event, wake
 from .budgets import close_reservations, forfeit, move, plain
 from .fence import fence, hold_tasks, refused
 from .messages import show
@@ -63,7 +63,7 @@ async def _reservations(tx: Tx, calls: Sequence[Record]) -> dict[str, Row]:
     keys = [call.turn.reservation for call in calls if call.turn.reservation]
     if not keys:
         return {}
-    rows = await tx.fetch("reservations_by_key", keys=as_json([{"key": key} for key in keys]))
+    rows = await tx.fetch("reservations_by_key", keys=[{"key": key} for key in keys])
     return {row["key"]: row for row in rows}
 
 
@@ -84,7 +84,7 @@ def note_turn(tx: Noting, call: Record, *, unreserved: bool) -> None:
 
 
 async def _append(tx: Tx, calls: Sequence[Record]) -> set[tuple[int, int, int]]:
-    rows = await tx.fetch("insert_turns", turns=as_json([new_row(call) for call in calls]))
+    rows = await tx.fetch("insert_turns", turns=[new_row(call) for call in calls])
     return {(row["task_id"], row["epoch"], row["number"]) for row in rows}
 
 
@@ -115,7 +115,7 @@ async def _account(tx: Tx, calls: Sequence[Record], reservations: dict[str, Row]
 async def spend(tx: Tx, *, claim: Claim, reservation: str, used: Amount) -> None:
     """Settle a reservation outside a turn."""
     await fence(tx, claim)
-    rows = await tx.fetch("reservations_by_key", keys=as_json([{"key": reservation}]))
+    rows = await tx.fetch("reservations_by_key", keys=[{"key": reservation}])
     if not rows or rows[0]["task_id"] != claim.task.id:
         raise UnknownReservation(f"#{claim.task.id} has no reservation {reservation!r}.")
     if rows[0]["state"] == "open":
