@@ -111,7 +111,7 @@ class Tx(Noting, ABC):
 
     @abstractmethod
     async def fetch(self, name: str, /, **arguments: object) -> Sequence[Row]:
-        """Run the statement of that name. It gets a list as JSON, or in another form that it has for lists."""
+        """Run the statement of that name. A list is given as it is; the database gets it as JSON or as parameters."""
 
     @abstractmethod
     async def execute(self, *statements: str) -> None:
